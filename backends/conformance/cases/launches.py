@@ -6,8 +6,9 @@ these cases are exact: values are moved, or are sums of small integers. The judg
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 
@@ -89,6 +90,21 @@ class KernelBuilder:
     def call_body(self, body: UOp) -> UOp:
         """Return the Call of a body on the arguments."""
         return UOp(Op.CALL, (body, *self.arguments), CallArg(written=tuple(self.written)))
+
+
+_Builder = TypeVar("_Builder", bound=KernelBuilder)
+
+
+def build_single_kernel(
+    builder: type[_Builder], build: Callable[[DType, _Builder], tuple[UOp, ...]]
+) -> Callable[[DType, Inputs], UOp]:
+    """Return the builder of a launch of one kernel, whose effects `build` makes with a builder of the given class."""
+
+    def make(d: DType, inputs: Inputs) -> UOp:
+        k = builder(inputs)
+        return make_launch(k.call(*build(d, k)))
+
+    return make
 
 
 def make_launch(*calls: UOp) -> UOp:

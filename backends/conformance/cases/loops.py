@@ -9,6 +9,7 @@ import numpy as np
 from uops.backends.conformance.cases.common import SAMPLE, Inputs, add_buffer
 from uops.backends.conformance.cases.launches import (
     KernelBuilder,
+    build_single_kernel,
     copy_element,
     list_instructions,
     local_memory,
@@ -43,12 +44,7 @@ def edge_of_axis(t: AxisType) -> str:
 
 def single_kernel(build: BuildEffects) -> BuildLaunch:
     """Return the builder of a launch of one kernel."""
-
-    def make(d: DType, inputs: Inputs) -> UOp:
-        k = KernelBuilder(inputs)
-        return make_launch(k.call(*build(d, k)))
-
-    return make
+    return build_single_kernel(KernelBuilder, build)
 
 
 # ---------------------------------------------------------------------------------------------------------------- Range

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from uops.backends.conformance.cases.common import SAMPLE, Inputs
 from uops.backends.conformance.cases.launches import (
     KernelBuilder,
+    build_single_kernel,
     make_groups,
     make_launch,
     make_launch_case,
@@ -61,13 +62,8 @@ BuildBody = Callable[[DType, BestiaryKernelBuilder], UOp]
 
 
 def single_kernel(build: BuildEffects) -> Callable[[DType, Inputs], UOp]:
-    """Return the builder of a launch of one kernel."""
-
-    def make(d: DType, inputs: Inputs) -> UOp:
-        k = BestiaryKernelBuilder(inputs)
-        return make_launch(k.call(*build(d, k)))
-
-    return make
+    """Return the builder of a launch of one kernel of the second document."""
+    return build_single_kernel(BestiaryKernelBuilder, build)
 
 
 # ----------------------------------------------------------------------------------------------------------------- loops
