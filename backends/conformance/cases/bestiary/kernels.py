@@ -339,12 +339,12 @@ def list_reversed_copy(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, UOp]:
     """Return a kernel as a Sink and as the list of its instructions."""
     source, target = k.add_source(d, N), k.add_target(d, N)
     i = k.make_range(N)
-    place, last = B.at(source, i), b.index(N - 1)
-    back = b.sub(last, i)
+    place, last, number = B.at(source, i), b.const(N - 1, dt.int32), b.cast(i, dt.int32)
+    back = UOp(Op.SUB, (last, number))
     value, to = B.load(place), B.at(target, back)
     store = B.store(to, value)
     end = b.end(store, i)
-    return b.sink(end, name="k"), B.linear(source, target, i, place, value, last, back, to, store, end)
+    return b.sink(end, name="k"), B.linear(source, target, i, place, value, last, number, back, to, store, end)
 
 
 def _program_of_sink(d: DType, k: BestiaryKernelBuilder) -> UOp:

@@ -70,6 +70,7 @@ class Template(Backend):
 
     def capabilities(self) -> Capabilities:
         lacking = tuple(Missing(r.id, "*", "not written yet") for r in EVERY.values() if r.id not in ROWS)
+        lacking += (Missing("Composition/*", "*", "compositions reduce, which is not written yet"),)
         return Capabilities(dtypes=(dt.float32, dt.int32), unsupported=lacking, surfaces=("tensor",))
 
     def refuse(self, *roots: UOp) -> None:
