@@ -207,9 +207,11 @@ class _CallInMemory:
         params = [p for p in toposort(body) if p.op is Op.PARAM and p.arg.slot in numbers and not is_variable(p)]
         flat = {p: _flat_param(p, numbers[p.arg.slot], arguments[p.arg.slot], inner) for p in params}
         views = {p: a for p in params if self._may_follow_views(a := self.references[p.arg.slot], p)}
-        if views:
-            body = substitute(body, {p: _view_flat_param(a, flat[p], p.shape) for p, a in views.items()})
-            flat = {p: f for p, f in flat.items() if p not in views}
+        if views:  # below a view stands a Param of a free slot first, as the new number may be the old one of another Param
+            free = 1 + max(p.arg.slot for p in params)
+            below = {p: flat[p].replace(arg=replace(flat[p].arg, slot=free + k)) for k, p in enumerate(views)}
+            body = substitute(body, {p: _view_flat_param(a, below[p], p.shape) for p, a in views.items()})
+            flat = {below.get(p, p): f for p, f in flat.items()}
         body = bind_effects_to_their_loops(body) if body.op is Op.SINK else body
         return write_kernel_in_launch_forms(body, flat), _KeptArguments([*memory, *variables], numbers)
 
