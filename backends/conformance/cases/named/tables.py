@@ -169,8 +169,8 @@ def _multiply_lanes(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
 
 
 def _as_positions(x: UOp) -> UOp:
-    """Return positions in memory of 6 elements, which data give."""
-    return b.mod(b.cast(x, dt.index), 3)
+    """Return positions in memory of 6 elements, which data give. A uint64 fits an index once it is a remainder (R08, index dtype)."""
+    return b.cast(b.mod(x, b.const(3, x.dtype)), dt.index)
 
 
 #: Entry of the expandable table -> its case, and the dtypes that have one.
