@@ -129,12 +129,12 @@ def time_runs(programs: list[tuple[Any, Any, Any]]) -> float:
 
 def measure_parts(backend: str, seed: int, cases: list[int]) -> dict[str, float]:
     """Return the milliseconds per case of each part of the differential oracle."""
+    from uops.backends.conformance.stage_judge import Judge
     from uops.compiler import pipeline
     from uops.fuzz.campaign.serve import TOGETHER
     from uops.fuzz.generate import kinds
     from uops.fuzz.generate.schedules import run_passes_up_to
     from uops.fuzz.oracles.oracles import OracleContext
-    from uops.fuzz.oracles.stages import Judge
     from uops.fuzz.oracles.subject import Subject
 
     subject = Subject(backend)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from uops.backends.conformance.stage_judge import Fault
 from uops.compiler import pipeline
 from uops.compiler.rewrite.lowering_cache import use_lowering_cache
 from uops.compiler.target import Target
@@ -24,7 +25,6 @@ from uops.fuzz.generate.kinds import KINDS, ProgramSample
 from uops.fuzz.oracles import oracles
 from uops.fuzz.oracles.launches import find_wrong_pass_of_launch
 from uops.fuzz.oracles.oracles import Oracle, OracleContext
-from uops.fuzz.oracles.stages import Fault
 from uops.fuzz.oracles.subject import Subject, SubjectRefused, describe_exception_as_fault
 from uops.spec.errors import UopsError
 from uops.spec.ir import dtypes as dt

@@ -20,13 +20,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
+from uops.backends.conformance.stage_judge import Fault
 from uops.backends.worker.client import BackendProcess, Limits, Outcome, describe_exit_status_and_signal
 from uops.backends.worker.frames import BadFrame, Frame, describe_exception
 from uops.fuzz.campaign.examine import MACHINE_CODE, FaultLocation, Json, Setup, TriagedFinding, list_ops_and_dtypes
 from uops.fuzz.generate.declared import EVERYTHING, SupportedOpDtypes
 from uops.fuzz.generate.kinds import KINDS, ProgramSample
 from uops.fuzz.oracles.oracles import GENERATOR, ORACLES, PROCESS
-from uops.fuzz.oracles.stages import Fault
 from uops.fuzz.reduce.reproducer import from_packet, to_packet
 from uops.spec.errors import UopsError
 

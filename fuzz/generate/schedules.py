@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, pairwise
 
+from uops.backends.conformance.stage_judge import Fault
 from uops.compiler import pipeline
 from uops.compiler.config import Config
 from uops.compiler.passes.optimize.optimize import choose_by_heuristics, schedule_kernel_or_build_scan
@@ -40,7 +41,6 @@ from uops.compiler.pipeline import LoweringState, Pass, run_pass_and_verify
 from uops.compiler.target import MachineModel, Target, machine_model_of
 from uops.fuzz.generate.draw import SeededDraw
 from uops.fuzz.generate.kinds import stable_hash
-from uops.fuzz.oracles.stages import Fault
 from uops.spec.choices import ChoiceSource
 from uops.spec.ir.axes import AXIS_TABLE, UNROLLED, WORKGROUP, AxisType, Direction
 from uops.spec.ir.node import UOp

@@ -12,26 +12,19 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, nullcontext
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from uops.backends.conformance.cases import generate_cases
-from uops.backends.conformance.model import ConformanceCase, ConformanceTier
-from uops.backends.contract import KERNEL_SURFACE, TENSOR_SURFACE
+from uops.backends.conformance.model import ConformanceCase
 from uops.backends.testing.journal import Journal, digest_sources
 from uops.compiler.config import Config
-from uops.compiler.entry import is_launch
 from uops.compiler.target import Target
 from uops.fuzz.bisect.bisect import Execute, bisect
 from uops.fuzz.generate.draw import SeededDraw
-from uops.spec.bestiary.legalize import legalize
 from uops.spec.errors import CompileError, Unsupported
-from uops.spec.ir.node import UOp, nodes_with_op
-from uops.spec.ir.ops import Op
+from uops.spec.ir.node import UOp
 from uops.spec.ir.text import show
-from uops.spec.verify.dialects import Dialect
-from uops.spec.verify.infer import infer_dialect
 
 #: Values of `BisectionAnswer.status`.
 AGREE, FINDING, REFUSED = "agree", "finding", "refused"
@@ -47,23 +40,6 @@ class BisectionAnswer(NamedTuple):
     status: str
     message: str = ""
     finding: dict[str, Any] | None = None
-
-
-def list_conformance_programs(tier: ConformanceTier, rows: str = "*") -> list[ConformanceCase]:
-    """List the programs of a tier that every target compiles; the tier `full` includes `smoke`.
-
-    They are graphs of TENSOR and launches; those of the second document are in their legal form. Native text is of one target,
-    and values on several devices of none.
-    """
-    tiers = (ConformanceTier.SMOKE, ConformanceTier.FULL) if tier is ConformanceTier.FULL else (tier,)
-    cases = (c for t in tiers for c in generate_cases(t, rows) if c.surface in (TENSOR_SURFACE, KERNEL_SURFACE))
-    legal = (replace(c, graph=legalize(c.graph)) if infer_dialect(c.graph) is Dialect.BESTIARY else c for c in cases)
-    return list({(c.id, c.graph): c for c in legal if c.surface == TENSOR_SURFACE or _has_calls_in_order(c.graph)}.values())
-
-
-def _has_calls_in_order(graph: UOp) -> bool:
-    """Return True for a launch, and for a graph of TENSOR with Calls of kernels: no Call stands in a loop."""
-    return is_launch(graph) or not nodes_with_op(graph, Op.RANGE) or infer_dialect(graph) is Dialect.TENSOR
 
 
 def sample_programs_per_family(candidates: Iterable[ConformanceCase], per_family: int, seed: int) -> list[ConformanceCase]:

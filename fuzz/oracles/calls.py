@@ -21,10 +21,10 @@ import numpy.typing as npt
 from uops.backends.answer import find_result_form_mismatch as form_fault
 from uops.backends.cache import ObjectCache
 from uops.backends.conformance.judge import outputs_of
+from uops.backends.conformance.stage_judge import Fault, Outputs, find_bit_difference
 from uops.compiler.config import Config
 from uops.compiler.runtime.program import Compiled, compile
 from uops.compiler.target import SupportsNativeEntry, Target
-from uops.fuzz.oracles.stages import Fault, Outputs, find_bit_difference
 from uops.spec.choices import ChoiceSource
 from uops.spec.ir import build as b
 from uops.spec.ir.node import UOp

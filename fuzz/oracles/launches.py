@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from uops.backends.conformance.stage_judge import Fault, Outputs, find_bit_difference
 from uops.backends.worker.guard import GuardSide
 from uops.compiler import pipeline
 from uops.compiler.config import Config
@@ -19,7 +20,6 @@ from uops.compiler.entry import convert_to_entering_program, describe_launch
 from uops.compiler.pipeline import LoweringState, run_pass_and_verify
 from uops.compiler.target import Target
 from uops.fuzz.oracles.native import run_first_kernels_natively
-from uops.fuzz.oracles.stages import Fault, Outputs, find_bit_difference
 from uops.interp import run
 from uops.spec.ir.node import UOp
 from uops.spec.verify.dialects import Dialect

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from uops.fuzz.oracles.stages import Fault
+from uops.backends.conformance.stage_judge import Fault
 
 #: Number of calls before the first measurement, and between two measurements.
 WARM, CALLS = 16, 512

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from uops.backends.conformance.judge import Expectation
 from uops.backends.conformance.model import ConformanceCase
+from uops.backends.conformance.stage_judge import Fault, Judge, Outputs, find_bit_difference, find_value_outside_allowed_set
 from uops.backends.worker.guard import GuardedProgram, GuardSide
 from uops.compiler import pipeline
 from uops.compiler.config import Config
@@ -44,7 +45,6 @@ from uops.fuzz.oracles import calls, launches
 from uops.fuzz.oracles.leaks import find_leak_in_repeated_calls
 from uops.fuzz.oracles.native import run_first_kernels_natively
 from uops.fuzz.oracles.relations import disable_rule, draw_related_sample
-from uops.fuzz.oracles.stages import Fault, Judge, Outputs, find_bit_difference, find_value_outside_allowed_set
 from uops.fuzz.oracles.subject import (
     PLAIN,
     CachingTarget,

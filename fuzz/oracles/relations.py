@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from uops.backends.conformance.stage_judge import Outputs
 from uops.compiler import pipeline  # noqa: F401 - loads the modules that hold rules
 from uops.compiler.ir.buffers import highest_unique
 from uops.compiler.rewrite.matchers import get_or_make_matcher_table
@@ -23,7 +24,6 @@ from uops.compiler.rewrite.rules import INDEXING, SELECTED_VALUES
 from uops.fuzz.generate.draw import SeededDraw, draw_permutation
 from uops.fuzz.generate.kinds import ProgramSample
 from uops.fuzz.oracles.batch import trace_output_axis_to_input_axes
-from uops.fuzz.oracles.stages import Outputs
 from uops.fuzz.reduce.shrinks import list_values
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt

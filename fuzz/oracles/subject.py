@@ -20,13 +20,13 @@ from typing import Any, Protocol, runtime_checkable
 from uops.backends import registry
 from uops.backends.answer import find_result_form_mismatch as form_fault
 from uops.backends.conformance.judge import Expectation, outputs_of
+from uops.backends.conformance.stage_judge import Fault, Outputs, find_value_outside_allowed_set
 from uops.backends.contract import Backend, CompilerBackend
 from uops.backends.worker.frames import exception_text
 from uops.backends.worker.guard import GuardedProgram, GuardSide
 from uops.compiler.config import Config
 from uops.compiler.target import Kernel, Target, load_or_remake_kernel
 from uops.fuzz.generate.declared import SupportedOpDtypes
-from uops.fuzz.oracles.stages import Fault, Outputs, find_value_outside_allowed_set
 from uops.spec.errors import CompileError, SpecError, Unsupported, UopsError
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.result import Result

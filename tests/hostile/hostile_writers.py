@@ -15,6 +15,7 @@ from uops.backends import npz
 from uops.backends.cache import ObjectCache
 from uops.backends.conformance.model import CellStatus
 from uops.backends.conformance.report.write import write_report as write_report
+from uops.backends.conformance.stage_judge import Fault
 from uops.backends.testing.journal import Journal
 from uops.cli import main
 from uops.compiler.passes.optimize.search.store import ScheduleStore, StoredSchedule
@@ -25,7 +26,6 @@ from uops.fuzz.bisect.bisect import Finding
 from uops.fuzz.campaign.campaign import Summary
 from uops.fuzz.campaign.examine import Setup
 from uops.fuzz.campaign.report import write_campaign_report as write_campaign
-from uops.fuzz.oracles.stages import Fault
 from uops.fuzz.reduce import reproducer
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt

@@ -24,6 +24,7 @@ import pytest
 from uops.backends import arrays
 from uops.backends.arrays import encode_arrays, encode_result
 from uops.backends.conformance.controls import Interp
+from uops.backends.conformance.stage_judge import Fault
 from uops.backends.contract import Capabilities
 from uops.backends.registry import BackendInfo, BrokenBackend
 from uops.backends.worker import client, frames, serve
@@ -34,7 +35,6 @@ from uops.fuzz.campaign.examine import FaultLocation, Setup
 from uops.fuzz.campaign.process import BatchResult, Examiner, ProcessLost, _CaseServerProcess
 from uops.fuzz.generate.declared import EVERYTHING
 from uops.fuzz.generate.kinds import KINDS, ProgramSample, sample
-from uops.fuzz.oracles.stages import Fault
 from uops.fuzz.reduce.reproducer import to_packet
 from uops.spec.result import Result
 from uops.spec.untrusted import escape_unprintable

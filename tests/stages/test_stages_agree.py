@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 from uops.backends import registry
+from uops.backends.conformance.cases import compiled
+from uops.backends.conformance.cases.compiled import list_conformance_programs
 from uops.backends.conformance.model import ConformanceCase, ConformanceTier
 from uops.backends.contract import CompilerBackend
 from uops.compiler.target import Target
@@ -25,7 +27,6 @@ from uops.fuzz.oracles.agreement_stages import (
     BisectionAnswer,
     bisect_programs_with_journal,
     digest,
-    list_conformance_programs,
     sample_programs_per_family,
 )
 from uops.spec.errors import CompileError
@@ -80,7 +81,7 @@ def test_the_full_tier_has_the_programs_of_both(monkeypatch: pytest.MonkeyPatch)
     """Also where they have one name."""
     small, other = SUITE[0], replace(SUITE[0], graph=b.contiguous(SUITE[0].graph))
     found = {ConformanceTier.SMOKE: [small, SUITE[1]], ConformanceTier.FULL: [other, SUITE[1], SUITE[2]]}
-    monkeypatch.setattr(agreement_stages, "generate_cases", lambda tier, rows: found[tier])
+    monkeypatch.setattr(compiled, "generate_cases", lambda tier, rows: found[tier])
     assert list_conformance_programs(ConformanceTier.FULL) == [small, SUITE[1], other, SUITE[2]]
     assert digest(small) != digest(other)
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import uops
+from uops.backends.conformance.stage_judge import KEEPS
 from uops.backends.registry import create_backend
 from uops.compiler import Config, compile, lower
 from uops.compiler.log import LoweringLog
@@ -25,7 +26,6 @@ from uops.compiler.validate.model import ValidationClaim
 from uops.compiler.validate.terms import Condition, LinearSum, Operation, Unknown
 from uops.compiler.validate.values import COVERED, replay_proved_steps_and_find_fault, validate_linearization
 from uops.fuzz.generate.kinds import sample
-from uops.fuzz.oracles.stages import KEEPS
 from uops.interp import run
 from uops.spec.errors import Unsupported
 from uops.spec.extras import install_command

@@ -38,6 +38,8 @@ from planted_passes import (
 
 from uops.backends import npz
 from uops.backends.arrays import STORAGE
+from uops.backends.conformance import stage_judge as judges
+from uops.backends.conformance.stage_judge import KEEPS, Preservation
 from uops.compiler.config import Config
 from uops.compiler.log import record_transforms
 from uops.compiler.passes.rangeify import rangeify as ranges
@@ -46,8 +48,6 @@ from uops.compiler.pipeline import PIPELINE, Pass, run_pass_and_verify, stages
 from uops.fuzz.bisect.bisect import BACKEND, bisect
 from uops.fuzz.bisect.wrong_rule import find_wrong_step
 from uops.fuzz.generate.graphs import case
-from uops.fuzz.oracles import stages as judges
-from uops.fuzz.oracles.stages import KEEPS, Preservation
 from uops.interp import run
 from uops.spec.errors import CompileError, SpecError, Trap, Unsound
 from uops.spec.ir import build as b

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from uops.backends.conformance.stage_judge import Fault
 from uops.backends.registry import BrokenBackend
 from uops.backends.testing.journal import BadJournal, Journal, JournalMismatch, encode_journal, read_lines_so_far
 from uops.backends.worker.client import Limits, Outcome
@@ -24,7 +25,6 @@ from uops.fuzz.campaign.campaign import BATCH, Campaign, MergedFinding, Summary,
 from uops.fuzz.campaign.examine import MACHINE_CODE, Setup, TriagedFinding
 from uops.fuzz.campaign.process import Examiner, ProcessLost
 from uops.fuzz.generate import kinds
-from uops.fuzz.oracles.stages import Fault
 
 HERE = str(Path(__file__).parents[1] / "planted")
 

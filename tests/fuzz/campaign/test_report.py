@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from uops.backends.cache import ObjectCache
+from uops.backends.conformance.stage_judge import Fault
 from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 from uops.fuzz.bisect import coverage
@@ -27,7 +28,6 @@ from uops.fuzz.campaign.report import (
     write_campaign_report,
 )
 from uops.fuzz.generate import kinds
-from uops.fuzz.oracles.stages import Fault
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.ops import Op

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from uops.backends.cache import ObjectCache
+from uops.backends.conformance.stage_judge import Judge
 from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 from uops.fuzz.generate.draw import SeededDraw
 from uops.fuzz.generate.schedules import ILLEGAL, ScheduleTextFollower, pipeline_with_scheduler, run_passes_up_to
 from uops.fuzz.oracles.native import run_first_kernels_natively
-from uops.fuzz.oracles.stages import Judge
 from uops.interp import run
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from uops.backends.conformance.stage_judge import Fault
 from uops.fuzz.campaign.examine import MACHINE_CODE, TriagedFinding
 from uops.fuzz.generate import kinds
 from uops.fuzz.generate.bestiary import families
 from uops.fuzz.generate.kinds import ProgramSample
 from uops.fuzz.oracles import calls, oracles
 from uops.fuzz.oracles.oracles import OracleContext
-from uops.fuzz.oracles.stages import Fault
 from uops.fuzz.oracles.subject import Subject, SubjectRefused
 from uops.spec.errors import CompileError
 from uops.spec.ir import build as b

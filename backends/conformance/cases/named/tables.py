@@ -169,7 +169,7 @@ def _multiply_lanes(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
 
 
 def _as_positions(x: UOp) -> UOp:
-    """Return positions in memory of 6 elements, which data give. A uint64 fits an index once it is a remainder (R08, index dtype)."""
+    """Return positions in memory of 6 elements, which data give: remainders, as a whole uint64 fits no index (R08, index dtype)."""
     return b.cast(b.mod(x, b.const(3, x.dtype)), dt.index)
 
 

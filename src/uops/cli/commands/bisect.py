@@ -23,8 +23,8 @@ from uops.cli.foreign import isolate_foreign_backend, load_compiler_backend
 from uops.spec.untrusted import describe_path
 
 if TYPE_CHECKING:
+    from uops.backends.conformance.stage_judge import Outputs
     from uops.fuzz.bisect.bisect import Execute, Finding
-    from uops.fuzz.oracles.stages import Outputs
     from uops.spec.ir.node import UOp
 
 #: Time limit for machine code, in seconds.
@@ -137,9 +137,10 @@ def stages(ctx: click.Context, backend_name: str, tier: str, rows: str, journal:
 
     Exit status 1 if the stages of one do not agree. A program that the compiler refuses is counted, and is not a failure.
     """
+    from uops.backends.conformance.cases.compiled import list_conformance_programs
     from uops.backends.conformance.model import ConformanceTier
     from uops.cli.commands.conform import show_progress
-    from uops.fuzz.oracles.agreement_stages import FINDING, bisect_programs_with_journal, list_conformance_programs
+    from uops.fuzz.oracles.agreement_stages import FINDING, bisect_programs_with_journal
 
     refuse_under_fast_math("stages")
     backend = load_compiler_backend(backend_name)

@@ -11,6 +11,7 @@ import uops
 from uops import Tensor
 from uops.backends.conformance.judge import Expectation
 from uops.backends.conformance.model import ConformanceCase
+from uops.backends.conformance.stage_judge import find_value_outside_allowed_set
 from uops.backends.registry import create_backend
 from uops.cli import main
 from uops.compiler.config import Config, default_config
@@ -21,7 +22,6 @@ from uops.compiler.pipeline import record_lowering_up_to_plan, stages
 from uops.compiler.runtime import program as runtime
 from uops.compiler.validate import certificate as C
 from uops.compiler.validate.launch import validate
-from uops.fuzz.oracles.stages import find_value_outside_allowed_set
 from uops.spec.errors import Unsupported, UopsError
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt

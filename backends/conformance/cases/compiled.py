@@ -1,0 +1,32 @@
+"""The suite's programs that every target of the compiler takes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from uops.backends.conformance.cases import generate_cases
+from uops.backends.conformance.model import ConformanceCase, ConformanceTier
+from uops.backends.contract import KERNEL_SURFACE, TENSOR_SURFACE
+from uops.compiler.entry import is_launch
+from uops.spec.bestiary.legalize import legalize
+from uops.spec.ir.node import UOp, nodes_with_op
+from uops.spec.ir.ops import Op
+from uops.spec.verify.dialects import Dialect
+from uops.spec.verify.infer import infer_dialect
+
+
+def list_conformance_programs(tier: ConformanceTier, rows: str = "*") -> list[ConformanceCase]:
+    """List the programs of a tier that every target compiles; the tier `full` includes `smoke`.
+
+    They are graphs of TENSOR and launches; those of the second document are in their legal form. Native text is of one target,
+    and values on several devices of none.
+    """
+    tiers = (ConformanceTier.SMOKE, ConformanceTier.FULL) if tier is ConformanceTier.FULL else (tier,)
+    cases = (c for t in tiers for c in generate_cases(t, rows) if c.surface in (TENSOR_SURFACE, KERNEL_SURFACE))
+    legal = (replace(c, graph=legalize(c.graph)) if infer_dialect(c.graph) is Dialect.BESTIARY else c for c in cases)
+    return list({(c.id, c.graph): c for c in legal if c.surface == TENSOR_SURFACE or _has_calls_in_order(c.graph)}.values())
+
+
+def _has_calls_in_order(graph: UOp) -> bool:
+    """Return True for a launch, and for a graph of TENSOR with Calls of kernels: no Call stands in a loop."""
+    return is_launch(graph) or not nodes_with_op(graph, Op.RANGE) or infer_dialect(graph) is Dialect.TENSOR
