@@ -45,6 +45,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import toposort
 from uops.spec.ir.ops import ALU, Op
 from uops.spec.ir.text import show
+from uops.spec.rows.named.base import RowSubject
 from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.infer import infer_dialect
 
@@ -60,7 +61,8 @@ _RANK = {CellStatus.PASS: 0, CellStatus.XFAIL: 1, CellStatus.UNSUPPORTED: 2, Cel
 class ConformanceRun:
     """The outcome of one run; `cells[level]` has every cell of the tier, those that the backend cannot be asked among them.
 
-    `surfaces` are those that the backend declares. `applied` counts the moves of random schedules, and `validated` the claims
+    `subject` is the part that is judged, whose name and version are those of the backend where it is none (R171). `surfaces` are
+    those that the backend declares. `applied` counts the moves of random schedules, and `validated` the claims
     proved of kernels, if requested (`UOPS_VALIDATE=1`).
     """
 
@@ -77,6 +79,7 @@ class ConformanceRun:
     applied: Counter[str] = field(default_factory=Counter)
     validated: Counter[str] = field(default_factory=Counter)
     surfaces: tuple[str, ...] = (TENSOR_SURFACE,)
+    subject: RowSubject = RowSubject.BACKEND
 
     def failing_cells(self, level: ConformanceLevel) -> list[CellResult]:
         """Return the failing cells at a level."""

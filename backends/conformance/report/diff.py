@@ -13,6 +13,7 @@ from typing import Any
 
 from uops.backends.conformance.model import RAN, CellStatus, ConformanceCell, ConformanceLevel
 from uops.backends.conformance.report.document import cell_of
+from uops.spec.rows.named.base import RowSubject
 
 Json = dict[str, Any]
 #: Statuses, best first.
@@ -21,7 +22,9 @@ WORSE = (CellStatus.PASS, CellStatus.XFAIL, CellStatus.UNSUPPORTED, CellStatus.N
 _NOT_ASKED = (None, CellStatus.NOT_ASKABLE)
 _RANK = {s: k for k, s in enumerate(WORSE)}
 #: Keys of a report's head that decide whether two reports are comparable.
-_HEAD = ("backend", "versions", "specification", "platform", "tier", "rows", "schedules")
+_HEAD = ("subject", "backend", "versions", "specification", "platform", "tier", "rows", "schedules")
+#: What older reports, which lack a key of the head, stand for.
+_DEFAULT_HEAD = {"subject": RowSubject.BACKEND.value}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +112,15 @@ def diff_reports(before: Json, after: Json, level: ConformanceLevel) -> ReportDi
         new=[c for c in changes if not c.before],
         removed=[c for c in changes if not c.after and same_tier and fnmatch.fnmatchcase(c.cell.row, after["rows"])],
         scores={k: (before["scores"][level.value][k], after["scores"][level.value][k]) for k in ("conformance", "coverage")},
-        heads={k: (before.get(k), after.get(k)) for k in _HEAD if before.get(k) != after.get(k)},
+        heads={k: (x, y) for k in _HEAD if (x := _read_head(before, k)) != (y := _read_head(after, k))},
         same=sum(c.before is c.after for c in changes),
         rows=(len(asked_before), len(asked_after)),
         newly_asked=[row for row in asked_after if row not in asked_before],
     )
+
+
+def _read_head(doc: Json, key: str) -> Any:
+    return doc.get(key, _DEFAULT_HEAD.get(key))
 
 
 def _map_cell_statuses(doc: Json, level: ConformanceLevel) -> dict[ConformanceCell, CellStatus]:

@@ -39,6 +39,8 @@ Json = dict[str, Any]
 SCHEMA_VERSION = 2
 #: Versions of reports that can be read. One of version 1 has no surfaces: it asked every cell that it has.
 READABLE_VERSIONS = (1, SCHEMA_VERSION)
+#: What stands in place of a surface in the report of a subject that is no backend.
+_OTHER_SUBJECTS = tuple(s.value for s in RowSubject if s is not RowSubject.BACKEND)
 #: Name of the folder of reproducers in a report directory.
 REPRODUCERS = "reproducers"
 SCHEMA = Path(__file__).with_name("schema.json")
@@ -55,8 +57,9 @@ def build_document(
     reproducer_paths = assign_reproducer_paths(run.reproducers)
     return {
         "schema_version": SCHEMA_VERSION,
-        "specification": describe_specification(),
+        "specification": describe_specification(run.subject),
         "versions": package_versions(),
+        "subject": run.subject.value,
         "backend": {"name": run.backend, "version": run.version, "surfaces": list(run.surfaces)},
         "platform": describe_platform(),
         "tier": run.tier.value,
@@ -75,9 +78,9 @@ def build_document(
 
 
 def _list_rows_without_cells(run: ConformanceRun) -> list[str]:
-    """Return the rows that judge backends, match the run's glob, and have no cell in the suite."""
+    """Return the rows that judge the run's subject, match its glob, and have no cell in the suite."""
     with_cells = {cell.row for cell in run.cells[ConformanceLevel.STRICT]}
-    return [r.id for r in rows_of_subject(RowSubject.BACKEND) if fnmatchcase(r.id, run.rows) and r.id not in with_cells]
+    return [r.id for r in rows_of_subject(run.subject) if fnmatchcase(r.id, run.rows) and r.id not in with_cells]
 
 
 def describe_schedules(run: ConformanceRun) -> Json:
@@ -173,7 +176,7 @@ def compute_scores(cells: Iterable[CellResult]) -> Json:
     says of how many rows of the specification there was one. `surfaces` has the same for the cells of each surface.
     """
     results = list(cells)
-    surfaces = sorted({r.surface for r in results}, key=SURFACES.index)
+    surfaces = sorted({r.surface for r in results}, key=(*SURFACES, *_OTHER_SUBJECTS).index)
     by_surface = {name: _score_cells([r for r in results if r.surface == name]) for name in surfaces}
     return _score_cells(results) | {"surfaces": by_surface}
 
@@ -206,10 +209,10 @@ def _score_cells(everything: list[CellResult]) -> Json:
 # ------------------------------------------------------------------------------------------------------------ identity
 
 
-def describe_specification() -> Json:
-    """Identify the specification that cells were judged by: its rows that judge backends, and how many judge other parts (R171)."""
-    others = {s.value: len(rows_of_subject(s)) for s in RowSubject if s is not RowSubject.BACKEND}
-    return {"hash": f"sha256:{spec_hash()}", "rows": len(rows_of_subject(RowSubject.BACKEND)), "other_rows": others}
+def describe_specification(subject: RowSubject = RowSubject.BACKEND) -> Json:
+    """Identify the specification that cells were judged by: its rows that judge a subject, and how many judge others (R171)."""
+    others = {s.value: len(rows_of_subject(s)) for s in RowSubject if s is not subject}
+    return {"hash": f"sha256:{spec_hash()}", "rows": len(rows_of_subject(subject)), "other_rows": others}
 
 
 def package_versions() -> Json:
@@ -263,7 +266,7 @@ _BY_LEVEL = [level.value for level in ConformanceLevel]
 _FORM = {
     "schema_version": int, "backend": {"name": str, "version": str, **_ANY}, "versions": {str: str}, "platform": {str: str},
     "specification": _ANY, "tier": str, "rows": str, "schedules?": _ANY, "level": frozenset(_BY_LEVEL),
-    "scores": {**dict.fromkeys(_BY_LEVEL, _SCORE), **_ANY},
+    "scores": {**dict.fromkeys(_BY_LEVEL, _SCORE), **_ANY}, "subject?": frozenset(s.value for s in RowSubject),
     "cells": [{"row": str, "dtype": str, "edge": str, **dict.fromkeys(_BY_LEVEL, _VERDICT), **_ANY}], **_ANY,
 }  # fmt: skip
 

@@ -38,7 +38,8 @@ _STYLE = {
 def print_conformance_summary(out: Console, doc: Json, report: Path, change: ReportDiff | None) -> None:
     """Print the summary of one run."""
     backend = doc["backend"]
-    out.print(Text.assemble((backend["name"], "bold"), f"  {backend['version']}"))
+    what = "" if doc["subject"] == "backend" else f"  {doc['subject']}"
+    out.print(Text.assemble((backend["name"], "bold"), f"  {backend['version']}{what}"))
     out.print(
         Text(f"{doc['tier']} tier, rows {doc['rows']}, {number(doc['cases'])} programs, {doc['time']['seconds']:.0f} s", "dim")
     )
@@ -69,7 +70,7 @@ def describe_extent_of_score(doc: Json) -> str:
 
 
 def describe_what_was_not_asked(doc: Json) -> list[str]:
-    """Say which cells the backend could not be asked, by surface, which rows have no cell, and which judge another part."""
+    """Say which cells the backend could not be asked, by surface, which rows have no cell, and which judge other subjects."""
     score, lines = doc["scores"][doc["level"]], []
     for surface, part in score["surfaces"].items():
         if count := part["totals"]["not askable"]:
@@ -79,8 +80,8 @@ def describe_what_was_not_asked(doc: Json) -> list[str]:
     if silent := doc["silent_rows"]:
         lines.append(f"rows without a cell, {len(silent)}: {_shorten(silent)}")
     if others := doc["specification"].get("other_rows"):
-        parts = ", ".join(f"{n} of the {subject}" for subject, n in others.items())
-        lines.append(f"rows that judge no backend, {sum(others.values())}: {parts}")
+        parts = ", ".join(f"{n} of {'backends' if s == 'backend' else f'the {s}'}" for s, n in others.items())
+        lines.append(f"rows that judge other subjects (--subject), {sum(others.values())}: {parts}")
     return lines
 
 
@@ -167,7 +168,7 @@ def _describe_first_failure(verdict: Json) -> str:
 
 def summary_to_json(doc: Json, report: Path, change: ReportDiff | None) -> Json:
     """Return the summary as JSON; the report has the details."""
-    head = {k: doc[k] for k in ("backend", "tier", "rows", "schedules", "level", "complete", "scores", "silent_rows")}
+    head = {k: doc[k] for k in ("subject", "backend", "tier", "rows", "schedules", "level", "complete", "scores", "silent_rows")}
     failing = [
         {"row": c["row"], "dtype": c["dtype"], "edge": c["edge"]}
         for cells in group_failing_cells_by_row(doc).values()

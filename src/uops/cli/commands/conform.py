@@ -13,10 +13,12 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+from click.core import ParameterSource
 
+from uops import __version__
 from uops.cli.common import (
     INTERRUPTED,
     USER_ERROR,
@@ -28,12 +30,14 @@ from uops.cli.common import (
     refuse_under_fast_math,
     tolerate_closed_reader,
 )
+from uops.cli.foreign import isolate_foreign_backend, load_compiler_backend
 from uops.spec.untrusted import describe_path, quote_name
 
 if TYPE_CHECKING:
     from uops.backends.conformance.exhaustive import Tally
     from uops.backends.conformance.model import ConformanceLevel
     from uops.backends.conformance.report.diff import ReportDiff
+    from uops.backends.conformance.runner import ConformanceRun
 
 Json = dict[str, Any]
 Progress = Callable[[int, int], None]
@@ -42,6 +46,10 @@ REPORT = "report"
 WRITTEN = ("report.json", "junit.xml", "index.html", "exhaustive.json", "progress.jsonl")
 TIERS, LEVELS = ("smoke", "full", "exhaustive"), ("strict", "core")
 OPTS = ("heuristics", "none", "forced", "search")
+#: Name on the command line -> the subject of rows (R171).
+SUBJECTS = {"backend": "backend", "front-end": "front end", "compiler": "compiler", "specification": "specification"}
+#: Target of --subject compiler without --backend.
+TARGET = "llvm"
 JOBS = min(2, os.cpu_count() or 1)
 #: Seconds between progress lines without a terminal.
 EVERY = 60.0
@@ -51,6 +59,7 @@ FIRST = 2.0
 
 @click.command(short_help="Judge a backend and write a report.")
 @backend_option(help="Backend to judge: a registered name, module:attribute, or interp.")
+@click.option("--subject", type=click.Choice(tuple(SUBJECTS)), default="backend", show_default=True, help="What is judged.")
 @click.option("--tier", type=click.Choice(TIERS), default="smoke", show_default=True, help="Extent of the suite.")
 @click.option("--level", type=click.Choice(LEVELS), default="strict", show_default=True, help="Level that decides the exit status.")
 @click.option("--opts", type=click.Choice(OPTS), default=OPTS[0], show_default=True, help="Policy that schedules kernels.")
@@ -67,10 +76,13 @@ FIRST = 2.0
 @json_option()
 @click.pass_context
 def conform(
-    ctx: click.Context, backend_name: str | None, tier: str, level: str, opts: str, seed: int, beam: int, rows: str, jobs: int,
-    report: str, journal: str | None, baseline: str | None, diff: tuple[str, str] | None, as_json: bool,
+    ctx: click.Context, backend_name: str | None, subject: str, tier: str, level: str, opts: str, seed: int, beam: int, rows: str,
+    jobs: int, report: str, journal: str | None, baseline: str | None, diff: tuple[str, str] | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Judge a backend against the specification and write a report.
+
+    Rows that judge no backend are judged by --subject: the steps of @function (front-end), the stages of the lowering for the
+    target of --backend (compiler), and the derived properties (specification).
 
     With --journal, an interrupted run resumes if backend, tier, schedules and sources are unchanged. Its report is that of an
     uninterrupted run. The exhaustive tier keeps its own journal in the report directory.
@@ -85,9 +97,11 @@ def conform(
         if backend_name or baseline:
             raise click.UsageError("--diff compares two reports and runs nothing: leave out --backend and --baseline")
         ctx.exit(_print_comparison_of_reports(*diff, ConformanceLevel(level), as_json))
-    if not backend_name:
-        raise click.UsageError("name the backend to judge with --backend NAME (or compare two reports with --diff A B)")
     refuse_under_fast_math("conform")
+    if subject != "backend":
+        _refuse_options_without_meaning(ctx, subject, tier)
+    elif not backend_name:
+        raise click.UsageError("name the backend to judge with --backend NAME (or compare two reports with --diff A B)")
     if tier == "exhaustive" and baseline:
         raise click.UsageError("the exhaustive tier has no cells to compare with a baseline: leave out --baseline")
     if why := find_reason_unwritable(Path(report)):
@@ -97,9 +111,27 @@ def conform(
     if tier == "exhaustive" and journal:
         raise click.UsageError("the exhaustive tier keeps its journal in the report directory: leave out --journal")
     if tier == "exhaustive":
-        ctx.exit(_run_exhaustive_tier_and_print(backend_name, rows, jobs, Path(report), as_json))
-    how = {"rows": rows, "jobs": jobs, "schedules": SchedulePolicy(opts, seed, beam), "journal": journal and Path(journal)}
-    ctx.exit(_judge_backend_and_write_report(backend_name, tier, ConformanceLevel(level), Path(report), baseline, as_json, how))
+        ctx.exit(_run_exhaustive_tier_and_print(backend_name or "", rows, jobs, Path(report), as_json))
+    how = {"rows": rows, "schedules": SchedulePolicy(opts, seed, beam), "journal": journal and Path(journal)}
+    wanted = _Wanted(tier, ConformanceLevel(level), Path(report), baseline, as_json, how)
+    if subject == "compiler":
+        _judge_compiler_and_write_report(ctx, backend_name=backend_name or TARGET, wanted=wanted)
+    elif subject == "backend":
+        ctx.exit(_judge_backend_and_write_report(backend_name or "", wanted, jobs))
+    else:
+        ctx.exit(_judge_subject_and_write_report(subject, wanted, subject, __version__))
+
+
+def _refuse_options_without_meaning(ctx: click.Context, subject: str, tier: str) -> None:
+    """Raise UsageError for an option that says nothing about a subject which is no backend."""
+    of_backends = {"jobs": "--jobs"}
+    if subject != "compiler":
+        of_backends |= {"backend_name": "--backend", "opts": "--opts", "seed": "--seed", "beam": "--beam"}
+    given = [option for name, option in of_backends.items() if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    if given:
+        raise click.UsageError(f"{given[0]} says nothing about --subject {subject}: leave it out")
+    if tier == "exhaustive":
+        raise click.UsageError("the exhaustive tier judges backends: leave out --subject")
 
 
 def find_reason_unwritable(report_directory: Path) -> str | None:
@@ -120,42 +152,91 @@ def find_reason_unwritable(report_directory: Path) -> str | None:
     return f"{describe_path(blocked[0])} is not a writable file" if blocked else None
 
 
-def _judge_backend_and_write_report(
-    backend_name: str, tier: str, level: ConformanceLevel, report: Path, baseline: str | None, as_json: bool, suite_options: Json
-) -> int:
-    """Judge a backend, write the report, and return the exit status; `suite_options` are passed to the suite."""
-    from uops.backends.conformance.model import ConformanceTier
-    from uops.backends.conformance.report.diff import diff_reports
-    from uops.backends.conformance.report.document import read_report
-    from uops.backends.conformance.report.write import write_report
-    from uops.backends.conformance.runner import run_conformance as conform_
-    from uops.backends.worker.client import query_backend_info
-    from uops.cli import summary
+class _Wanted(NamedTuple):
+    """What to judge, how, and where the report goes; `suite_options` are passed to the run."""
 
-    baseline_document = read_report(baseline) if baseline else None
-    subject = query_backend_info(backend_name)
-    opts = suite_options["schedules"].kind
-    if opts != OPTS[0] and not subject.compiles:
+    tier: str
+    level: ConformanceLevel
+    report: Path
+    baseline: str | None
+    as_json: bool
+    suite_options: Json
+
+
+def _judge_backend_and_write_report(backend_name: str, wanted: _Wanted, jobs: int) -> int:
+    """Judge a backend, write the report, and return the exit status."""
+    from uops.backends.conformance.model import ConformanceTier
+    from uops.backends.conformance.runner import run_conformance
+    from uops.backends.worker.client import query_backend_info
+
+    baseline = _read_baseline(wanted)
+    backend_info = query_backend_info(backend_name)
+    opts = wanted.suite_options["schedules"].kind
+    if opts != OPTS[0] and not backend_info.compiles:
         raise click.UsageError(
             f"--opts {opts} is for backends that are targets of this compiler; {quote_name(backend_name)} is none"
         )
     started = datetime.now(UTC)
-    with show_progress(f"{backend_name}, {tier}") as advance:
-        run = conform_(backend_name, subject, tier=ConformanceTier(tier), progress=advance, **suite_options)
-    if not run.cases:
-        raise click.UsageError(f"no case of the {tier} tier has a row that matches {suite_options['rows']!r}")
+    with show_progress(f"{backend_name}, {wanted.tier}") as advance:
+        run = run_conformance(
+            backend_name, backend_info, tier=ConformanceTier(wanted.tier), jobs=jobs, progress=advance, **wanted.suite_options
+        )
     run.backend = backend_name
-    unwritten = False
+    return _write_report_and_get_status(run, wanted, started, baseline)
+
+
+@isolate_foreign_backend
+def _judge_compiler_and_write_report(ctx: click.Context, *, backend_name: str, wanted: _Wanted) -> None:
+    """Judge the stages of the compiler for a target, write the report, and exit."""
+    backend = load_compiler_backend(backend_name)
+    ctx.exit(_judge_subject_and_write_report("compiler", wanted, backend_name, backend.version(), target=backend.target))
+
+
+def _judge_subject_and_write_report(subject: str, wanted: _Wanted, name: str, version: str, **target: Any) -> int:
+    """Judge a subject that is no backend, write the report, and return the exit status."""
+    from uops.backends.conformance.model import ConformanceTier
+    from uops.backends.conformance.subjects.run import run_subject
+    from uops.spec.rows.named.base import RowSubject
+
+    baseline, started = _read_baseline(wanted), datetime.now(UTC)
+    with show_progress(f"{subject}, {wanted.tier}") as advance:
+        run = run_subject(
+            RowSubject(SUBJECTS[subject]),
+            name=name,
+            version=version,
+            tier=ConformanceTier(wanted.tier),
+            progress=advance,
+            **target,
+            **wanted.suite_options,
+        )
+    return _write_report_and_get_status(run, wanted, started, baseline)
+
+
+def _read_baseline(wanted: _Wanted) -> Json | None:
+    from uops.backends.conformance.report.document import read_report
+
+    return read_report(wanted.baseline) if wanted.baseline else None
+
+
+def _write_report_and_get_status(run: ConformanceRun, wanted: _Wanted, started: datetime, baseline: Json | None) -> int:
+    """Write and print the report of a run, and return the exit status."""
+    from uops.backends.conformance.report.diff import diff_reports
+    from uops.backends.conformance.report.write import write_report
+    from uops.cli import summary
+
+    if not run.cases:
+        raise click.UsageError(f"no case of the {wanted.tier} tier has a row that matches {run.rows!r}")
+    report, unwritten = wanted.report, False
     try:
-        doc = write_report(run, report, level, started=started, baseline=baseline_document)
+        doc = write_report(run, report, wanted.level, started=started, baseline=baseline)
     except OSError as e:  # a full disk or a removed folder: keep the results elsewhere
         unwritable_report, report = report, Path(tempfile.mkdtemp(prefix="uops-report-"))
         echo(f"{unwritable_report} cannot be written ({e}); the report is in {report}", err=True)
-        doc = write_report(run, report, level, started=started, baseline=baseline_document)
+        doc = write_report(run, report, wanted.level, started=started, baseline=baseline)
         unwritten = True
-    change = diff_reports(baseline_document, doc, level) if baseline_document else None
+    change = diff_reports(baseline, doc, wanted.level) if baseline else None
     with tolerate_closed_reader():
-        if as_json:
+        if wanted.as_json:
             print_json(summary.summary_to_json(doc, report, change))
         else:
             summary.print_conformance_summary(make_console(), doc, report, change)
