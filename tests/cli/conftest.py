@@ -29,6 +29,7 @@ from uops.backends.conformance.model import (
 from uops.cli import main
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
+from uops.spec.rows.named.base import RowSubject
 
 Uops = Callable[..., Result]
 
@@ -95,6 +96,7 @@ class FakeRun:
         self.schedules, self.applied, self.validated = SchedulePolicy(), Counter[str](), Counter[str]()
         self.reproducers: dict[str, ConformanceCase] = {}
         self.surfaces = ("tensor",)
+        self.subject = RowSubject.BACKEND
         self.cells: dict[ConformanceLevel, dict[ConformanceCell, CellResult]] = {level: {} for level in ConformanceLevel}
         for key, status in statuses.items():
             for level in ConformanceLevel:

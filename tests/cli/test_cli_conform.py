@@ -17,7 +17,7 @@ from uops.backends.conformance import model
 from uops.backends.conformance.model import CellStatus, ConformanceLevel, ConformanceTier, SchedulePolicy
 from uops.backends.conformance.report import write
 from uops.backends.testing.journal import Journal
-from uops.cli.commands.conform import LEVELS, OPTS, TIERS, find_reason_unwritable
+from uops.cli.commands.conform import LEVELS, OPTS, SUBJECTS, TIERS, find_reason_unwritable
 from uops.cli.common import WIDE
 from uops.compiler import Config
 from uops.spec.rows.named.base import RowSubject
@@ -389,3 +389,48 @@ def test_a_journal_that_another_run_writes_is_refused_in_one_line(uops: Uops, ar
     other.close()
     assert result.exit_code == 2 and result.stdout == ""
     assert "progress.jsonl is in use by another run" in result.stderr and len(result.stderr.splitlines()) == 1
+
+
+# Subjects that are no backend
+
+
+def test_each_subject_of_rows_can_be_judged() -> None:
+    assert set(SUBJECTS.values()) == {s.value for s in RowSubject}
+
+
+def test_a_subject_has_a_report_of_its_own(uops: Uops, tmp_path: Path) -> None:
+    result = uops("conform", "--subject", "front-end", "--rows", "Function/Run")
+    assert result.exit_code == 0, result.output
+    assert "100 % at level strict, over 1 of 6 rows: 10 of 10 cells passed" in result.output
+    assert "rows that judge other subjects (--subject), 159: 145 of backends, 8 of the compiler" in result.output
+    report = json.loads((tmp_path / "report/report.json").read_text())
+    assert report["subject"] == "front end" and {c["row"] for c in report["cells"]} == {"Function/Run"}
+    assert "Conformance report: front end" in (tmp_path / "report/index.html").read_text()
+
+
+def test_the_compiler_is_judged_for_a_target(uops: Uops, tmp_path: Path) -> None:
+    result = uops("conform", "--subject", "compiler", "--backend", "c", "--rows", "Stage/none")
+    assert result.exit_code == 2 and "no case of the smoke tier has a row that matches 'Stage/none'" in result.output
+
+
+@pytest.mark.parametrize(
+    ("subject", "option", "named"),
+    [
+        ("front-end", ("--backend", "llvm"), "--backend"),
+        ("specification", ("--opts", "none"), "--opts"),
+        ("compiler", ("--jobs", "3"), "--jobs"),
+        ("compiler", ("--tier", "exhaustive"), "--subject"),
+    ],
+)
+def test_an_option_that_says_nothing_about_a_subject_is_refused(
+    uops: Uops, subject: str, option: tuple[str, ...], named: str, tmp_path: Path
+) -> None:
+    result = uops("conform", "--subject", subject, *option)
+    assert result.exit_code == 2 and named in result.output and not (tmp_path / "report").exists()
+
+
+def test_reports_of_two_subjects_have_nothing_in_common(uops: Uops, suite: Any, tmp_path: Path) -> None:
+    assert uops("conform", "--subject", "front-end", "--rows", "Function/Run", "--report", "front").exit_code == 0
+    assert uops("conform", "--backend", "interp", "--report", "backend").exit_code == 0
+    result = uops("conform", "--diff", "front", "backend")
+    assert result.exit_code == 2 and "no cell in common" in result.output

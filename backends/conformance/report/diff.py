@@ -101,16 +101,16 @@ def _change_to_json(c: CellChange) -> Json:
 
 
 def diff_reports(before: Json, after: Json, level: ConformanceLevel) -> ReportDiff:
-    """Compare two documents. A cell of `before` that `after` was not to run (another tier, other rows) is not removed."""
+    """Compare two documents. A cell of `before` that `after` was not to run (another subject, tier or row) is not removed."""
     a, b = _map_cell_statuses(before, level), _map_cell_statuses(after, level)
-    same_tier = before["tier"] == after["tier"]
+    same_suite = before["tier"] == after["tier"] and _read_head(before, "subject") == _read_head(after, "subject")
     asked_before, asked_after = (sorted({cell.row for cell, s in cells.items() if s not in _NOT_ASKED}) for cells in (a, b))
     changes = [CellChange(cell, a.get(cell), b.get(cell)) for cell in sorted(a.keys() | b.keys())]
     return ReportDiff(
         level,
         changed=[c for c in changes if c.before and c.after and c.before is not c.after],
         new=[c for c in changes if not c.before],
-        removed=[c for c in changes if not c.after and same_tier and fnmatch.fnmatchcase(c.cell.row, after["rows"])],
+        removed=[c for c in changes if not c.after and same_suite and fnmatch.fnmatchcase(c.cell.row, after["rows"])],
         scores={k: (before["scores"][level.value][k], after["scores"][level.value][k]) for k in ("conformance", "coverage")},
         heads={k: (x, y) for k in _HEAD if (x := _read_head(before, k)) != (y := _read_head(after, k))},
         same=sum(c.before is c.after for c in changes),

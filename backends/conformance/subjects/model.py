@@ -23,8 +23,8 @@ class Answer(NamedTuple):
 class SubjectCase:
     """Questions about the cells `cells`, asked together; `name` is unique among the cases of a subject.
 
-    `ask` yields their answers, at least one per cell if all is well: a cell without an answer was not run. If it raises, the cells
-    that have no answer yet fail. `graph` and `inputs` reproduce the case, where it is one program.
+    `ask` yields their answers, at least one per cell if all is well: a cell without an answer was not run. If it raises, all of
+    them fail. `graph` and `inputs` reproduce the case, where it is one program.
     """
 
     name: str

@@ -29,7 +29,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import CastArg
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import ALU, Op
+from uops.spec.ir.ops import ALU, COMPARE, Op
 from uops.spec.rows.signatures import accepts_dtypes, operand_dtypes
 from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.infer import infer_dialect
@@ -40,7 +40,6 @@ _D0, _D1 = "D0", "D1"
 _PAIR = (_D0, _D1)
 #: Dtypes of cases that do not depend on the dtype.
 _FEW = (dt.float32, dt.int8, dt.bool_)
-_COMPARISONS = frozenset({Op.CMPEQ, Op.CMPNE, Op.CMPLT, Op.CMPLE, Op.CMPGT, Op.CMPGE})
 _FLOATS = (dt.float16, dt.bfloat16, dt.float32, dt.float64)
 
 
@@ -127,7 +126,7 @@ def _derive_dtype_of_alu(d: DType) -> _Faults:
                     yield _expect(f"dtype of a Cast from {d} to {to}", to, UOp(op, (b.param(0, (3,), d),), CastArg(to)).dtype)
         elif accepts_dtypes(op, operand_dtypes(op, d)):
             u = UOp(op, tuple(b.param(k, (3,), x) for k, x in enumerate(operand_dtypes(op, d))))
-            yield _expect(f"dtype of {op.name} of {d}", dt.bool_ if op in _COMPARISONS else d, u.dtype)
+            yield _expect(f"dtype of {op.name} of {d}", dt.bool_ if op in COMPARE else d, u.dtype)
 
 
 def _derive_void(d: DType) -> _Faults:
@@ -204,8 +203,8 @@ def _change_device(d: DType) -> _Faults:
 
 
 def _leave_constants_without_device(d: DType) -> _Faults:
-    one, zero = b.const(1, d), b.const(0, d)
-    for u in (one, b.expand(one, (3,)), b.ne(one, zero), b.stack(one, zero)):
+    x, y = b.const(93 if d is not dt.bool_ else True, d), b.const(0, d)
+    for u in (x, b.expand(x, (3,)), b.ne(x, y), b.stack(x, y)):
         yield _expect(f"device of {u.op.name} of constants", None, u.device)
 
 
@@ -282,7 +281,7 @@ def _renumber(u: UOp) -> UOp:
     """Return the same moves of a Buffer of int32, which tells its elements apart."""
     if u.op is Op.BUFFER:
         return b.buffer(u.arg.size, dt.int32, _PAIR, unique=1)
-    return u.replace(src=(_renumber(u.src[0]), *u.src[1:]))
+    return u.replace(src=(_renumber(u.operand), *u.src[1:]))  # operand, and its extents or order
 
 
 def _collapse_axis(d: DType) -> _Faults:

@@ -117,7 +117,7 @@ def _generate_cases(
 
 
 def _ask(case: SubjectCase) -> list[_CellTally]:
-    """Return the answers of a case by cell. If it raises, the cells without an answer fail with what it raised."""
+    """Return the answers of a case by cell. If it raises, all of its cells fail with what it raised: none was asked to its end."""
     tallies = {cell: _CellTally(cell) for cell in case.cells}
     try:
         with np.errstate(all="ignore"):
@@ -125,8 +125,7 @@ def _ask(case: SubjectCase) -> list[_CellTally]:
                 tallies[answer.cell].add(answer.fault)
     except Exception as e:
         for t in tallies.values():
-            if not t.asked:
-                t.add(f"{type(e).__name__}: {e}")
+            t.add(f"{type(e).__name__}: {e}")
     return list(tallies.values())
 
 

@@ -22,7 +22,7 @@ from uops.compiler.entry import convert_to_entering_program, describe_launch, is
 from uops.compiler.pipeline import LoweringState, Pass, passes_from, run_pass_and_verify
 from uops.compiler.target import Target
 from uops.interp import run
-from uops.spec.errors import Unsound, UopsError
+from uops.spec.errors import UopsError
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.axes import UNROLLED, AxisType
@@ -53,7 +53,8 @@ _StageCheck = Callable[[_StageStep], Iterator[str | None]]
 def _list_bodies(graph: UOp) -> list[UOp]:
     """Return the kernels of a launch, each once; those of a Program are its instructions."""
     bodies = (c.body for c in graph.src if c.op is Op.CALL) if graph.op is Op.LINEAR else ()
-    return list(dict.fromkeys(x.src[0] if x.op is Op.PROGRAM else x for x in bodies if x.op is not Op.CUSTOM_FUNCTION))
+    lists = (x.linear if x.op is Op.PROGRAM else x for x in bodies if x.op is not Op.CUSTOM_FUNCTION)
+    return list(dict.fromkeys(x for x in lists if x is not None))
 
 
 def _list_kernel_nodes(graph: UOp) -> list[UOp]:
@@ -82,8 +83,8 @@ def _find_races(step: _StageStep) -> Iterator[str | None]:
         return
     try:
         run(step.after, step.judge.initial_memory, lanes=True)
-    except Unsound as e:
-        yield f"lane by lane: {e}"
+    except UopsError as e:
+        yield f"lane by lane: {type(e).__name__}: {e}"
     else:
         yield None
 
@@ -170,9 +171,13 @@ def _find_kernels_without_program(step: _StageStep) -> Iterator[str | None]:
     for call, rendered in zip(step.before.src, step.after.src, strict=True):
         if call.body.op is Op.LINEAR:
             program = rendered.body
-            is_whole = program.op is Op.PROGRAM and program.src[0] is call.body
-            has_code = is_whole and bool(program.src[1].arg.code) and bool(program.src[2].arg.data)
+            has_code = program.op is Op.PROGRAM and program.linear is call.body and _has_source_and_binary(program)
             yield None if has_code else f"a kernel became {program.op.name}, which lacks its instructions, source or machine code"
+
+
+def _has_source_and_binary(program: UOp) -> bool:
+    source, binary = program.source, program.binary
+    return source is not None and binary is not None and bool(source.arg.code) and bool(binary.arg.data)
 
 
 class _OwnClaim(NamedTuple):

@@ -153,7 +153,7 @@ def find_reason_unwritable(report_directory: Path) -> str | None:
 
 
 class _Wanted(NamedTuple):
-    """What to judge, how, and where the report goes; `suite_options` are passed to the run."""
+    """The run that is asked for, and the place of its report; `suite_options` are passed to the run."""
 
     tier: str
     level: ConformanceLevel
