@@ -246,6 +246,8 @@ def check_pipeline(passes: Sequence[Pass]) -> None:
 
 
 check_pipeline(PIPELINE)
+#: Dialect -> the stage that gives it.
+STAGE_OF_DIALECT = {{p.stage: p.gives for p in PIPELINE}[stage]: stage for stage in STAGES}
 
 
 def lower(

@@ -9,6 +9,7 @@ case in the journal is not run again.
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from collections import Counter
@@ -20,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from uops.backends.conformance.cases import generate_cases
+from uops.backends.conformance.cases.compiled import can_be_lowered_to
 from uops.backends.conformance.cases.native import translate_native_text
 from uops.backends.conformance.decided import CaseRecord, journal_heading, read_case_records
 from uops.backends.conformance.judge import Expectation, SegmentVerdict, judge
@@ -61,9 +63,9 @@ _RANK = {CellStatus.PASS: 0, CellStatus.XFAIL: 1, CellStatus.UNSUPPORTED: 2, Cel
 class ConformanceRun:
     """The outcome of one run; `cells[level]` has every cell of the tier, those that the backend cannot be asked among them.
 
-    `subject` is the part that is judged, whose name and version are those of the backend where it is none (R171). `surfaces` are
-    those that the backend declares. `applied` counts the moves of random schedules, and `validated` the claims
-    proved of kernels, if requested (`UOPS_VALIDATE=1`).
+    `dialect` is that in which the backend was given the programs, None for the suite's own. `subject` is the part that is judged;
+    `backend` and `version` are its name and version where it is none (R171). `surfaces` are those that the backend declares.
+    `applied` counts the moves of random schedules, and `validated` the claims proved of kernels, if requested (`UOPS_VALIDATE=1`).
     """
 
     backend: str
@@ -80,6 +82,7 @@ class ConformanceRun:
     validated: Counter[str] = field(default_factory=Counter)
     surfaces: tuple[str, ...] = (TENSOR_SURFACE,)
     subject: RowSubject = RowSubject.BACKEND
+    dialect: Dialect | None = None
 
     def failing_cells(self, level: ConformanceLevel) -> list[CellResult]:
         """Return the failing cells at a level."""
@@ -89,9 +92,11 @@ class ConformanceRun:
 def run_conformance(
     backend: str, backend_info: BackendInfo, *, tier: ConformanceTier = ConformanceTier.SMOKE, rows: str = "*", jobs: int = 2,
     progress: Progress | None = None, limits: client.Limits = LIMITS, schedules: SchedulePolicy = CHOSEN,
-    journal: Path | None = None,
+    journal: Path | None = None, dialect: Dialect | None = None,
 ) -> ConformanceRun:  # fmt: skip
-    """Run the suite on a backend that `backend_info` describes.
+    """Run the suite on a backend that `backend_info` describes; with `dialect`, on programs that the compiler lowers to it first.
+
+    Programs of later dialects are then none of the suite.
 
     Ctrl-C ends the run early: judged cases are kept, the rest is `not run`, and `complete` is False. Raises JournalMismatch if the
     journal belongs to another run, and JournalInUse.
@@ -99,18 +104,19 @@ def run_conformance(
     start = time.monotonic()
     run = ConformanceRun(backend, backend_info.version, tier, rows, {level: {} for level in ConformanceLevel})
     capabilities = backend_info.capabilities
-    required = list(generate_cases(tier, rows))
-    run.cases, run.schedules, run.surfaces = len(required), schedules, capabilities.surfaces
+    required = [c for c in generate_cases(tier, rows) if dialect is None or can_be_lowered_to(c, dialect)]
+    run.cases, run.schedules, run.surfaces, run.dialect = len(required), schedules, capabilities.surfaces, dialect
     asked = [c for c in required if capabilities.can_be_asked(c.surface)]
     supported = [c for c in asked if capabilities.missing(c.row, c.dtype) is None]
     _initialize_cells(run, required, capabilities)
-    heading = journal_heading(backend, run.version, tier, schedules)
+    heading = journal_heading(backend, run.version, tier, schedules) | ({"dialect": dialect.value} if dialect else {})
+    to_worker_case = functools.partial(_to_worker_case, capabilities=capabilities, dialect=dialect)
     with nullcontext() if journal is None else closing(Journal(journal, heading)) as open_journal:
         records = {} if open_journal is None else read_case_records(open_journal, supported)
         rest = [c for c in supported if c.id not in records]
         fresh = _judge_and_record_outcomes(
             rest,
-            _run_cases_and_rerun_failed_by_segment(backend, rest, jobs, limits, schedules.environment, capabilities),
+            _run_cases_and_rerun_failed_by_segment(backend, rest, jobs, limits, schedules.environment, to_worker_case),
             capabilities,
             open_journal,
         )
@@ -133,34 +139,37 @@ CaseOrPartOutcomes = list[tuple[ConformanceCase, client.Outcome]]
 
 def _run_cases_and_rerun_failed_by_segment(
     backend: str, cases: list[ConformanceCase], jobs: int, limits: client.Limits, environment: Mapping[str, str],
-    capabilities: Capabilities,
+    to_worker_case: Callable[[ConformanceCase], client.WorkerCase],
 ) -> Iterator[CaseOrPartOutcomes]:  # fmt: skip
     """Yield what to judge for each case: itself, or its segments alone, with outcomes."""
-    requests = (_to_worker_case(c, capabilities) for c in cases)
+    requests = map(to_worker_case, cases)
     with client.BackendWorker(backend, limits=limits, environment=environment) as rerun_worker:
         outcomes = client.run_cases_on_workers(backend, requests, jobs=jobs, batch=8, limits=limits, environment=environment)
         for case, outcome in zip(cases, outcomes, strict=True):
             yield (
-                _rerun_failed_case_by_segment(case, outcome, rerun_worker, capabilities)
+                _rerun_failed_case_by_segment(case, outcome, rerun_worker, to_worker_case)
                 if outcome.status in _ENDED
                 else [(case, outcome)]
             )
 
 
-def _to_worker_case(case: ConformanceCase, capabilities: Capabilities) -> client.WorkerCase:
-    """Return a case as a backend takes it: in its language, and in core ops if it takes no others."""
+def _to_worker_case(case: ConformanceCase, capabilities: Capabilities, dialect: Dialect | None) -> client.WorkerCase:
+    """Return a case as a backend takes it: in its language, in core ops if it takes no others, and in a dialect if one is given."""
     graph = translate_native_text(case, capabilities.language).graph if case.surface == NATIVE_SURFACE else case.graph
     if not capabilities.bestiary and infer_dialect(graph) is Dialect.BESTIARY:
         graph = legalize(graph)
-    return client.WorkerCase(show(graph), case.inputs, precompile=has_empty_program(graph))
+    return client.WorkerCase(show(graph), case.inputs, has_empty_program(graph), dialect.value if dialect else None)
 
 
 def _rerun_failed_case_by_segment(
-    case: ConformanceCase, outcome: client.Outcome, worker: client.BackendWorker, capabilities: Capabilities
+    case: ConformanceCase,
+    outcome: client.Outcome,
+    worker: client.BackendWorker,
+    to_worker_case: Callable[[ConformanceCase], client.WorkerCase],
 ) -> CaseOrPartOutcomes:
     """Run the segments of a failed case alone. Return their outcomes, or that of the case where no segment fails alone."""
     parts = split_elementwise_case_by_segment(case)
-    outcomes = list(zip(parts, worker.run_batch([_to_worker_case(c, capabilities) for c in parts]), strict=True))
+    outcomes = list(zip(parts, worker.run_batch([to_worker_case(c) for c in parts]), strict=True))
     if any(o.status in _ENDED for _, o in outcomes):
         return outcomes
     note = f"{outcome.message} (not when its classes run alone)" if parts else outcome.message

@@ -62,11 +62,16 @@ START_PATIENCE = 1.0
 
 @dataclass(frozen=True, slots=True)
 class WorkerCase:
-    """A program, as text or as a graph, and its inputs. With `precompile`, its empty Programs are compiled before it is read."""
+    """A program, as text or as a graph, and its inputs.
+
+    With `precompile`, its empty Programs are compiled before it is read. With `dialect`, it is lowered to that dialect, by name,
+    before the backend is given it (`uops.backends.testing.lowered`).
+    """
 
     program: str | UOp
     inputs: Mapping[str, Any] = field(default_factory=dict)
     precompile: bool = False
+    dialect: str | None = None
 
     @property
     def text(self) -> str:
@@ -306,7 +311,7 @@ class BackendProcess:
             for entry in header.values():
                 if "offset" in entry:
                     entry["offset"] += len(body)
-            headers.append({"program": case.text, "inputs": header, "precompile": case.precompile})
+            headers.append({"program": case.text, "inputs": header, "precompile": case.precompile, "dialect": case.dialect})
             body += data
         self.write_frame_or_mark_hung({"cases": headers}, bytes(body), seconds_to_read)
 

@@ -115,10 +115,12 @@ def _run_case_and_pack_outcome(backend: Any, case: dict[str, Any], body: bytes) 
     """Run one case, and return the frame with its outcome."""
     # late: a backend that does not load needs none of these
     from uops.backends.arrays import decode_arrays, encode_result
+    from uops.backends.testing.lowered import run_in_dialect
     from uops.backends.testing.programs import compile_empty_programs
     from uops.spec.errors import Trap, Unsupported
     from uops.spec.ir.text import parse, show
     from uops.spec.result import Result
+    from uops.spec.verify.dialects import Dialect
 
     start = time.perf_counter()
 
@@ -131,7 +133,11 @@ def _run_case_and_pack_outcome(backend: Any, case: dict[str, Any], body: bytes) 
         graph = parse(case["program"])
         if case.get("precompile"):
             graph = parse(show(compile_empty_programs(backend, graph)))
-        result = backend.run(graph, decode_arrays(case["inputs"], body))
+        inputs = decode_arrays(case["inputs"], body)
+        if case.get("dialect"):
+            result = run_in_dialect(backend, graph, inputs, Dialect(case["dialect"]))
+        else:
+            result = backend.run(graph, inputs)
         if not isinstance(result, Result):
             return report("error", f"the backend gave a {type(result).__name__}, not a Result")
         return report("ok", "", *encode_result(result))

@@ -30,6 +30,7 @@ from uops.cli import main
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.rows.named.base import RowSubject
+from uops.spec.verify.dialects import Dialect
 
 Uops = Callable[..., Result]
 
@@ -97,6 +98,7 @@ class FakeRun:
         self.reproducers: dict[str, ConformanceCase] = {}
         self.surfaces = ("tensor",)
         self.subject = RowSubject.BACKEND
+        self.dialect: Dialect | None = None
         self.cells: dict[ConformanceLevel, dict[ConformanceCell, CellResult]] = {level: {} for level in ConformanceLevel}
         for key, status in statuses.items():
             for level in ConformanceLevel:
@@ -124,15 +126,16 @@ class Suite:
 
     def conform(
         self, backend: str, instance: Any, *, tier: ConformanceTier, rows: str, jobs: int, progress: Callable[[int, int], None],
-        schedules: SchedulePolicy, journal: Path | None,
+        schedules: SchedulePolicy, journal: Path | None, dialect: Dialect | None,
     ) -> FakeRun:  # fmt: skip
         called = {"backend": backend, "name": instance.name, "tier": tier, "rows": rows, "jobs": jobs}
         called |= {"journal": journal} if journal else {}
+        called |= {"dialect": dialect} if dialect else {}
         self.calls.append(called if schedules == SchedulePolicy() else called | {"schedules": schedules})
         progress(1, 2)
         run = FakeRun(backend, tier, rows, self.statuses)
         run.schedules, run.applied = schedules, Counter(self.applied)
-        run.complete = self.complete
+        run.complete, run.dialect = self.complete, dialect
         return run
 
 

@@ -22,6 +22,7 @@ from uops.cli.common import WIDE
 from uops.compiler import Config
 from uops.spec.rows.named.base import RowSubject
 from uops.spec.rows.rows import rows_of_subject
+from uops.spec.verify.dialects import Dialect
 
 Uops = Callable[..., Result]
 ADD, LIMIT = ("Elementwise/Add", "int8", "zero"), ("Elementwise/Add", "int8", "limit")
@@ -434,3 +435,20 @@ def test_reports_of_two_subjects_have_nothing_in_common(uops: Uops, suite: Any, 
     assert uops("conform", "--backend", "interp", "--report", "backend").exit_code == 0
     result = uops("conform", "--diff", "front", "backend")
     assert result.exit_code == 2 and "no cell in common" in result.output
+
+
+# Programs in the form of a stage
+
+
+def test_a_dialect_reaches_the_suite_and_the_report(uops: Uops, suite: Any, tmp_path: Path) -> None:
+    result = uops("conform", "--backend", "interp", "--dialect", "LINEAR")
+    assert result.exit_code == 0 and "3 programs lowered to linear" in result.output
+    assert suite.calls[0]["dialect"] is Dialect.LINEAR
+    assert json.loads((tmp_path / "report/report.json").read_text())["dialect"] == "linear"
+
+
+@pytest.mark.parametrize("dialect", ["tensor", "bestiary"])
+def test_a_dialect_that_no_stage_gives_is_a_wrong_question(uops: Uops, dialect: str, tmp_path: Path) -> None:
+    result = uops("conform", "--backend", "c", "--dialect", dialect)
+    assert result.exit_code == 2 and f"no stage gives programs of {dialect}" in result.output
+    assert not (tmp_path / "report").exists()

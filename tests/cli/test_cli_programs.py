@@ -16,8 +16,10 @@ from rich.console import Console
 
 from uops.backends import npz
 from uops.backends.answer import find_result_form_mismatch
+from uops.cli.commands.compile import resolve_stage_or_dialect
 from uops.cli.commands.spec import SpecMatches, _print_matches, add_matches
 from uops.cli.inputs import random_inputs
+from uops.compiler import PIPELINE
 from uops.fuzz.generate.graphs import case
 from uops.interp import run as interpret
 from uops.spec.errors import SpecError
@@ -28,6 +30,7 @@ from uops.spec.result import Result as Answer
 from uops.spec.rows.named.base import NamedRow
 from uops.spec.rows.rows import CLAIMS, NAMED_ROWS, ROWS
 from uops.spec.rulings import RULINGS
+from uops.spec.verify.dialects import Dialect
 
 Uops = Callable[..., Result]
 
@@ -425,6 +428,13 @@ def test_compile_prints_a_stage_as_text_that_parses(uops: Uops, program: str, st
     assert result.exit_code == 0, result.output
     assert f"= {op} " in result.output
     assert show(parse(result.output)) == "".join(line.partition("  ; ")[0].rstrip() + "\n" for line in result.output.splitlines())
+
+
+@pytest.mark.parametrize("dialect", [d for d in Dialect if d not in (Dialect.TENSOR, Dialect.BESTIARY, Dialect.PROGRAM)])
+def test_a_dialect_names_the_stage_that_gives_it(dialect: Dialect) -> None:
+    """Not the last pass with it: one that plans a kernel's own memory gives LINEAR, and is part of the next stage."""
+    stages = [p.stage for p in PIPELINE if p.gives is dialect]
+    assert resolve_stage_or_dialect(dialect.value) == stages[0]
 
 
 def test_compile_of_the_tensor_stage_is_the_program(uops: Uops, program: str, tmp_path: Path) -> None:

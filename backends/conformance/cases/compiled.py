@@ -7,7 +7,7 @@ from dataclasses import replace
 from uops.backends.conformance.cases import generate_cases
 from uops.backends.conformance.model import ConformanceCase, ConformanceTier
 from uops.backends.contract import KERNEL_SURFACE, TENSOR_SURFACE
-from uops.compiler.entry import is_launch
+from uops.compiler.entry import convert_to_entering_program, is_launch
 from uops.spec.bestiary.legalize import legalize
 from uops.spec.ir.node import UOp, nodes_with_op
 from uops.spec.ir.ops import Op
@@ -25,6 +25,21 @@ def list_conformance_programs(tier: ConformanceTier, rows: str = "*") -> list[Co
     cases = (c for t in tiers for c in generate_cases(t, rows) if c.surface in (TENSOR_SURFACE, KERNEL_SURFACE))
     legal = (replace(c, graph=legalize(c.graph)) if infer_dialect(c.graph) is Dialect.BESTIARY else c for c in cases)
     return list({(c.id, c.graph): c for c in legal if c.surface == TENSOR_SURFACE or _has_calls_in_order(c.graph)}.values())
+
+
+#: Dialects of the pipeline, in its order.
+_ORDER: tuple[Dialect, ...] = tuple(d for d in Dialect if d is not Dialect.BESTIARY)
+
+
+def can_be_lowered_to(case: ConformanceCase, dialect: Dialect) -> bool:
+    """Return True for a program of every target that is of no later dialect."""
+    if case.surface not in (TENSOR_SURFACE, KERNEL_SURFACE):
+        return False
+    legal = legalize(case.graph) if infer_dialect(case.graph) is Dialect.BESTIARY else case.graph
+    if case.surface == KERNEL_SURFACE and not _has_calls_in_order(legal):
+        return False
+    entry = convert_to_entering_program(legal, infer_dialect(legal)).dialect
+    return _ORDER.index(entry) <= _ORDER.index(dialect)
 
 
 def _has_calls_in_order(graph: UOp) -> bool:

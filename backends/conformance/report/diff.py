@@ -22,7 +22,7 @@ WORSE = (CellStatus.PASS, CellStatus.XFAIL, CellStatus.UNSUPPORTED, CellStatus.N
 _NOT_ASKED = (None, CellStatus.NOT_ASKABLE)
 _RANK = {s: k for k, s in enumerate(WORSE)}
 #: Keys of a report's head that decide whether two reports are comparable.
-_HEAD = ("subject", "backend", "versions", "specification", "platform", "tier", "rows", "schedules")
+_HEAD = ("subject", "backend", "versions", "specification", "platform", "tier", "rows", "dialect", "schedules")
 #: What older reports, which lack a key of the head, stand for.
 _DEFAULT_HEAD = {"subject": RowSubject.BACKEND.value}
 

@@ -64,6 +64,7 @@ def build_document(
         "platform": describe_platform(),
         "tier": run.tier.value,
         "rows": run.rows,
+        "dialect": run.dialect.value if run.dialect else None,
         "schedules": describe_schedules(run),
         "proofs": count_proved_rules_and_validated_kernels(run),
         "level": level.value,
@@ -267,6 +268,7 @@ _FORM = {
     "schema_version": int, "backend": {"name": str, "version": str, **_ANY}, "versions": {str: str}, "platform": {str: str},
     "specification": _ANY, "tier": str, "rows": str, "schedules?": _ANY, "level": frozenset(_BY_LEVEL),
     "scores": {**dict.fromkeys(_BY_LEVEL, _SCORE), **_ANY}, "subject?": frozenset(s.value for s in RowSubject),
+    "dialect?": Either(str, None),
     "cells": [{"row": str, "dtype": str, "edge": str, **dict.fromkeys(_BY_LEVEL, _VERDICT), **_ANY}], **_ANY,
 }  # fmt: skip
 

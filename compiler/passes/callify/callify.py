@@ -141,7 +141,7 @@ def _apply_body_to_arguments(function_or_call: UOp, new_sources: tuple[UOp, ...]
     body, *arguments = new_sources
     if function_or_call.op is Op.CALL and is_kernel_body(function_or_call.body):
         return function_or_call.replace(src=(function_or_call.body, *arguments))
-    order = toposort(body)
+    order = order_outside_kernels(body)
     slots = [p for p in order if p.op is Op.PARAM and p.arg.slot is not None]
     missing = [p.arg.slot for p in slots if p.arg.slot >= len(arguments)]
     if missing:
@@ -149,7 +149,7 @@ def _apply_body_to_arguments(function_or_call: UOp, new_sources: tuple[UOp, ...]
     is_function = function_or_call.op is Op.FUNCTION
     opaque = is_function and function_or_call.arg is not None and function_or_call.arg.precompile and _returns_values_only(order)
     passed = {p: _make_memory(arguments[p.arg.slot]) if opaque else arguments[p.arg.slot] for p in slots if not is_variable(p)}
-    applied = substitute(body, {p: passed.get(p, arguments[p.arg.slot]) for p in slots})
+    applied = substitute_outside_kernels(body, {p: passed.get(p, arguments[p.arg.slot]) for p in slots})
     if is_function:
         return applied.replace(src=tuple(map(_make_memory, applied.src))) if opaque else applied
     return B.group(*applied.src) if applied.op in EFFECT_GROUPS else B.group(applied)

@@ -40,9 +40,9 @@ def print_conformance_summary(out: Console, doc: Json, report: Path, change: Rep
     backend = doc["backend"]
     what = "" if doc["subject"] == "backend" else f"  {doc['subject']}"
     out.print(Text.assemble((backend["name"], "bold"), f"  {backend['version']}{what}"))
-    out.print(
-        Text(f"{doc['tier']} tier, rows {doc['rows']}, {number(doc['cases'])} programs, {doc['time']['seconds']:.0f} s", "dim")
-    )
+    form = f" lowered to {doc['dialect']}" if doc["dialect"] else ""
+    extent = f"{doc['tier']} tier, rows {doc['rows']}, {number(doc['cases'])} programs{form}, {doc['time']['seconds']:.0f} s"
+    out.print(Text(extent, "dim"))
     if not doc["complete"]:
         out.print(Text("interrupted: what was not reached counts as not run", "bold yellow"))
     out.print(Text(describe_extent_of_score(doc), "bold"), soft_wrap=True)
@@ -168,7 +168,10 @@ def _describe_first_failure(verdict: Json) -> str:
 
 def summary_to_json(doc: Json, report: Path, change: ReportDiff | None) -> Json:
     """Return the summary as JSON; the report has the details."""
-    head = {k: doc[k] for k in ("subject", "backend", "tier", "rows", "schedules", "level", "complete", "scores", "silent_rows")}
+    head = {
+        k: doc[k]
+        for k in ("subject", "backend", "tier", "rows", "dialect", "schedules", "level", "complete", "scores", "silent_rows")
+    }
     failing = [
         {"row": c["row"], "dtype": c["dtype"], "edge": c["edge"]}
         for cells in group_failing_cells_by_row(doc).values()

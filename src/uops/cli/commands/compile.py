@@ -102,9 +102,9 @@ def compile_(
 
 def resolve_stage_or_dialect(word: str) -> str:
     """Return the stage of this name, or the one that returns the dialect of this name; a usage error lists all."""
-    from uops.compiler import PIPELINE, STAGES
+    from uops.compiler.pipeline import STAGE_OF_DIALECT, STAGES
 
-    stage_of_dialect = {p.gives.value: p.stage for p in PIPELINE}
+    stage_of_dialect = {dialect.value: stage for dialect, stage in STAGE_OF_DIALECT.items()}
     stages = {s: s for s in ("tensor", *STAGES, SOURCE, OBJECT)}
     name = stages.get(word.lower()) or stage_of_dialect.get(word.lower())
     if name is None:

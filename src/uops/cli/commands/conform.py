@@ -23,6 +23,7 @@ from uops.cli.common import (
     INTERRUPTED,
     USER_ERROR,
     backend_option,
+    dialect_option,
     echo,
     json_option,
     make_console,
@@ -48,6 +49,8 @@ TIERS, LEVELS = ("smoke", "full", "exhaustive"), ("strict", "core")
 OPTS = ("heuristics", "none", "forced", "search")
 #: Name on the command line -> the subject of rows (R171).
 SUBJECTS = {"backend": "backend", "front-end": "front end", "compiler": "compiler", "specification": "specification"}
+#: Dialects that no stage of the compiler gives.
+_NOT_LOWERED_TO = ("tensor", "bestiary")
 #: Target of --subject compiler without --backend.
 TARGET = "llvm"
 JOBS = min(2, os.cpu_count() or 1)
@@ -66,6 +69,7 @@ FIRST = 2.0
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of --opts forced.")
 @click.option("--beam", type=click.IntRange(1), default=2, show_default=True, help="Number of states that --opts search keeps.")
 @click.option("--rows", default="*", metavar="GLOB", help="Only rows whose id matches, such as 'Elementwise/*'.")
+@dialect_option(None, "Lower each program to this dialect before it is given to the backend.")
 @click.option("--jobs", "-j", type=click.IntRange(1), default=JOBS, show_default=True, help="Number of worker processes.")
 @click.option(
     "--report", type=click.Path(file_okay=False), default=REPORT, show_default=True, metavar="DIR", help="Directory of the report."
@@ -77,12 +81,16 @@ FIRST = 2.0
 @click.pass_context
 def conform(
     ctx: click.Context, backend_name: str | None, subject: str, tier: str, level: str, opts: str, seed: int, beam: int, rows: str,
-    jobs: int, report: str, journal: str | None, baseline: str | None, diff: tuple[str, str] | None, as_json: bool,
+    dialect: str | None, jobs: int, report: str, journal: str | None, baseline: str | None, diff: tuple[str, str] | None,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Judge a backend against the specification and write a report.
 
     Rows that judge no backend are judged by --subject: the steps of @function (front-end), the stages of the lowering for the
     target of --backend (compiler), and the derived properties (specification).
+
+    With --dialect, the compiler lowers each program up to the stage that gives the dialect, and the backend takes it from there.
+    Programs of later dialects, and native text, are left out.
 
     With --journal, an interrupted run resumes if backend, tier, schedules and sources are unchanged. Its report is that of an
     uninterrupted run. The exhaustive tier keeps its own journal in the report directory.
@@ -92,6 +100,7 @@ def conform(
     nothing was run, or if the baseline has no cell in common with the run.
     """
     from uops.backends.conformance.model import ConformanceLevel, SchedulePolicy
+    from uops.spec.verify.dialects import Dialect
 
     if diff:
         if backend_name or baseline:
@@ -106,8 +115,10 @@ def conform(
         raise click.UsageError("the exhaustive tier has no cells to compare with a baseline: leave out --baseline")
     if why := find_reason_unwritable(Path(report)):
         raise click.BadParameter(f"no report can be written to {describe_path(report)}: {why}", param_hint="--report")
-    if tier == "exhaustive" and opts != OPTS[0]:
-        raise click.UsageError("the exhaustive tier has one schedule: leave out --opts")
+    if tier == "exhaustive" and (opts != OPTS[0] or dialect):
+        raise click.UsageError("the exhaustive tier has one schedule and one dialect: leave out --opts and --dialect")
+    if dialect and dialect.lower() in _NOT_LOWERED_TO:
+        raise click.BadParameter(f"no stage gives programs of {dialect.lower()}", param_hint="--dialect")
     if tier == "exhaustive" and journal:
         raise click.UsageError("the exhaustive tier keeps its journal in the report directory: leave out --journal")
     if tier == "exhaustive":
@@ -117,14 +128,15 @@ def conform(
     if subject == "compiler":
         _judge_compiler_and_write_report(ctx, backend_name=backend_name or TARGET, wanted=wanted)
     elif subject == "backend":
-        ctx.exit(_judge_backend_and_write_report(backend_name or "", wanted, jobs))
+        lowered_to = Dialect(dialect.lower()) if dialect else None
+        ctx.exit(_judge_backend_and_write_report(backend_name or "", wanted, jobs=jobs, dialect=lowered_to))
     else:
         ctx.exit(_judge_subject_and_write_report(subject, wanted, subject, __version__))
 
 
 def _refuse_options_without_meaning(ctx: click.Context, subject: str, tier: str) -> None:
     """Raise UsageError for an option that says nothing about a subject which is no backend."""
-    of_backends = {"jobs": "--jobs"}
+    of_backends = {"jobs": "--jobs", "dialect": "--dialect"}
     if subject != "compiler":
         of_backends |= {"backend_name": "--backend", "opts": "--opts", "seed": "--seed", "beam": "--beam"}
     given = [option for name, option in of_backends.items() if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
@@ -163,8 +175,8 @@ class _Wanted(NamedTuple):
     suite_options: Json
 
 
-def _judge_backend_and_write_report(backend_name: str, wanted: _Wanted, jobs: int) -> int:
-    """Judge a backend, write the report, and return the exit status."""
+def _judge_backend_and_write_report(backend_name: str, wanted: _Wanted, **how: Any) -> int:
+    """Judge a backend, write the report, and return the exit status; `how` is passed to the suite, as its options are."""
     from uops.backends.conformance.model import ConformanceTier
     from uops.backends.conformance.runner import run_conformance
     from uops.backends.worker.client import query_backend_info
@@ -179,7 +191,7 @@ def _judge_backend_and_write_report(backend_name: str, wanted: _Wanted, jobs: in
     started = datetime.now(UTC)
     with show_progress(f"{backend_name}, {wanted.tier}") as advance:
         run = run_conformance(
-            backend_name, backend_info, tier=ConformanceTier(wanted.tier), jobs=jobs, progress=advance, **wanted.suite_options
+            backend_name, backend_info, tier=ConformanceTier(wanted.tier), progress=advance, **wanted.suite_options, **how
         )
     run.backend = backend_name
     return _write_report_and_get_status(run, wanted, started, baseline)
