@@ -7,6 +7,7 @@ an intermediate value, memory has other numbers.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,9 +29,9 @@ from uops.fuzz.reduce.shrinks import list_values
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import CALL_LIKE, Op
+from uops.spec.ir.ops import CALL_LIKE, RESULT_ROOTS, Op
 from uops.spec.ir.record import dataclass
-from uops.spec.ir.scope import scope_nodes
+from uops.spec.ir.scope import is_variable, scope_nodes
 
 
 class RelatedSample(NamedTuple):
@@ -159,6 +160,44 @@ def _renumber_memory_and_variables(s: ProgramSample, draw: SeededDraw) -> Relate
     )
 
 
+def _enclose_in_call(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None:
+    """Make the program the body of a Call, which stores its values; memory is passed to it in a drawn order."""
+    nodes = _nodes_outside_bodies(s.graph)
+    memory = [u for u in nodes if u.op is Op.BUFFER or (u.op is Op.PARAM and u.arg.name is None)]
+    values = [u for u in _list_root_items(s.graph) if u.dtype is not dt.void]
+    is_storable = all(u.dtype is not dt.index for u in values) and all(map(_is_static_on_one_device, nodes))
+    if not memory or s.graph.op in CALL_LIKE or not is_storable:
+        return None
+    first = _free_unique(s.graph)
+    outputs = [b.buffer(math.prod(v.shape), v.dtype, unique=first + k) for k, v in enumerate(values)]
+    arguments = [(*memory, *outputs)[k] for k in draw_permutation(draw, len(memory) + len(outputs))]
+    params = {u: b.param(k, u.shape, u.dtype, u.device) for k, u in enumerate(arguments)}
+    stored = {v: b.store(b.reshape(params[o], v.shape), v) for o, v in zip(outputs, values, strict=True)}
+    body = b.sink(*(stored.get(u, u) for u in _list_root_items(s.graph)))
+    call = b.call(_replace_outside_bodies(body, {u: params[u] for u in memory}), *arguments)
+    places = {f"b{o.arg.unique}": (k, v.shape) for k, (o, v) in enumerate(zip(outputs, values, strict=True))}
+
+    def read_outputs(outputs: Outputs) -> Outputs:
+        read: Outputs = {}
+        for key, array in outputs.items():
+            k, shape = places.get(str(key), (key, array.shape))
+            read[k] = array.reshape(shape)
+        return read
+
+    return RelatedSample(s._replace(graph=call), read_outputs)
+
+
+def _list_root_items(root: UOp) -> tuple[UOp, ...]:
+    """List the values and effects of a root."""
+    return root.src if root.op in RESULT_ROOTS else (root,)
+
+
+def _is_static_on_one_device(u: UOp) -> bool:
+    """Return True for a node on one device, of a constant shape, that is no variable."""
+    is_static = u.dtype is dt.void or all(isinstance(n, int) for n in u.shape)
+    return is_static and not isinstance(u.device, tuple) and not is_variable(u)
+
+
 def _nodes_outside_bodies(root: UOp) -> list[UOp]:
     """List the nodes outside of bodies, which number their Params themselves (R64: bodies own their Params)."""
     return scope_nodes(root)
@@ -169,7 +208,9 @@ def _replace_outside_bodies(root: UOp, replacements: dict[UOp, UOp]) -> UOp:
     done: dict[UOp, UOp] = {}
     for u in _nodes_outside_bodies(root):
         new = replacements.get(u, u)
-        if u.op in CALL_LIKE:
+        if new.src != u.src:
+            done[u] = new
+        elif u.op in CALL_LIKE:
             done[u] = new.replace(src=(new.body, *(done[x] for x in new.arguments)))
         else:
             done[u] = new.replace(src=tuple(done[x] for x in new.src))
@@ -286,6 +327,7 @@ RELATIONS: tuple[MetamorphicRelation, ...] = (
     MetamorphicRelation("padded", "a padded output has the output inside", _pad_output),
     MetamorphicRelation("split", "two parts of an output, joined, are the output", _split_output),
     MetamorphicRelation("renamed", "numbers of memory and names of variables mean nothing", _renumber_memory_and_variables),
+    MetamorphicRelation("enclosed", "the body of a Call does what the program does", _enclose_in_call),
     MetamorphicRelation("inserted", "an identity between a value and its users changes nothing", _insert_identity),
 )
 
