@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 from uops.compiler.ir.bodies import map_kernel_bodies
 from uops.compiler.log import log_transform
+from uops.compiler.passes.branches import branch_around_costly_stores
 from uops.compiler.place import untranslatable_error
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import MEMORY_ROOTS, Op
@@ -35,7 +36,7 @@ def linearize_kernel(body: UOp) -> UOp:
     """
     if body.op is not Op.SINK:
         return list_memory_first(body) if body.op is Op.LINEAR else body
-    linear = UOp(Op.LINEAR, order_instructions(body))
+    linear = UOp(Op.LINEAR, branch_around_costly_stores(order_instructions(body)))
     log_transform("order", body, linear, {body: linear})
     return linear
 

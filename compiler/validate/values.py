@@ -16,7 +16,7 @@ from uops.compiler.rewrite.rule import RewriteStep, Rule
 from uops.compiler.validate.model import ClaimCounterexample, DecisionMethod, ObligationKind, ValidationVerdict
 from uops.spec.errors import Crash
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import ALU, Op
 from uops.spec.ir.scope import open_ranges
 
 #: Pass or step -> the check that covers its effect on values: `uops stages` runs the interpreter on the result of each pass.
@@ -136,7 +136,10 @@ def apply_steps_to_fixpoint(root: UOp, step_results: Mapping[UOp, UOp], applied_
 
 
 def validate_linearization(graph: UOp, linear: UOp) -> ValidationVerdict:
-    """Decide that a list has each instruction of a graph once, after its sources, and each access in its loops (R127)."""
+    """Decide that a list has each instruction of a graph once, after its sources, and each access in its loops (R127).
+
+    An If that the graph lacks may stand around Stores under its condition, and what they alone need.
+    """
     fault = _find_linearization_fault(graph, linear)
     return ValidationVerdict(
         ObligationKind.VALUE, "linearize", DecisionMethod.STRUCTURE, None if fault is None else ClaimCounterexample({}, fault)
@@ -145,12 +148,15 @@ def validate_linearization(graph: UOp, linear: UOp) -> ValidationVerdict:
 
 def _find_linearization_fault(graph: UOp, linear: UOp) -> str | None:
     """Return the reason why a list is no linearization of a graph; None if it is one."""
-    instructions = linear.src
-    at = {u: k for k, u in enumerate(instructions)}
-    if len(at) != len(instructions):
+    at = {u: k for k, u in enumerate(linear.src)}
+    if len(at) != len(linear.src):
         return "an instruction is listed twice"
     order = toposort(graph)
     nodes = set(order)
+    added = {u for u in linear.src if u.op is Op.IF and u not in nodes}
+    if fault := next((f for u in added if (f := _find_added_branch_fault(u, linear.src, at))), None):
+        return fault
+    instructions = [u for u in linear.src if u not in added and not (u.op is Op.ENDIF and u.if_node in added)]
     for u in instructions:
         if u not in nodes:
             return f"instruction {at[u]} is not in the graph"
@@ -159,6 +165,24 @@ def _find_linearization_fault(graph: UOp, linear: UOp) -> str | None:
             return f"instruction {at[late]} is used by {at[u]}"
     missing = next((u for u in order if u.op in _EFFECTS and u not in at), None)
     return _find_loop_nesting_fault(instructions, open_ranges(order)) if missing is None else f"a {missing.op.name} is not listed"
+
+
+def _find_added_branch_fault(branch: UOp, instructions: Sequence[UOp], at: Mapping[UOp, int]) -> str | None:
+    """Return the reason why an If changes what is executed; None if its block is executed for Stores under its condition alone."""
+    end = next((k for k, u in enumerate(instructions) if u.op is Op.ENDIF and u.if_node is branch), None)
+    if end is None:
+        return f"instruction {at[branch]} has no end"
+    if at.get(branch.condition, -1) > at[branch]:
+        return f"instruction {at[branch.condition]} is used by {at[branch]}"
+    block = set(instructions[at[branch] + 1 : end])
+    for u in block:
+        if u.op is Op.STORE and u.gate is not branch.condition:
+            return f"instruction {at[u]} is stored under another condition"
+        if u.op is not Op.STORE and (u.op in _EFFECTS or u.op not in _PURE):
+            return f"instruction {at[u]} is not executed where the condition is false"
+    skipped = {u for u in block if u.op is not Op.STORE}
+    user = next((u for u in instructions if u not in block and not skipped.isdisjoint(u.src)), None)
+    return None if user is None else f"instruction {at[user]} needs what is not computed where the condition is false"
 
 
 def _find_loop_nesting_fault(instructions: Sequence[UOp], loops_around: Mapping[UOp, frozenset[UOp]]) -> str | None:
@@ -181,4 +205,6 @@ _REPLAYED: dict[str, Callable[[UOp, UOp, Mapping[UOp, Sequence[GraphTransform]]]
     "simplify": decide_simplify_by_proved_rules,
     "linearize": lambda graph, linear, moves: validate_linearization(graph, linear),
 }
+#: Instructions that compute a value and do nothing else.
+_PURE = ALU | {Op.CAST, Op.BITCAST, Op.INDEX, Op.STACK}
 _EFFECTS = frozenset({Op.STORE, Op.ATOMICADD, Op.RANGE, Op.END, Op.BARRIER, Op.LOAD})

@@ -231,6 +231,14 @@ def _use_as_row_indices_or_gather(c: Chain, t: Tensor) -> Tensor:
     return c.make_data(c.draw.choice(c.dtypes), (n, c.draw_extent(min(8, c.max_repeats(t)))))[t % n]
 
 
+def _scatter_rows(c: Chain, t: Tensor) -> Tensor:
+    """Add each row to one of several sums, which data select. A row that is selected out of range is added to none."""
+    count = c.draw_extent(min(COUNTED, c.max_repeats(t)))
+    ones = (1,) * (t.ndim - 1)
+    selected = c.make_random_index_tensor(count + 1, (t.shape[0],)).reshape(1, t.shape[0], *ones)
+    return (selected == Tensor.arange(count).reshape(count, 1, *ones)).where(t, 0).sum(1)
+
+
 def _apply_reshape(c: Chain, t: Tensor) -> Tensor:
     k = c.draw_axis(t)
     form = c.draw.choice(("merge", "split", "flat", "new"))
@@ -340,6 +348,7 @@ STEPS = (
     ChainStep("pick",       _index_axes_by_random_positions),
     ChainStep("gather",     _apply_gather),
     ChainStep("look-up",    _use_as_row_indices_or_gather),
+    ChainStep("scatter",    _scatter_rows),
     ChainStep("reshape",    _apply_reshape, 2),
     ChainStep("expand",     _expand_or_repeat),
     ChainStep("join",       _concatenate_or_stack),

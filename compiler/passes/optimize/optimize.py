@@ -22,6 +22,7 @@ from uops.compiler.passes.optimize.heuristics.cpu import schedule_for_cpu
 from uops.compiler.passes.optimize.heuristics.gpu import schedule_for_gpu
 from uops.compiler.passes.optimize.heuristics.parts import schedule_kernel_or_fused_parts
 from uops.compiler.passes.optimize.heuristics.scan import build_prefix_scan_body
+from uops.compiler.passes.optimize.heuristics.scatter import build_scatter_body
 from uops.compiler.passes.optimize.heuristics.threads import assign_thread_loop_if_worthwhile
 from uops.compiler.passes.optimize.schedule.group import lower_or_serialize_group_reduces
 from uops.compiler.passes.optimize.schedule.schedule import Schedule, Scheduler, build_scheduled_body, create_initial_schedule
@@ -69,6 +70,9 @@ def schedule_kernel_or_build_scan(body: UOp, machine: MachineModel = PLAIN, sche
     if scan is not None:
         log_transform("scan", body, scan)
         return scan
+    scatter = build_scatter_body(start, machine)
+    if scatter is not None:
+        return scatter
     log_transform("loops", body, start.effect)
     scheduled = schedule_kernel_or_fused_parts(
         start, lambda s: lower_or_serialize_group_reduces(scheduler(s, machine, fresh), machine, fresh)

@@ -373,3 +373,32 @@ def test_moves_are_found_by_what_they_made():
     from uops.compiler.validate.values import group_rewriter_transforms_by_result
 
     assert group_rewriter_transforms_by_result(LoweringLog()) == {}
+
+
+def test_an_if_that_the_graph_lacks_may_hold_what_its_stores_alone_need() -> None:
+    """What else stands in it is not executed where its condition is false."""
+    text = """%0 = param (4), slot=0 : i32
+%1 = param (4), slot=1 : i32
+%2 = range 4, axis_id=0, type=loop
+%3 = index %1, %2
+%4 = load %3
+%5 = cmplt %4, 3
+%6 = mul %4, %4
+%7 = index %0, %2
+%8 = store %7, %6, %5
+%9 = end %8, %2
+"""
+    graph = parse(text + '%10 = sink %9, name="k"')
+    branch, other = "%10 = if %5\n%11 = endif %10\n", "%10 = cmplt %4, 4\n%11 = if %10\n%12 = endif %11\n"
+    for lines, listed, fault in (
+        (branch, "%0, %1, %2, %3, %4, %5, %10, %6, %7, %8, %11, %9", None),
+        (branch, "%0, %1, %2, %3, %4, %5, %6, %7, %10, %8, %11, %9", None),
+        (branch, "%0, %1, %2, %3, %4, %10, %5, %6, %7, %8, %11, %9", "is used by"),
+        (branch, "%0, %1, %2, %3, %4, %5, %10, %6, %7, %8, %9", "has no end"),
+        (branch, "%0, %1, %2, %3, %5, %10, %4, %6, %7, %8, %11, %9", "is used by|not executed"),
+        (branch, "%0, %1, %2, %3, %4, %5, %10, %6, %11, %7, %8, %9", "needs what is not computed"),
+        (other, "%0, %1, %2, %3, %4, %5, %10, %11, %6, %7, %8, %12, %9", "under another condition|not in the graph"),
+    ):
+        found = validate_linearization(graph, parse(f"{text}{lines}%13 = linear {listed}")).counterexample
+        assert (found is None) is (fault is None), (listed, found)
+        assert fault is None or re.search(fault, found.words), (listed, found)

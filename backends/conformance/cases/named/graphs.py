@@ -61,6 +61,15 @@ _COMPOSITIONS: tuple[tuple[str, str, Build], ...] = (
             _add_small_param(d, (5,), i), _add_positions(i, 4, 0, 4, 9), _add_with_unselected_nan(d, 4, 3, i)
         ),
     ),
+    (  # so many that they pay for a step per addend
+        "scatter_add",
+        "many",
+        lambda d, i: compositions.scatter_add(
+            _add_small_param(d, (600,), i),
+            _add_positions(i, *(k * 7 % 601 - 1 for k in range(520))),
+            _add_small_param(d, (520,), i),
+        ),
+    ),
 )
 
 

@@ -11,8 +11,9 @@ from uops import Tensor
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import Config, compile
 from uops.compiler.ir.affine import index_constant
+from uops.compiler.ir.conditions import unwrap_exact_index
 from uops.compiler.passes.callify.callify import callify
-from uops.compiler.passes.rangeify.closed_forms import find_closed_form, unwrap_exact_index
+from uops.compiler.passes.rangeify.closed_forms import find_closed_form
 from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules import INDEXING

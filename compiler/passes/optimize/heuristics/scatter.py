@@ -1,0 +1,223 @@
+"""Sums that are selected by an output loop as scatters: one step per addend instead of one per pair of output and addend.
+
+A kernel stores, for k in 0..K-1, a value computed from R(k) = sum over d of (s(d) = k ? v(d) : 0), where neither s nor v depends on
+k. Each addend belongs to one output, at most. So the output's memory is cleared, each addend is added to element s(d) if that is in
+bounds, and the value is computed from what is there. Other output loops are columns, on which s and v may depend.
+
+One core adds the addends in their order: each step reads what the steps before have stored. Columns that are neighbours in memory
+are lanes of a vector. Where there are workgroups, each has a column, and its lanes take turns at outputs and addends: AtomicAdds,
+with Barriers around them. Spec: scatter_add among the compositions; R32 (a Reduce may take any order), R50 (scatter_add), R55
+(races), R56 (AtomicAdd), R57 (order of Ranges), R60 (Barrier).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from uops.compiler.ir.accumulators import accumulator_dtype
+from uops.compiler.ir.affine import clamp_index, index_constant
+from uops.compiler.ir.conditions import fits_int64, isolate_range_in_comparison, split_conditions
+from uops.compiler.log import log_transform
+from uops.compiler.passes.optimize.schedule.schedule import Schedule, axis_of, next_id, tile_index
+from uops.compiler.rewrite.rewriter import Rewriter
+from uops.compiler.rewrite.rules import INDEXING
+from uops.compiler.target import PLAIN, MachineModel
+from uops.spec.ir import build as B
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import LoadArg, RangeArg, SinkArg
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp, nodes_with_op, substitute, toposort
+from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import base_memory, open_ranges, ranges_closed_by
+
+#: Fewest outputs, in vectors of the machine, among which an addend is selected, that pay for clearing memory and going through it.
+LEAST_VECTORS = 8
+#: Fewest outputs, and fewest addends, that pay for leaving the outputs of a column to one workgroup.
+LEAST_OF_GROUP = 512
+#: Most lanes of a workgroup that share a column.
+MOST_LANES = 256
+#: Bytes of the least numbers that are added atomically; loops around sums of smaller ones run in order.
+_LEAST_ATOMIC_BYTES = 4
+
+
+class _Scatter(NamedTuple):
+    """The sum `reduce` over `loops`: `value` is added to the output whose loop `k` has the index `selected`, under `conditions`."""
+
+    reduce: UOp
+    loops: tuple[UOp, ...]
+    k: UOp
+    selected: UOp
+    value: UOp
+    conditions: tuple[UOp, ...]
+
+
+def build_scatter_body(s: Schedule, machine: MachineModel = PLAIN) -> UOp | None:
+    """Return the SCHEDULED body of a kernel whose sum an output loop selects, or None for any other kernel."""
+    scatter = _find_scatter(s, LEAST_OF_GROUP if machine.workgroup else LEAST_VECTORS * machine.lanes(s.effect.value.dtype))
+    if scatter is None:
+        return None
+    effect = _add_by_lanes(s, scatter, machine) if machine.workgroup else _add_in_order(s, scatter, machine)
+    body = None if effect is None else UOp(Op.SINK, (Rewriter(INDEXING)(effect),), SinkArg(s.name))
+    if body is not None:
+        log_transform("scatter", s.effect, body)
+    return body
+
+
+def _find_scatter(s: Schedule, least_extent: int) -> _Scatter | None:
+    reduces = nodes_with_op(s.effect, Op.REDUCE)
+    if len(reduces) != 1 or s.effect.op is not Op.STORE or s.effect.gate is not None or s.ordered_ids:
+        return None
+    (u,), order = reduces, toposort(s.effect)
+    memory = s.effect.buffer.operand
+    is_read = any(x.op is Op.LOAD and base_memory(x.buffer) is memory for x in order)
+    is_summed_there = u.arg.op is Op.ADD and u.dtype is accumulator_dtype(u.dtype) is s.effect.value.dtype
+    if (
+        not is_summed_there
+        or u.dtype is dt.bool_
+        or memory.op is not Op.PARAM
+        or is_read
+        or open_ranges(order)[u] != set(s.outputs)
+    ):
+        return None
+    if any(not isinstance(axis_of(r).extent, int) for r in s.ranges):
+        return None
+    return _match_selected_sum(u, s.outputs, least_extent)
+
+
+def _match_selected_sum(u: UOp, outputs: Sequence[UOp], least_extent: int) -> _Scatter | None:
+    """Find an output loop of which an equality in the conditions of a sum selects one index."""
+    guarded = split_conditions(Op.ADD, u.operand)
+    for n, c in enumerate(guarded.conditions):
+        for k in outputs if c.op is Op.CMPEQ else ():
+            solved = isolate_range_in_comparison(c, k, _depends)
+            others = (*guarded.conditions[:n], *guarded.conditions[n + 1 :])
+            if solved is None or abs(solved.factor) != 1 or any(_depends(x, k) for x in (guarded.value, *others)):
+                continue
+            extent = axis_of(k).extent
+            selected = solved.bound if solved.factor == 1 else UOp(Op.NEG, (solved.bound,))
+            if isinstance(extent, int) and extent >= least_extent and fits_int64(selected):
+                return _Scatter(u, tuple(ranges_closed_by(u)), k, selected, guarded.value, others)
+    return None
+
+
+def _depends(u: UOp, r: UOp) -> bool:
+    return r in toposort(u)
+
+
+class _Nest(NamedTuple):
+    """A loop nest in place of some output loops: `indices` are what replaces them, `loops` those around a step, outermost first."""
+
+    indices: dict[UOp, UOp]
+    loops: tuple[UOp, ...]
+
+
+def _copy_loops(outputs: Sequence[UOp], ids: Iterator[int], lanes: int) -> _Nest:
+    """Return new loops in place of output loops; the innermost one has as many lanes as divide its extent."""
+    indices: dict[UOp, UOp] = {}
+    loops: list[UOp] = []
+    for r in outputs:
+        n = int(r.bound.arg.value)
+        width = math.gcd(n, lanes) if r is outputs[-1] else 1
+        far, lane = _make_loop(n // width, next(ids), AxisType.LOOP), _make_loop(width, next(ids), AxisType.UPCAST)
+        indices[r] = tile_index(far, width, lane)
+        loops += [x for x in (far, lane) if x.op is Op.RANGE]
+    return _Nest(indices, tuple(loops))
+
+
+def _make_loop(extent: int, axis_id: int, kind: AxisType) -> UOp:
+    """Return a loop, or the constant 0 in place of a loop of one iteration."""
+    return UOp(Op.RANGE, (index_constant(extent),), RangeArg(axis_id, kind)) if extent > 1 else index_constant(0)
+
+
+def _add_in_order(s: Schedule, scatter: _Scatter, machine: MachineModel) -> UOp:
+    """Return loops that clear the memory, add each addend to its element in turn, and compute the values from the elements."""
+    ids, lanes = itertools.count(next_id(s)), machine.lanes(scatter.reduce.dtype)
+    memory, (position,) = s.effect.buffer.operand, s.effect.buffer.positions
+    nest = _copy_loops(s.outputs, ids, lanes)
+    done = B.close_loops(_clear(scatter, memory, substitute(position, nest.indices)), nest.loops)
+    steps = [r.replace(arg=RangeArg(next(ids), AxisType.LOOP)) for r in scatter.loops]
+    columns = _copy_loops([r for r in s.outputs if r is not scatter.k], ids, lanes)
+    addend = _locate_addend(scatter, columns.indices | dict(zip(scatter.loops, steps, strict=True)))
+    now = B.after(B.after(memory, done), *steps)  # read anew in every step
+    element = UOp(Op.INDEX, (now, substitute(position, columns.indices | {scatter.k: addend.output})))
+    old = UOp(Op.LOAD, (element, B.const(0, scatter.reduce.dtype), addend.gate), LoadArg())
+    done = B.close_loops(UOp(Op.STORE, (element, UOp(Op.ADD, (old, addend.value)), addend.gate)), [*steps, *columns.loops])
+    if s.effect.value is scatter.reduce:
+        return done
+    nest = _copy_loops(s.outputs, ids, lanes)
+    return B.close_loops(substitute(_store_value(s, scatter, B.after(memory, done)), nest.indices), nest.loops)
+
+
+def _add_by_lanes(s: Schedule, scatter: _Scatter, machine: MachineModel) -> UOp | None:
+    """Return the same for workgroups, each with a column; None if there are too few addends, or sums of them are not atomic."""
+    first, *rest = scatter.loops
+    if axis_of(first).extent < LEAST_OF_GROUP or scatter.reduce.dtype.itemsize < _LEAST_ATOMIC_BYTES:
+        return None
+    ids, width = itertools.count(next_id(s)), min(machine.workgroup, MOST_LANES)
+    memory, (position,) = s.effect.buffer.operand, s.effect.buffer.positions
+    lane = UOp(Op.RANGE, (index_constant(width),), RangeArg(next(ids), AxisType.LOCAL))
+    columns = {r: r.replace(arg=RangeArg(r.arg.axis_id, AxisType.GLOBAL)) for r in s.outputs if r is not scatter.k}
+    turn, output = _share_among_lanes(scatter.k, lane, next(ids))
+    done = B.end(_clear(scatter, memory, substitute(position, columns | {scatter.k: output})), turn)
+    turn, step = _share_among_lanes(first, lane, next(ids))
+    steps = {first: step, **{r: r.replace(arg=RangeArg(next(ids), AxisType.LOOP)) for r in rest}}
+    addend = _locate_addend(scatter, columns | steps)
+    output = UOp(Op.WHERE, (addend.gate, addend.output, index_constant(0)))  # of this column: 0 is added there, if to none
+    place = substitute(position, columns | {scatter.k: output})
+    element = UOp(Op.INDEX, (B.after(memory, UOp(Op.BARRIER, (done,))), place))
+    value = UOp(Op.WHERE, (addend.gate, addend.value, B.const(0, scatter.reduce.dtype)))
+    done = B.close_loops(UOp(Op.ATOMICADD, (element, value)), [turn, *[steps[r] for r in rest]])
+    if s.effect.value is not scatter.reduce:
+        turn, output = _share_among_lanes(scatter.k, lane, next(ids))
+        stored = _store_value(s, scatter, B.after(memory, UOp(Op.BARRIER, (done,))))
+        done = B.end(substitute(stored, columns | {scatter.k: output}), turn)
+    return B.close_loops(done, [*columns.values(), lane])
+
+
+def _share_among_lanes(r: UOp, lane: UOp, axis_id: int) -> tuple[UOp, UOp]:
+    """Return the loop of a lane's turns, and the iteration of `r` in a turn: every width-th from the lane's number on."""
+    width, n = int(lane.bound.arg.value), int(r.bound.arg.value)
+    left = UOp(Op.SUB, (index_constant(n + width - 1), lane))
+    turn = UOp(Op.RANGE, (UOp(Op.IDIV, (left, index_constant(width))),), RangeArg(axis_id, AxisType.LOOP))
+    return turn, tile_index(turn, width, lane)
+
+
+class _Addend(NamedTuple):
+    """An addend of a step: the index of the output that it is added to, its value, and the condition under which it is added."""
+
+    output: UOp
+    value: UOp
+    gate: UOp
+
+
+def _locate_addend(scatter: _Scatter, indices: dict[UOp, UOp]) -> _Addend:
+    """Return the addend at `indices`, which replace the loops of the sum and of the columns."""
+    selected, last = Rewriter(INDEXING)(substitute(scatter.selected, indices)), int(scatter.k.bound.arg.value) - 1
+    gate = UOp(Op.AND, (UOp(Op.CMPGE, (selected, index_constant(0))), UOp(Op.CMPLT, (selected, scatter.k.bound))))
+    for c in scatter.conditions:
+        gate = UOp(Op.AND, (gate, substitute(c, indices)))
+    output = clamp_index(
+        selected, index_constant(0), index_constant(last)
+    )  # where the gate is false, too, an index has a width (R08)
+    return _Addend(selected if _fits_int32(selected) else output, substitute(scatter.value, indices), gate)
+
+
+def _fits_int32(u: UOp) -> bool:
+    """Return True if an index, times the extents of columns, is far from the least and the greatest int64."""
+    bounds = u.min_max
+    return bounds is not None and dt.int32.min <= bounds[0] and bounds[1] <= dt.int32.max
+
+
+def _clear(scatter: _Scatter, memory: UOp, position: UOp) -> UOp:
+    """Return the Store of an empty sum."""
+    return UOp(Op.STORE, (UOp(Op.INDEX, (memory, position)), B.const(0, scatter.reduce.dtype)))
+
+
+def _store_value(s: Schedule, scatter: _Scatter, summed_memory: UOp) -> UOp:
+    """Return the Store of a value, computed from the sum that stands in its place."""
+    (position,) = s.effect.buffer.positions
+    total = UOp(Op.LOAD, (UOp(Op.INDEX, (summed_memory, position)),), LoadArg())
+    return UOp(Op.STORE, (s.effect.buffer, substitute(s.effect.value, {scatter.reduce: total})))
