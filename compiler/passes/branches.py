@@ -30,24 +30,27 @@ def branch_around_costly_stores(instructions: Sequence[UOp]) -> tuple[UOp, ...]:
     if not gated:
         return tuple(instructions)
     block_of, users = _number_blocks(instructions), _map_users(instructions)
-    inside: dict[UOp, list[UOp]] = {}  # gate -> the Store behind it, after what it alone needs
+    blocks: dict[UOp, list[UOp]] = {}  # Store -> the instructions of its If
+    gates: set[UOp | None] = set()
     for store in gated:
         moved = _list_instructions_needed_by_store_alone(store, instructions, block_of, users)
-        if store.gate not in inside and sum(COSTS[u.op].work for u in moved if u.op in COSTS) >= LEAST_WORK:
-            inside[store.gate] = [*moved, store]
-    behind = {u for block in inside.values() for u in block}
+        if store.gate not in gates and sum(COSTS[u.op].work for u in moved if u.op in COSTS) >= LEAST_WORK:
+            gates.add(store.gate)
+            blocks[store] = [*moved, store]
+    behind = {u for block in blocks.values() for u in block}
     listed: list[UOp] = []
     for u in instructions:
-        if u not in behind:
+        if u in blocks:
+            opening = UOp(Op.IF, (u.gate,))  # type: ignore[arg-type]  # a gated Store
+            listed += [opening, *blocks[u], UOp(Op.ENDIF, (opening,))]
+        elif u not in behind:
             listed.append(u)
-        elif u.op is Op.STORE:
-            opening = UOp(Op.IF, (u.gate,))
-            listed += [opening, *inside[u.gate], UOp(Op.ENDIF, (opening,))]
     return tuple(listed)
 
 
 def _has_scalar_gate(store: UOp) -> bool:
-    return store.gate is not None and store.gate.op is not Op.CONST and not store.gate.shape and not store.value.shape
+    gate = store.gate
+    return gate is not None and gate.op is not Op.CONST and not gate.shape and not store.value.shape
 
 
 def _number_blocks(instructions: Sequence[UOp]) -> dict[UOp, int]:
