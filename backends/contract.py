@@ -83,6 +83,10 @@ class Capabilities:
     bestiary: bool = False
     language: str = "c"
 
+    def __post_init__(self) -> None:
+        if self.language not in LANGUAGES:
+            raise ValueError(f"language must be one of {', '.join(LANGUAGES)}, got {self.language!r:.80}")
+
     def can_be_asked(self, surface: str) -> bool:
         """Return True if cases of this surface can be put to the backend. A renderer is asked launches of kernels."""
         return surface in self.surfaces or (surface == KERNEL_SURFACE and RENDERER_SURFACE in self.surfaces)

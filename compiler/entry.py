@@ -48,6 +48,7 @@ _MEMORY = frozenset({Op.BUFFER, Op.PARAM, Op.BINARY})
 
 #: Dialects of kernels that OptOps may still be applied to.
 _BEFORE_EXPAND = frozenset({Dialect.KERNEL, Dialect.SCHEDULED})
+#: Dialects of kernels that may have views of memory, which select no longer takes.
 _BEFORE_SELECT = _BEFORE_EXPAND | {Dialect.EXPANDED}
 
 
@@ -112,19 +113,17 @@ def find_unnamed_buffers(bestiary: UOp, legal: UOp) -> frozenset[UOp]:
     return frozenset(u for u in nodes_with_op(legal, Op.BUFFER) if u.arg.unique not in named)
 
 
-def _bind_effects_of_sink(body: UOp) -> UOp:
-    return bind_effects_to_their_loops(body) if body.op is Op.SINK else body
-
-
 def _write_views_as_positions(launch: UOp) -> UOp:
     """Return a launch whose kernels access elements of flat memory that the launch passes to them.
 
     EXPANDED alone has views of memory, accesses of whole memory, and vectors of lanes of another vector; `select` has none of them.
     """
-    if not any(call.body.op is Op.SINK and _has_views_or_own_memory(call.body) for call in launch.src):
+    rewritten = {call for call in launch.src if call.body.op is Op.SINK and _has_views_or_own_memory(call.body)}
+    if not rewritten:
         return launch
     first_unique = highest_unique(toposort(launch)) + 1
-    return launch.replace(src=tuple([_write_call_in_launch_forms(call, first_unique) for call in launch.src]))
+    calls = [_write_call_in_launch_forms(call, first_unique) if call in rewritten else call for call in launch.src]
+    return launch.replace(src=tuple(calls))
 
 
 def _has_views_or_own_memory(body: UOp) -> bool:
@@ -141,8 +140,6 @@ def _has_views_or_own_memory(body: UOp) -> bool:
 def _write_call_in_launch_forms(call: UOp, first_unique: int) -> UOp:
     """Return the Call of a launch with its body in the forms of a launch."""
     body = call.body
-    if body.op is not Op.SINK or not _has_views_or_own_memory(body):
-        return call
     unscheduled = body if body.arg is None else body.replace(arg=replace(body.arg, scheduled=False))
     return pass_memory_to_kernel_calls(call.replace(src=(unscheduled, *call.arguments)), first_unique).root
 
@@ -151,7 +148,7 @@ def _find_dialect_of_launch(launch: UOp, dialect: Dialect) -> tuple[UOp, Dialect
     for call in launch.src:
         if call.body.op is Op.PROGRAM:
             require_variables_fit_program(call, launch)
-    launch = map_kernel_bodies(launch, _bind_effects_of_sink)
+    launch = map_kernel_bodies(launch, bind_effects_to_their_loops)
     dialect = _find_first_legal_dialect(launch) if dialect is Dialect.KERNEL else dialect
     if dialect in _BEFORE_SELECT and (flat := _write_views_as_positions(launch)) is not launch:
         launch, dialect = flat, _find_first_legal_dialect(flat)

@@ -37,7 +37,7 @@ from uops.backends.conformance.model import (
     SchedulePolicy,
     Segment,
 )
-from uops.backends.contract import NATIVE_SURFACE, TENSOR_SURFACE, Capabilities
+from uops.backends.contract import TENSOR_SURFACE, Capabilities
 from uops.backends.registry import BackendInfo
 from uops.backends.testing.journal import Journal
 from uops.backends.testing.programs import has_empty_program
@@ -155,7 +155,7 @@ def _run_cases_and_rerun_failed_by_segment(
 
 def _to_worker_case(case: ConformanceCase, capabilities: Capabilities, dialect: Dialect | None) -> client.WorkerCase:
     """Return a case as a backend takes it: in its language, in core ops if it takes no others, and in a dialect if one is given."""
-    graph = translate_native_text(case, capabilities.language).graph if case.surface == NATIVE_SURFACE else case.graph
+    graph = translate_native_text(case, capabilities.language).graph
     if not capabilities.bestiary and infer_dialect(graph) is Dialect.BESTIARY:
         graph = legalize(graph)
     return client.WorkerCase(show(graph), case.inputs, has_empty_program(graph), dialect.value if dialect else None)
@@ -274,8 +274,7 @@ def _merge_verdict_into_cell(
         deviation = capabilities.deviation(cell.row, dt.DTYPES[cell.dtype], level.value)
         status, reason = (CellStatus.XFAIL, f"{deviation.reason} [{deviation.link}]") if deviation else (CellStatus.FAIL, None)
     if verdict.refused or verdict.failed:
-        is_native = case.surface == NATIVE_SURFACE
-        run.reproducers[case.id] = translate_native_text(case, capabilities.language) if is_native else case
+        run.reproducers[case.id] = translate_native_text(case, capabilities.language)
     fresh = result.status is CellStatus.NOT_RUN
     if fresh or verdict.refused or _RANK[status] > _RANK[result.status]:
         result.status, result.reason = status, reason

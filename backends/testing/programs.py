@@ -36,8 +36,7 @@ def _list_of_program(program: UOp) -> UOp:
 
 def _fill_in(call: UOp, compiled: UOp) -> UOp:
     """Return a Call of a Program with the Source and the Binary of a compiled one."""
-    code = {u.op: u for u in compiled.body.src}
-    code[Op.PROGRAM_BINARY] = UOp(Op.PROGRAM_BINARY, (), code[Op.BINARY].arg)
-    del code[Op.LINEAR]
+    _, source, binary = compiled.body.src
+    code = {Op.SOURCE: source, Op.BINARY: binary, Op.PROGRAM_BINARY: UOp(Op.PROGRAM_BINARY, (), binary.arg)}
     body = call.body.replace(src=tuple([code.get(s.op, s) for s in call.body.src]))
     return call.replace(src=(body, *call.arguments))

@@ -52,9 +52,9 @@ def bind_effects_to_their_loops(body: UOp) -> UOp:
     """Return a graph in which each access depends on all loops that it runs in, and an End closes only loops of all its effects.
 
     An access runs in the loops that it depends on, and in those around them. It does not run in a loop that it does not depend on,
-    although an End of that loop has it in its body: it is put behind the End (R127).
+    although an End of that loop has it in its body: it is put behind the End (R127). A list of instructions keeps its order.
     """
-    ranges = nodes_with_op(body, Op.RANGE)
+    ranges = nodes_with_op(body, Op.RANGE) if body.op is Op.SINK else []
     if not ranges or not nodes_with_op(body, Op.END):
         return body
     order = toposort(*ranges, body)  # a loop stands before the accesses that will depend on it

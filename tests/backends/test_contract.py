@@ -163,3 +163,11 @@ def test_a_backend_that_cannot_be_made_is_broken(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.usefixtures("installed")
 def test_no_package_takes_the_name_of_a_built_in_backend() -> None:
     assert registry.create_backend("llvm").name == "llvm"
+
+
+def test_a_language_that_no_native_text_is_in_is_refused() -> None:
+    with pytest.raises(ValueError, match="language must be one of c, opencl, llvm, got 'ptx'"):
+        Capabilities(dtypes=(dt.float32,), language="ptx")
+    declared = Capabilities(dtypes=(dt.float32,)).to_json() | {"language": "C"}
+    with pytest.raises(ValueError, match="got 'C'"):
+        Capabilities.of_json(declared)

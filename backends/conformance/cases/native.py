@@ -84,8 +84,8 @@ MEANINGS: dict[tuple[Op, str], Callable[..., Any]] = {
 
 
 def translate_native_text(case: ConformanceCase, language: str) -> ConformanceCase:
-    """Return a case with its texts in another language of `uops.backends.contract.LANGUAGES`."""
-    if language != "llvm":  # the text is C, and OpenCL C
+    """Return a case of native text in another language of `uops.backends.contract.LANGUAGES`, any other case as it is."""
+    if case.surface != NATIVE_SURFACE or language != "llvm":  # the text is C, and OpenCL C
         return case
     texts = {t.c: t.llvm for t in _TEXTS[case.dtype]}
     done: dict[UOp, UOp] = {}
@@ -99,10 +99,10 @@ def translate_native_text(case: ConformanceCase, language: str) -> ConformanceCa
 # ---------------------------------------------------------------------------------------------------------- texts, names
 
 
-def _change_by_text(op: Op, kind: AxisType) -> Callable[[DType, KernelBuilder], tuple[UOp, ...]]:
+def _change_by_text(kind: AxisType) -> Callable[[DType, KernelBuilder], tuple[UOp, ...]]:
     def build(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
         source, target, i = k.add_source(d, N), k.add_target(d, N), k.make_range(N, kind)
-        value = UOp(op, (b.load(b.at(source, i)),), CustomArg(_text_that_changes(d).c, d))
+        value = UOp(Op.CUSTOM, (b.load(b.at(source, i)),), CustomArg(_text_that_changes(d).c, d))
         return (b.end(b.store(b.at(target, b.sub(N - 1, i)), value), i),)
 
     return build
@@ -178,8 +178,8 @@ def _bestiary_program(d: DType, inputs: Inputs) -> UOp:
 # fmt: off
 #: (op, edge class, builder of effects) of each case whose kernel is a Sink.
 KERNELS: tuple[tuple[Op, str, Callable[[DType, KernelBuilder], tuple[UOp, ...]]], ...] = (
-    (Op.CUSTOM, "expression",     _change_by_text(Op.CUSTOM, AxisType.LOOP)),
-    (Op.CUSTOM, "in-lanes",       _change_by_text(Op.CUSTOM, AxisType.UPCAST)),
+    (Op.CUSTOM, "expression",     _change_by_text(AxisType.LOOP)),
+    (Op.CUSTOM, "in-lanes",       _change_by_text(AxisType.UPCAST)),
     (Op.CUSTOM, "statement",      _store_by_text),
     (Op.INS,    "popcnt",         _call_instruction("popcnt")),
     (Op.INS,    "bswap",          _call_instruction("bswap")),

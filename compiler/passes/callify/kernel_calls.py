@@ -212,7 +212,7 @@ class _CallInMemory:
             below = {p: flat[p].replace(arg=replace(flat[p].arg, slot=free + k)) for k, p in enumerate(views)}
             body = substitute(body, {p: _view_flat_param(a, below[p], p.shape) for p, a in views.items()})
             flat = {below.get(p, p): f for p, f in flat.items()}
-        body = bind_effects_to_their_loops(body) if body.op is Op.SINK else body
+        body = bind_effects_to_their_loops(body)
         return write_kernel_in_launch_forms(body, flat), _KeptArguments([*memory, *variables], numbers)
 
     def _variables_of_scalar(self, a: UOp) -> Iterator[UOp]:
