@@ -62,7 +62,7 @@ def optimize(root: UOp, machine: MachineModel = PLAIN, scheduler: Scheduler = ch
 
 
 def schedule_kernel_or_build_scan(body: UOp, machine: MachineModel = PLAIN, scheduler: Scheduler = choose_by_heuristics) -> UOp:
-    """Return the SCHEDULED form of one kernel body. A prefix reduction becomes a scan, which no scheduler sees."""
+    """Return the SCHEDULED form of one kernel body. No scheduler sees a prefix reduction, nor a sum that an output loop selects."""
     start, fresh = create_initial_schedule(body), fresh_uniques(body)
     if start is None:
         return body
@@ -72,6 +72,7 @@ def schedule_kernel_or_build_scan(body: UOp, machine: MachineModel = PLAIN, sche
         return scan
     scatter = build_scatter_body(start, machine)
     if scatter is not None:
+        log_transform("scatter", body, scatter)
         return scatter
     log_transform("loops", body, start.effect)
     scheduled = schedule_kernel_or_fused_parts(

@@ -20,7 +20,6 @@ from typing import NamedTuple
 from uops.compiler.ir.accumulators import accumulator_dtype
 from uops.compiler.ir.affine import clamp_index, index_constant
 from uops.compiler.ir.conditions import fits_int64, isolate_range_in_comparison, split_conditions
-from uops.compiler.log import log_transform
 from uops.compiler.passes.optimize.schedule.schedule import Schedule, axis_of, next_id, tile_index
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules import INDEXING
@@ -60,10 +59,7 @@ def build_scatter_body(s: Schedule, machine: MachineModel = PLAIN) -> UOp | None
     if scatter is None:
         return None
     effect = _add_by_lanes(s, scatter, machine) if machine.workgroup else _add_in_order(s, scatter, machine)
-    body = None if effect is None else UOp(Op.SINK, (Rewriter(INDEXING)(effect),), SinkArg(s.name))
-    if body is not None:
-        log_transform("scatter", s.effect, body)
-    return body
+    return None if effect is None else UOp(Op.SINK, (Rewriter(INDEXING)(effect),), SinkArg(s.name))
 
 
 def _find_scatter(s: Schedule, least_extent: int) -> _Scatter | None:
