@@ -26,7 +26,7 @@ def branch_around_costly_stores(instructions: Sequence[UOp]) -> tuple[UOp, ...]:
 
     Of several Stores under one gate the first gets the If.
     """
-    gated = [u for u in instructions if u.op is Op.STORE and _has_scalar_gate(u)]
+    gated = [u for u in instructions if u.op is Op.STORE and len(u.src) > 2 and _has_scalar_gate(u)]
     if not gated:
         return tuple(instructions)
     block_of, users = _number_blocks(instructions), _map_users(instructions)

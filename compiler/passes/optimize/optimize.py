@@ -27,7 +27,8 @@ from uops.compiler.passes.optimize.heuristics.threads import assign_thread_loop_
 from uops.compiler.passes.optimize.schedule.group import lower_or_serialize_group_reduces
 from uops.compiler.passes.optimize.schedule.schedule import Schedule, Scheduler, build_scheduled_body, create_initial_schedule
 from uops.compiler.target import PLAIN, MachineModel, Target
-from uops.spec.ir.node import UOp
+from uops.spec.ir.node import UOp, nodes_with_op
+from uops.spec.ir.ops import Op
 
 
 def choose_by_heuristics(s: Schedule, machine: MachineModel, uniques: Iterator[int]) -> Schedule:
@@ -66,14 +67,15 @@ def schedule_kernel_or_build_scan(body: UOp, machine: MachineModel = PLAIN, sche
     start, fresh = create_initial_schedule(body), fresh_uniques(body)
     if start is None:
         return body
-    scan = build_prefix_scan_body(start, fresh, machine)
-    if scan is not None:
-        log_transform("scan", body, scan)
-        return scan
-    scatter = build_scatter_body(start, machine)
-    if scatter is not None:
-        log_transform("scatter", body, scatter)
-        return scatter
+    if nodes_with_op(start.effect, Op.REDUCE):
+        scan = build_prefix_scan_body(start, fresh, machine)
+        if scan is not None:
+            log_transform("scan", body, scan)
+            return scan
+        scatter = build_scatter_body(start, machine)
+        if scatter is not None:
+            log_transform("scatter", body, scatter)
+            return scatter
     log_transform("loops", body, start.effect)
     scheduled = schedule_kernel_or_fused_parts(
         start, lambda s: lower_or_serialize_group_reduces(scheduler(s, machine, fresh), machine, fresh)

@@ -9,6 +9,7 @@ from uops.backends.conformance import kernel_controls as controls
 from uops.backends.conformance.cases import generate_cases
 from uops.backends.conformance.cases.kernels import generate_kernel_cases
 from uops.backends.conformance.cases.loops import KERNEL_AXES, edge_of_axis, generate_loop_cases
+from uops.backends.conformance.cases.native import generate_native_cases, translate_native_text
 from uops.backends.conformance.controls import Interp
 from uops.backends.conformance.judge import Expectation, judge
 from uops.backends.conformance.model import CellStatus, ConformanceCase, ConformanceLevel, ConformanceTier
@@ -141,3 +142,19 @@ def test_a_cell_belongs_to_one_surface() -> None:
         for cell in c.cells():
             surfaces.setdefault(cell, set()).add(c.surface)
     assert all(len(s) == 1 for s in surfaces.values())
+
+
+def test_native_text_is_in_the_language_of_the_backend() -> None:
+    """It means the same in each. Other cases have no text."""
+
+    def texts(case: ConformanceCase) -> list[str]:
+        return [u.arg.fmt for u in toposort(case.graph) if u.op in (Op.CUSTOM, Op.CUSTOMI)]
+
+    native = [c for c in generate_native_cases(ConformanceTier.SMOKE) if texts(c)]
+    assert {c.row for c in native} == {"Codegen/Custom", "Bestiary/CustomI"}
+    for c in native:
+        translated = translate_native_text(c, "llvm")
+        assert set(texts(translated)).isdisjoint(texts(c)) and translated.meaning is c.graph, c.id
+        assert translate_native_text(c, "c") is c and translate_native_text(c, "opencl") is c
+    other = next(generate_loop_cases(ConformanceTier.SMOKE))
+    assert translate_native_text(other, "llvm") is other

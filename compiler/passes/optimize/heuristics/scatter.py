@@ -63,40 +63,46 @@ def build_scatter_body(s: Schedule, machine: MachineModel = PLAIN) -> UOp | None
 
 
 def _find_scatter(s: Schedule, least_extent: int) -> _Scatter | None:
+    """Find the one sum of a kernel, if an output loop of at least `least_extent` selects its addends and its memory can hold it."""
     reduces = nodes_with_op(s.effect, Op.REDUCE)
     if len(reduces) != 1 or s.effect.op is not Op.STORE or s.effect.gate is not None or s.ordered_ids:
         return None
-    (u,), order = reduces, toposort(s.effect)
-    memory = s.effect.buffer.operand
+    (u,) = reduces
+    scatter = _match_selected_sum(u, s.outputs, least_extent) if u.arg.op is Op.ADD and u.dtype is not dt.bool_ else None
+    has_constant_extents = all(isinstance(axis_of(r).extent, int) for r in s.ranges)
+    return scatter if scatter is not None and has_constant_extents and _can_output_hold_sum(s.effect, u, s.outputs) else None
+
+
+def _can_output_hold_sum(store: UOp, u: UOp, outputs: Sequence[UOp]) -> bool:
+    """Return True if the memory of a Store can hold the sum that its value is computed from.
+
+    It has the dtype of the sum and of its accumulator, an element for each of the sums, and nothing that is read.
+    """
+    memory, order = store.buffer.operand, toposort(store)
     is_read = any(x.op is Op.LOAD and base_memory(x.buffer) is memory for x in order)
-    is_summed_there = u.arg.op is Op.ADD and u.dtype is accumulator_dtype(u.dtype) is s.effect.value.dtype
-    if (
-        not is_summed_there
-        or u.dtype is dt.bool_
-        or memory.op is not Op.PARAM
-        or is_read
-        or open_ranges(order)[u] != set(s.outputs)
-    ):
-        return None
-    if any(not isinstance(axis_of(r).extent, int) for r in s.ranges):
-        return None
-    return _match_selected_sum(u, s.outputs, least_extent)
+    is_wide_enough = u.dtype is accumulator_dtype(u.dtype) is store.value.dtype
+    return memory.op is Op.PARAM and not is_read and is_wide_enough and open_ranges(order)[u] == set(outputs)
 
 
 def _match_selected_sum(u: UOp, outputs: Sequence[UOp], least_extent: int) -> _Scatter | None:
     """Find an output loop of which an equality in the conditions of a sum selects one index."""
     guarded = split_conditions(Op.ADD, u.operand)
     for n, c in enumerate(guarded.conditions):
+        others = (*guarded.conditions[:n], *guarded.conditions[n + 1 :])
         for k in outputs if c.op is Op.CMPEQ else ():
-            solved = isolate_range_in_comparison(c, k, _depends)
-            others = (*guarded.conditions[:n], *guarded.conditions[n + 1 :])
-            if solved is None or abs(solved.factor) != 1 or any(_depends(x, k) for x in (guarded.value, *others)):
-                continue
-            extent = axis_of(k).extent
-            selected = solved.bound if solved.factor == 1 else UOp(Op.NEG, (solved.bound,))
-            if isinstance(extent, int) and extent >= least_extent and fits_int64(selected):
+            selected = _solve_for_output(c, k, least_extent)
+            if selected is not None and not any(_depends(x, k) for x in (guarded.value, *others)):
                 return _Scatter(u, tuple(ranges_closed_by(u)), k, selected, guarded.value, others)
     return None
+
+
+def _solve_for_output(equality: UOp, k: UOp, least_extent: int) -> UOp | None:
+    """Return the index of the output loop `k` that an equality selects; None if it does not, or if the loop is too short."""
+    solved, extent = isolate_range_in_comparison(equality, k, _depends), axis_of(k).extent
+    if solved is None or abs(solved.factor) != 1 or not isinstance(extent, int) or extent < least_extent:
+        return None
+    selected = solved.bound if solved.factor == 1 else UOp(Op.NEG, (solved.bound,))
+    return selected if fits_int64(selected) else None
 
 
 def _depends(u: UOp, r: UOp) -> bool:
