@@ -197,14 +197,14 @@ class _Addend(NamedTuple):
 
 def _locate_addend(scatter: _Scatter, indices: dict[UOp, UOp]) -> _Addend:
     """Return the addend at `indices`, which replace the loops of the sum and of the columns."""
-    selected, last = Rewriter(INDEXING)(substitute(scatter.selected, indices)), int(scatter.k.bound.arg.value) - 1
-    gate = UOp(Op.AND, (UOp(Op.CMPGE, (selected, index_constant(0))), UOp(Op.CMPLT, (selected, scatter.k.bound))))
+    zero, end = index_constant(0), scatter.k.bound
+    selected = Rewriter(INDEXING)(substitute(scatter.selected, indices))
+    gate = UOp(Op.AND, (UOp(Op.CMPGE, (selected, zero)), UOp(Op.CMPLT, (selected, end))))
     for c in scatter.conditions:
         gate = UOp(Op.AND, (gate, substitute(c, indices)))
-    output = clamp_index(
-        selected, index_constant(0), index_constant(last)
-    )  # where the gate is false, too, an index has a width (R08)
-    return _Addend(selected if _fits_int32(selected) else output, substitute(scatter.value, indices), gate)
+    if not _fits_int32(selected):  # an index has a width where the gate is false, too (R08)
+        selected = clamp_index(selected, zero, index_constant(int(end.arg.value) - 1))
+    return _Addend(selected, substitute(scatter.value, indices), gate)
 
 
 def _fits_int32(u: UOp) -> bool:

@@ -44,11 +44,16 @@ def sum_selected(
     value: Callable[[UOp, UOp], UOp], d: DType = dt.float32, *, outputs: int = 12, op: Op = Op.ADD, columns: tuple[int, ...] = ()
 ) -> UOp:
     """Sum values over the addends that an index selects; `value` takes the grid of outputs and the indices."""
+    return b.reshape(b.reduce(select(value, outputs, columns), op, (1,)), (outputs, *columns))
+
+
+def select(value: Callable[[UOp, UOp], UOp], outputs: int = 12, columns: tuple[int, ...] = ()) -> UOp:
+    """The values of each output, addend and column."""
     n = len(INDICES)
     ones = (1,) * len(columns)
     index = b.expand(b.reshape(b.param(0, (n,), dt.int32), (1, n, *ones)), (outputs, n, *columns))
     k = b.expand(b.reshape(compositions.arange(outputs, dt.int32), (outputs, 1, *ones)), (outputs, n, *columns))
-    return b.reshape(b.reduce(value(k, index), op, (1,)), (outputs, *columns))
+    return value(k, index)
 
 
 def addends(d: DType = dt.float32, outputs: int = 12, columns: tuple[int, ...] = ()) -> UOp:
@@ -79,6 +84,9 @@ EQUAL: dict[str, UOp] = {
     "a count": sum_selected(lambda k, i: b.cast(b.eq(i, k), dt.int32)),
     "columns": sum_selected(lambda k, i: choose(b.eq(i, k), columns=(6,)), columns=(6,)),
     "columns of vectors": sum_selected(lambda k, i: choose(b.eq(i, k), columns=(3, 4)), columns=(3, 4)),
+    "rows of addends": b.reshape(
+        b.reduce(select(lambda k, i: choose(b.eq(i, k), columns=(3,)), columns=(3,)), Op.ADD, (1, 2)), (12,)
+    ),
     "transposed": b.permute(sum_selected(lambda k, i: choose(b.eq(i, k), columns=(6,)), columns=(6,)), (1, 0)),
     "computed from": b.add(b.mul(sum_selected(lambda k, i: choose(b.eq(i, k))), 2.0), b.param(2, (12,), dt.float32)),
 }
@@ -105,7 +113,7 @@ def assert_computes(graph: UOp, launch: UOp, given: dict[str, np.ndarray]) -> No
 @pytest.mark.parametrize("machine", [PLAIN, VECTORS, GROUPS], ids=["plain", "vectors", "groups"])
 @pytest.mark.parametrize("name", EQUAL)
 def test_a_selected_sum_becomes_a_scatter(name: str, machine: MachineModel) -> None:
-    columns = {"columns": (6,), "columns of vectors": (3, 4), "transposed": (6,)}.get(name, ())
+    columns = {"columns": (6,), "columns of vectors": (3, 4), "transposed": (6,), "rows of addends": (3,)}.get(name, ())
     launch = lower(EQUAL[name], machine)
     assert is_scatter(launch)
     assert_computes(EQUAL[name], launch, inputs(columns=columns))
