@@ -87,6 +87,14 @@ def test_other_stores_stay(why: str, effects: tuple[UOp, ...]) -> None:
     assert branch_around_costly_stores(plain) == plain, why
 
 
+def test_a_gate_that_the_value_needs_too_stands_before_the_if() -> None:
+    gate = b.lt(X, 3.0)
+    store = b.store(b.at(OUT, LOOP), b.add(COSTLY, b.cast(gate, dt.float32)), gate)
+    branched = branch_around_costly_stores(list_loop(store))
+    assert gate not in block(branched) and store in block(branched)
+    verify(launch_of(branched), Dialect.LINEAR)
+
+
 def test_the_first_of_two_stores_under_one_gate_gets_the_if() -> None:
     """An instruction stands once in a list, and so does an If."""
     other = b.add(b.sqrt(b.sqrt(b.sqrt(b.sqrt(b.add(X, 2.0))))), 1.0)

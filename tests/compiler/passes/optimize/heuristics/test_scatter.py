@@ -179,6 +179,23 @@ def test_other_sums_stay(name: str, machine: MachineModel) -> None:
         assert start is not None and build_scatter_body(start, machine) is None
 
 
+STORED = {
+    "under a gate": lambda memory, total: b.store(memory, total, b.param(3, (12,), dt.bool_)),
+    "where data say": lambda memory, total: b.store(b.at(memory, b.param(3, (12,), dt.int32)), total),
+}
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_a_sum_that_is_not_stored_once_everywhere_stays(name: str) -> None:
+    """What keeps its contents, or is stored twice, is no memory for sums."""
+    graph = b.sink(STORED[name](b.buffer(12, dt.float32, unique=1), EQUAL["sum alone"]))
+    launch = lower(graph, PLAIN)
+    where = np.arange(12) % 5
+    given = {"p3": where > 1 if name == "under a gate" else where.astype(np.int32), "b1": np.arange(12, dtype=np.float32)}
+    assert not is_scatter(launch)
+    assert_computes(graph, launch, inputs() | given)
+
+
 @pytest.mark.parametrize("machine", [PLAIN, GROUPS], ids=["plain", "groups"])
 def test_a_sum_that_is_added_to_memory_in_place_stays(machine: MachineModel) -> None:
     """The memory would be cleared before it is read."""
