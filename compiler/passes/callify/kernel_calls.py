@@ -59,7 +59,7 @@ def pass_memory_to_kernel_calls(root: UOp, first_unique: int) -> MemoryCallProgr
         if done.keys().isdisjoint(u.src) and u.op is not Op.CALL:
             continue
         if u.op is Op.CALL:
-            call = _pass_own_memory_as_arguments(u.replace(src=(u.body, *[done.get(a, a) for a in u.arguments])))
+            call = pass_own_memory_as_arguments(u.replace(src=(u.body, *[done.get(a, a) for a in u.arguments])))
             done[u] = _CallInMemory(call, root, first_unique + len(temporaries), temporaries).build()
         else:
             done[u] = u.replace(src=tuple([done.get(s, s) for s in u.src]))
@@ -78,7 +78,7 @@ def param_for_argument(argument: UOp, slot: int) -> UOp:
     return UOp(Op.PARAM, (B.shape_vector(argument.shape),), ParamArg(slot, argument.dtype))
 
 
-def _pass_own_memory_as_arguments(call: UOp) -> UOp:
+def pass_own_memory_as_arguments(call: UOp) -> UOp:
     """Return the Call of a kernel whose GLOBAL Buffers are arguments of its Call."""
     own = [u for u in toposort(call.body) if is_global_buffer(u)]
     if not own or call.body.op is not Op.SINK:

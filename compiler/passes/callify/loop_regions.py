@@ -19,6 +19,7 @@ from uops.compiler.ir.buffers import highest_unique
 from uops.compiler.ir.loops import combined_effects
 from uops.compiler.ir.views import AFTERS, strip_views
 from uops.compiler.passes.callify.hazards import map_base_memory
+from uops.compiler.passes.callify.kernel_calls import pass_own_memory_as_arguments
 from uops.compiler.place import untranslatable_error
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
@@ -63,12 +64,12 @@ def bind_calls_to_loops(root: UOp) -> UOp:
         src = tuple([done.get(s, s) for s in u.src])  # bodies of Calls are not in the order
         if u.op is Op.CALL and depended[u]:
             ranges = sorted(depended[u], key=order.index)
-            body, *arguments = src
-            own = [x for x in toposort(body) if x.op is Op.BUFFER and not is_private_buffer(x)]
-            params = {x: B.param(len(arguments) + k, x.shape, x.dtype) for k, x in enumerate(own)}
-            inside = [B.after(a, *ranges) if given in memory else a for a, given in zip(arguments, u.arguments)]
-            src = (substitute(body, params), *inside, *[B.after(x, *ranges) for x in own])
-        done[u] = u if src == u.src else u.replace(src=src)
+            call = pass_own_memory_as_arguments(u.replace(src=src))
+            own = call.arguments[len(u.arguments) :]
+            inside = [B.after(a, *ranges) if given in memory else a for a, given in zip(call.arguments, u.arguments)]
+            done[u] = call.replace(src=(call.body, *inside, *[B.after(x, *ranges) for x in own]))
+        else:
+            done[u] = u if src == u.src else u.replace(src=src)
     return done[root]
 
 
