@@ -31,7 +31,7 @@ from uops.compiler.ir.accumulators import (
 from uops.compiler.ir.affine import build_affine_sum, extract_affine_sum, index_constant
 from uops.compiler.ir.extents import constant_extent
 from uops.compiler.passes.optimize.schedule.moves import largest_divisor
-from uops.compiler.passes.optimize.schedule.schedule import Schedule, axis_of, next_id, tile_index
+from uops.compiler.passes.optimize.schedule.schedule import Schedule, axis_of, make_loop_or_zero, next_id, tile_index
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules import INDEXING
 from uops.compiler.target import PLAIN, MachineModel
@@ -194,18 +194,13 @@ def _tile_scan_columns(scan_loops: _ScanLoops, lanes: int, cores: int, first_fre
         shared = k == 0 and cores > 1 and n % (cores * lanes) == 0
         size = largest_divisor(n, max(1, min(room, n // cores if shared else n)))
         width = lanes if r is scan_loops.inner[-1] and size % lanes == 0 else 1
-        far = _new_loop(n // size, next(ids), AxisType.THREAD if shared else AxisType.LOOP)
-        near, lane = _new_loop(size // width, next(ids)), _new_loop(width, next(ids), AxisType.UPCAST)
+        far = make_loop_or_zero(n // size, next(ids), AxisType.THREAD if shared else AxisType.LOOP)
+        near, lane = make_loop_or_zero(size // width, next(ids)), make_loop_or_zero(width, next(ids), AxisType.UPCAST)
         substitutions[r] = tile_index(far, size, tile_index(near, width, lane))
         around, columns, room = [far, *around], [near, lane, *columns], room // size
     around, columns = ([r for r in loops if r.op is Op.RANGE] for loops in (around, columns))
-    clear_loops = tuple(_new_loop(constant_extent(r), next(ids), r.arg.type) for r in columns)
+    clear_loops = tuple(make_loop_or_zero(constant_extent(r), next(ids), r.arg.type) for r in columns)
     return _ScanLoops((*scan_loops.outer, *around), scan_loops.i, tuple(columns), clear_loops, substitutions)
-
-
-def _new_loop(extent: int, axis_id: int, kind: AxisType = AxisType.LOOP) -> UOp:
-    """Return a loop, or the constant 0 in place of a loop of one iteration."""
-    return UOp(Op.RANGE, (index_constant(extent),), RangeArg(axis_id, kind)) if extent > 1 else index_constant(0)
 
 
 def _split_scan_across_cores_with_prefix_reduces(i: UOp, cores: int, first_free_id: int) -> _ScanLoops:

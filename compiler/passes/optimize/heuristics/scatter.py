@@ -20,7 +20,7 @@ from typing import NamedTuple
 from uops.compiler.ir.accumulators import accumulator_dtype
 from uops.compiler.ir.affine import clamp_index, index_constant
 from uops.compiler.ir.conditions import fits_int64, isolate_range_in_comparison, split_conditions
-from uops.compiler.passes.optimize.schedule.schedule import Schedule, axis_of, next_id, tile_index
+from uops.compiler.passes.optimize.schedule.schedule import Schedule, axis_of, make_loop_or_zero, next_id, tile_index
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules import INDEXING
 from uops.compiler.target import PLAIN, MachineModel
@@ -123,15 +123,10 @@ def _copy_loops(outputs: Sequence[UOp], ids: Iterator[int], lanes: int) -> _Nest
     for r in outputs:
         n = int(r.bound.arg.value)
         width = math.gcd(n, lanes) if r is outputs[-1] else 1
-        far, lane = _make_loop(n // width, next(ids), AxisType.LOOP), _make_loop(width, next(ids), AxisType.UPCAST)
+        far, lane = make_loop_or_zero(n // width, next(ids)), make_loop_or_zero(width, next(ids), AxisType.UPCAST)
         indices[r] = tile_index(far, width, lane)
         loops += [x for x in (far, lane) if x.op is Op.RANGE]
     return _Nest(indices, tuple(loops))
-
-
-def _make_loop(extent: int, axis_id: int, kind: AxisType) -> UOp:
-    """Return a loop, or the constant 0 in place of a loop of one iteration."""
-    return UOp(Op.RANGE, (index_constant(extent),), RangeArg(axis_id, kind)) if extent > 1 else index_constant(0)
 
 
 def _add_in_order(s: Schedule, scatter: _Scatter, machine: MachineModel) -> UOp:

@@ -167,6 +167,11 @@ def next_id(s: Schedule) -> int:
     return 1 + max((int(r.arg.axis_id) for r in s.ranges), default=0)
 
 
+def make_loop_or_zero(extent: int, axis_id: int, kind: AxisType = AxisType.LOOP) -> UOp:
+    """Return a loop, or the constant 0 in place of a loop of one iteration."""
+    return UOp(Op.RANGE, (index_constant(extent),), RangeArg(axis_id, kind)) if extent > 1 else index_constant(0)
+
+
 def tile_index(tile: UOp, size: int, inner: UOp) -> UOp:
     """Return the index `tile * size + inner` of an element in a tile."""
     return UOp(Op.ADD, (UOp(Op.MUL, (tile, index_constant(size))), inner))
