@@ -18,7 +18,7 @@ from uops.spec.ir.ops import ALU, BLOCK_CLOSERS, BLOCK_OPENERS, Op
 #: Work that pays for a branch, in simple operations: more than that of a wrongly predicted one.
 LEAST_WORK = 24
 #: Instructions without an effect that read no memory.
-_MOVED = ALU | {Op.CAST, Op.BITCAST, Op.INDEX}
+_MOVED = ALU | {Op.BITCAST, Op.INDEX}
 
 
 def branch_around_costly_stores(instructions: Sequence[UOp]) -> tuple[UOp, ...]:
@@ -29,11 +29,11 @@ def branch_around_costly_stores(instructions: Sequence[UOp]) -> tuple[UOp, ...]:
     gated = [u for u in instructions if u.op is Op.STORE and len(u.src) > 2 and _has_scalar_gate(u)]
     if not gated:
         return tuple(instructions)
-    block_of, users = _number_blocks(instructions), _map_users(instructions)
+    block_of, users, place = _number_blocks(instructions), _map_users(instructions), {u: k for k, u in enumerate(instructions)}
     blocks: dict[UOp, list[UOp]] = {}  # Store -> the instructions of its If
     gates: set[UOp | None] = set()
     for store in gated:
-        moved = _list_instructions_needed_by_store_alone(store, instructions, block_of, users)
+        moved = _list_instructions_needed_by_store_alone(store, place, block_of, users)
         if store.gate not in gates and sum(COSTS[u.op].work for u in moved if u.op in COSTS) >= LEAST_WORK:
             gates.add(store.gate)
             blocks[store] = [*moved, store]
@@ -76,12 +76,14 @@ def _map_users(instructions: Sequence[UOp]) -> dict[UOp, list[UOp]]:
 
 
 def _list_instructions_needed_by_store_alone(
-    store: UOp, instructions: Sequence[UOp], block_of: dict[UOp, int], users: dict[UOp, list[UOp]]
+    store: UOp, place: dict[UOp, int], block_of: dict[UOp, int], users: dict[UOp, list[UOp]]
 ) -> list[UOp]:
-    """List the instructions of the Store's block that only it needs, in order; nothing that its gate needs is among them."""
-    alone, needed = {store}, {*store.src} - {store.gate}
-    for u in reversed(instructions):
-        if u in needed and u.op in _MOVED and block_of[u] == block_of[store] and u is not store.gate and alone.issuperset(users[u]):
+    """List the instructions of the Store's block that only it needs, in order; its gate is none of them."""
+    alone, pending = {store}, list(store.src)
+    while pending:
+        u = pending.pop()
+        is_movable = u in place and u.op in _MOVED and block_of[u] == block_of[store] and u is not store.gate
+        if is_movable and u not in alone and alone.issuperset(users[u]):  # asked again for each of its users
             alone.add(u)
-            needed.update(u.src)
-    return [u for u in instructions if u in alone and u is not store]
+            pending += u.src
+    return sorted(alone - {store}, key=place.__getitem__)

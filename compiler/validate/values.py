@@ -206,5 +206,5 @@ _REPLAYED: dict[str, Callable[[UOp, UOp, Mapping[UOp, Sequence[GraphTransform]]]
     "linearize": lambda graph, linear, moves: validate_linearization(graph, linear),
 }
 #: Instructions that compute a value and do nothing else.
-_PURE = ALU | {Op.CAST, Op.BITCAST, Op.INDEX, Op.STACK}
+_PURE = ALU | {Op.BITCAST, Op.INDEX, Op.STACK}
 _EFFECTS = frozenset({Op.STORE, Op.ATOMICADD, Op.RANGE, Op.END, Op.BARRIER, Op.LOAD})
