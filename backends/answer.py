@@ -19,8 +19,8 @@ from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import Dim, UOp, substitute, toposort
-from uops.spec.ir.ops import CALL_LIKE, RESULT_ROOTS, Op
-from uops.spec.ir.scope import base_memory, scope_sources
+from uops.spec.ir.ops import CALL_LIKE, Op
+from uops.spec.ir.scope import base_memory, root_items, scope_sources
 from uops.spec.result import Result
 from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.infer import infer_dialect
@@ -57,9 +57,7 @@ def root_value_nodes(root: UOp) -> tuple[UOp, ...]:
     """Return the nodes whose values a run of `root` returns, in order."""
     if root.op is Op.FUNCTION:
         return root.body.src
-    if root.op in RESULT_ROOTS:
-        return tuple(u for u in root.src if u.dtype is not dt.void)
-    return () if root.dtype is dt.void else (root,)
+    return tuple(u for u in root_items(root) if u.dtype is not dt.void)
 
 
 def collect_caller_input_nodes(root: UOp) -> dict[str, UOp]:
@@ -79,6 +77,11 @@ def collect_caller_input_nodes(root: UOp) -> dict[str, UOp]:
     return _index_by_input_key(nodes)
 
 
+def memory_key(m: UOp) -> str:
+    """Return the key of a Buffer or Param: `b<unique>` or `p<slot>`."""
+    return f"b{m.arg.unique}" if m.op is Op.BUFFER else f"p{m.arg.slot}"
+
+
 def is_variable(u: UOp) -> bool:
     """Return True if an input node is a named variable, whose value is an int (R48)."""
     return u.op is Op.PARAM and u.arg.name is not None and u.arg.bounds is not None
@@ -87,10 +90,8 @@ def is_variable(u: UOp) -> bool:
 def _index_by_input_key(nodes: Iterable[UOp]) -> dict[str, UOp]:
     by_key: dict[str, UOp] = {}
     for u in nodes:
-        if u.op is Op.BUFFER and u.arg.addrspace is AddrSpace.GLOBAL:
-            by_key[f"b{u.arg.unique}"] = u
-        elif u.op is Op.PARAM:
-            by_key[u.arg.name if is_variable(u) else f"p{u.arg.slot}"] = u
+        if u.op is Op.PARAM or (u.op is Op.BUFFER and u.arg.addrspace is AddrSpace.GLOBAL):
+            by_key[u.arg.name if is_variable(u) else memory_key(u)] = u
     return by_key
 
 

@@ -247,7 +247,7 @@ def check_pipeline(passes: Sequence[Pass]) -> None:
 
 check_pipeline(PIPELINE)
 #: Dialect -> the stage that gives it.
-STAGE_OF_DIALECT = {{p.stage: p.gives for p in PIPELINE}[stage]: stage for stage in STAGES}
+STAGE_OF_DIALECT = {gives: stage for stage, gives in {p.stage: p.gives for p in PIPELINE}.items()}
 
 
 def lower(

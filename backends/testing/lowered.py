@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from uops.backends.answer import collect_caller_input_nodes
+from uops.backends.answer import collect_caller_input_nodes, memory_key
 from uops.backends.arrays import STORAGE
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import Op
 from uops.spec.ir.text import parse, show
 from uops.spec.result import Result
 from uops.spec.verify.infer import infer_dialect
@@ -60,12 +59,8 @@ def _to_result_of_program(interface: ProgramInterface, buffers: Mapping[str, Any
     for output in interface.outputs:
         shape = evaluate_shape(output.shape, variables)
         count = int(np.prod(shape))
-        memory = buffers[_key_of(output.buffer)].reshape(-1)[:count] if count else np.zeros(0, STORAGE[output.dtype])
+        memory = buffers[memory_key(output.buffer)].reshape(-1)[:count] if count else np.zeros(0, STORAGE[output.dtype])
         values.append(memory.reshape(shape))
-    own = {_key_of(output.buffer) for output in interface.outputs}
-    written = {_key_of(m) for m in interface.written} - own
+    own = {memory_key(output.buffer) for output in interface.outputs}
+    written = {memory_key(m) for m in interface.written} - own
     return Result(tuple(values), {k: a for k, a in buffers.items() if k in written})
-
-
-def _key_of(memory: UOp) -> str:
-    return f"p{memory.arg.slot}" if memory.op is Op.PARAM else f"b{memory.arg.unique}"

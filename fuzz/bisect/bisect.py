@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from uops.backends import npz
+from uops.backends.answer import memory_key
 from uops.backends.conformance.stage_judge import Fault, Judge, Key, Outputs
 from uops.compiler import config as configuration
 from uops.compiler.config import Config
@@ -28,7 +29,7 @@ from uops.compiler.log import record_transforms
 from uops.compiler.pipeline import PIPELINE, LoweringState, Pass, passes_from, run_pass_and_verify
 from uops.compiler.target import Target
 from uops.fuzz.bisect.wrong_rule import find_wrong_step
-from uops.fuzz.oracles.native import memory_key, run_first_kernels_natively, view_memory_of_argument
+from uops.fuzz.oracles.native import run_first_kernels_natively, view_memory_of_argument
 from uops.interp import run
 from uops.spec.errors import CompileError, Unsupported, UopsError
 from uops.spec.ir.node import UOp

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from uops.backends.answer import memory_key
 from uops.backends.arrays import STORAGE
 from uops.backends.worker.guard import GuardedMemory, GuardSide
 from uops.compiler.runtime.host_functions import HostFunctionKernel, make_host_function_kernel
@@ -63,11 +64,6 @@ def _load_kernel(call: UOp, target: Target) -> Kernel:
         return make_host_function_kernel(call, target.name)
     _, source, binary = call.body.src
     return load_or_remake_kernel(target, source.arg.code, binary.arg.data)
-
-
-def memory_key(m: UOp) -> str:
-    """Return the key of a Buffer or Param: `b<unique>` or `p<slot>`."""
-    return f"b{m.arg.unique}" if m.op is Op.BUFFER else f"p{m.arg.slot}"
 
 
 def is_variable(u: UOp) -> bool:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from uops.backends.answer import memory_key
 from uops.backends.conformance.stage_judge import Outputs
 from uops.compiler import pipeline  # noqa: F401 - loads the modules that hold rules
 from uops.compiler.ir.buffers import highest_unique
@@ -29,9 +30,9 @@ from uops.fuzz.reduce.shrinks import list_values
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import CALL_LIKE, RESULT_ROOTS, Op
+from uops.spec.ir.ops import CALL_LIKE, Op
 from uops.spec.ir.record import dataclass
-from uops.spec.ir.scope import is_variable, scope_nodes
+from uops.spec.ir.scope import is_variable, root_items, scope_nodes
 
 
 class RelatedSample(NamedTuple):
@@ -88,7 +89,7 @@ def _permute_inputs_along_traced_axis(s: ProgramSample, draw: SeededDraw) -> Rel
     inverse = [order.index(k) for k in range(len(order))]
     inputs = dict(s.inputs)
     for u, input_axis in input_axes.items():
-        key = f"b{u.arg.unique}" if u.op is Op.BUFFER else f"p{u.arg.slot}"
+        key = memory_key(u)
         if key in inputs:
             inputs[key] = np.take(np.asarray(inputs[key]), order, input_axis)
     return RelatedSample(
@@ -164,7 +165,8 @@ def _enclose_in_call(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None
     """Make the program the body of a Call, which stores its values; memory is passed to it in a drawn order."""
     nodes = _nodes_outside_bodies(s.graph)
     memory = [u for u in nodes if u.op is Op.BUFFER or (u.op is Op.PARAM and u.arg.name is None)]
-    values = [u for u in _list_root_items(s.graph) if u.dtype is not dt.void]
+    items = root_items(s.graph)
+    values = [u for u in items if u.dtype is not dt.void]
     is_storable = all(u.dtype is not dt.index for u in values) and all(map(_is_static_on_one_device, nodes))
     if not memory or s.graph.op in CALL_LIKE or not is_storable:
         return None
@@ -173,7 +175,7 @@ def _enclose_in_call(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None
     arguments = [(*memory, *outputs)[k] for k in draw_permutation(draw, len(memory) + len(outputs))]
     params = {u: b.param(k, u.shape, u.dtype, u.device) for k, u in enumerate(arguments)}
     stored = {v: b.store(b.reshape(params[o], v.shape), v) for o, v in zip(outputs, values, strict=True)}
-    body = b.sink(*(stored.get(u, u) for u in _list_root_items(s.graph)))
+    body = b.sink(*(stored.get(u, u) for u in items))
     call = b.call(_replace_outside_bodies(body, {u: params[u] for u in memory}), *arguments)
     places = {f"b{o.arg.unique}": (k, v.shape) for k, (o, v) in enumerate(zip(outputs, values, strict=True))}
 
@@ -185,11 +187,6 @@ def _enclose_in_call(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None
         return read
 
     return RelatedSample(s._replace(graph=call), read_outputs)
-
-
-def _list_root_items(root: UOp) -> tuple[UOp, ...]:
-    """List the values and effects of a root."""
-    return root.src if root.op in RESULT_ROOTS else (root,)
 
 
 def _is_static_on_one_device(u: UOp) -> bool:

@@ -19,7 +19,7 @@ from uops.spec.ir.axes import GRID, WORKGROUP
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import MANY, UOp, collect_users, orders, toposort
 from uops.spec.ir.operands import positions_of
-from uops.spec.ir.ops import ALU, CALL_LIKE, Op
+from uops.spec.ir.ops import ALU, CALL_LIKE, RESULT_ROOTS, Op
 
 #: Ops that close ranges -> position of their first range: tinyspec's, then the bestiary's (R109).
 RANGE_ENDING: dict[Op, int] = positions_of("ranges", "...", "+")
@@ -140,6 +140,11 @@ _WORKGROUP_NAMES = ("gidx", "blockIdx", "tidx", "threadpool")
 def numbers_workgroups(special: UOp) -> bool:
     """Return True if a Special numbers workgroups, False if it numbers lanes (R125, Special)."""
     return str(special.arg.name).startswith(_WORKGROUP_NAMES)
+
+
+def root_items(root: UOp) -> tuple[UOp, ...]:
+    """Return the values and effects of a graph: the sources of a Tuple, Sink or Group, or the root itself."""
+    return root.src if root.op in RESULT_ROOTS else (root,)
 
 
 def strip_afters(reference: UOp) -> UOp:

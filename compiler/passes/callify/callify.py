@@ -31,8 +31,8 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace, BufferArg, CallArg, ParamArg
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import Dim, UOp, substitute, toposort
-from uops.spec.ir.ops import CALL_LIKE, EFFECT_GROUPS, MEMORY_ROOTS, RESULT_ROOTS, Op
-from uops.spec.ir.scope import base_memory, is_variable
+from uops.spec.ir.ops import CALL_LIKE, EFFECT_GROUPS, MEMORY_ROOTS, Op
+from uops.spec.ir.scope import base_memory, is_variable, root_items
 from uops.spec.untrusted import quote_name
 from uops.spec.verify.infer import is_kernel_body
 
@@ -73,7 +73,7 @@ def convert_graph_to_call(root: UOp) -> CallifiedProgram:
     resolved = inline_calls_and_drop_markers(root)
     allocated = _make_output_buffers(root, resolved)
     resolved, temporaries = pass_memory_to_kernel_calls(resolved, highest_unique(toposort(root)) + 1 + len(allocated))
-    targets, items = iter(allocated), _root_items(resolved)
+    targets, items = iter(allocated), root_items(resolved)
     has_copies = any(v.op is Op.CONTIGUOUS for v in items)
     used = {s for v in items for u in toposort(v) for s in u.src} if has_copies else set()
     effects = [_build_output_store(next(targets), _skip_copy(v, used)) if v.dtype is not dt.void else v for v in items]
@@ -166,11 +166,6 @@ def _make_memory(u: UOp) -> UOp:
     return u if memory.op in MEMORY_ROOTS or u.dtype is dt.index else UOp(Op.CONTIGUOUS, (u,))
 
 
-def _root_items(resolved: UOp) -> tuple[UOp, ...]:
-    """Return the values and effects of a root: the sources of a Tuple, Sink or Group, or the root itself."""
-    return resolved.src if resolved.op in RESULT_ROOTS else (resolved,)
-
-
 def _make_output_buffers(root_for_ids: UOp, inlined_root: UOp) -> tuple[ProgramOutput, ...]:
     """Return one output with a new Buffer per value.
 
@@ -178,7 +173,7 @@ def _make_output_buffers(root_for_ids: UOp, inlined_root: UOp) -> tuple[ProgramO
     stands for two Buffers.
     """
     first = highest_unique(toposort(root_for_ids)) + 1
-    values = [v for v in _root_items(inlined_root) if v.dtype is not dt.void]
+    values = [v for v in root_items(inlined_root) if v.dtype is not dt.void]
     return tuple(ProgramOutput(_output_buffer(v, first + k), v.shape, v.dtype) for k, v in enumerate(values))
 
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from uops.backends.conformance.model import ConformanceLevel
     from uops.backends.conformance.report.diff import ReportDiff
     from uops.backends.conformance.runner import ConformanceRun
+    from uops.spec.verify.dialects import Dialect
 
 Json = dict[str, Any]
 Progress = Callable[[int, int], None]
@@ -49,8 +50,6 @@ TIERS, LEVELS = ("smoke", "full", "exhaustive"), ("strict", "core")
 OPTS = ("heuristics", "none", "forced", "search")
 #: Name on the command line -> the subject of rows (R171).
 SUBJECTS = {"backend": "backend", "front-end": "front end", "compiler": "compiler", "specification": "specification"}
-#: Dialects that no stage of the compiler gives.
-_NOT_LOWERED_TO = ("tensor", "bestiary")
 #: Target of --subject compiler without --backend.
 TARGET = "llvm"
 JOBS = min(2, os.cpu_count() or 1)
@@ -100,7 +99,6 @@ def conform(
     nothing was run, or if the baseline has no cell in common with the run.
     """
     from uops.backends.conformance.model import ConformanceLevel, SchedulePolicy
-    from uops.spec.verify.dialects import Dialect
 
     if diff:
         if backend_name or baseline:
@@ -117,8 +115,7 @@ def conform(
         raise click.BadParameter(f"no report can be written to {describe_path(report)}: {why}", param_hint="--report")
     if tier == "exhaustive" and (opts != OPTS[0] or dialect):
         raise click.UsageError("the exhaustive tier has one schedule and one dialect: leave out --opts and --dialect")
-    if dialect and dialect.lower() in _NOT_LOWERED_TO:
-        raise click.BadParameter(f"no stage gives programs of {dialect.lower()}", param_hint="--dialect")
+    lowered_to = _require_dialect_of_a_stage(dialect) if dialect else None
     if tier == "exhaustive" and journal:
         raise click.UsageError("the exhaustive tier keeps its journal in the report directory: leave out --journal")
     if tier == "exhaustive":
@@ -128,10 +125,20 @@ def conform(
     if subject == "compiler":
         _judge_compiler_and_write_report(ctx, backend_name=backend_name or TARGET, wanted=wanted)
     elif subject == "backend":
-        lowered_to = Dialect(dialect.lower()) if dialect else None
         ctx.exit(_judge_backend_and_write_report(backend_name or "", wanted, jobs=jobs, dialect=lowered_to))
     else:
         ctx.exit(_judge_subject_and_write_report(subject, wanted, subject, __version__))
+
+
+def _require_dialect_of_a_stage(name: str) -> Dialect:
+    """Return the dialect of this name. Raises BadParameter for one that no stage of the compiler gives."""
+    from uops.compiler.pipeline import STAGE_OF_DIALECT
+    from uops.spec.verify.dialects import Dialect
+
+    dialect = Dialect(name.lower())
+    if dialect not in STAGE_OF_DIALECT:
+        raise click.BadParameter(f"no stage gives programs of {dialect.value}", param_hint="--dialect")
+    return dialect
 
 
 def _refuse_options_without_meaning(ctx: click.Context, subject: str, tier: str) -> None:
