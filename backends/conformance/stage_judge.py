@@ -25,10 +25,13 @@ import numpy.typing as npt
 from uops.backends.conformance.judge import Expectation, bits_of, format_value_with_bits
 from uops.backends.conformance.model import ConformanceCase, ConformanceLevel
 from uops.backends.contract import KERNEL_SURFACE, TENSOR_SURFACE
-from uops.compiler.entry import is_launch
+from uops.compiler.config import Config
+from uops.compiler.entry import EnteringProgram, describe_launch, is_launch
 from uops.compiler.passes.callify.callify import outputs
+from uops.compiler.pipeline import LoweringState
+from uops.compiler.target import Target
 from uops.interp import run
-from uops.spec.errors import Unsound
+from uops.spec.errors import Unsound, UopsError
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
@@ -36,6 +39,8 @@ from uops.spec.rows.accuracy import SEVERAL_RESULTS
 from uops.spec.verify.dialects import SELECTED_OPS
 
 Array = npt.NDArray[Any]
+#: Modules whose classes of errors give a finding its kind.
+_NAMED = (UopsError.__module__, Exception.__module__)
 #: Number of a value, or key of a Buffer.
 Key = int | str
 #: The outputs of a run that were written.
@@ -82,6 +87,12 @@ class Fault(NamedTuple):
     element: int | None = None
     got: str | None = None
     allowed: str | None = None
+
+
+def fault_of_failed_run(e: BaseException) -> Fault:
+    """Return the Fault of a run that raised. Its kind is the class of the error; a failed assertion is a crash like any other."""
+    kind = next(c for c in type(e).__mro__ if c.__module__ in _NAMED)
+    return Fault(kind.__name__.lower(), str(e) or kind.__name__)
 
 
 class Judge:
@@ -174,6 +185,32 @@ class Judge:
             if fault := find_bit_difference(key, before[key], after[key], np.isinf(allowed.width_ulps())):
                 return fault
         return None
+
+    def judge_pass(self, pass_name: str, graph: UOp, outputs: Outputs, after: UOp) -> tuple[Fault | None, Outputs]:
+        """Interpret `after`, which pass `pass_name` made of a graph with `outputs`.
+
+        Return what is wrong with it, and its outputs, which are empty if it cannot be run.
+        """
+        try:
+            now = self.interpret_stage_and_check_orders(after)
+        except MemoryError:
+            raise
+        except UopsError as e:  # a Trap, or a stage that the interpreter refuses
+            return fault_of_failed_run(e), {}
+        except Exception as e:
+            return Fault("crash", f"the interpreter failed on it: {type(e).__name__}: {e}"), {}
+        return self.find_fault_after_pass(pass_name, graph, outputs, now), now
+
+
+def begin_judged_lowering(
+    given: UOp, entering: EnteringProgram, inputs: Mapping[str, Any], target: Target, config: Config, extra_orders: int = 0
+) -> tuple[Judge, LoweringState]:
+    """Return the judge of a program `given`, and the state in which its form `entering` goes through the passes."""
+    launch = is_launch(entering.graph)
+    state = LoweringState(target, config, private=entering.private, entry=entering.dialect)
+    if launch:  # callify, which would tell this, is behind it
+        state.external = frozenset(describe_launch(entering.graph, entering.private).arguments)
+    return Judge(entering.graph if launch else given, inputs, extra_orders), state
 
 
 def find_value_outside_allowed_set(expected: Expectation, key: Key, after: Outputs) -> Fault | None:

@@ -21,17 +21,17 @@ import numpy as np
 
 from uops.backends import npz
 from uops.backends.answer import memory_key
-from uops.backends.conformance.stage_judge import Fault, Judge, Key, Outputs
+from uops.backends.conformance.stage_judge import Fault, Judge, Key, Outputs, begin_judged_lowering, fault_of_failed_run
 from uops.compiler import config as configuration
 from uops.compiler.config import Config
-from uops.compiler.entry import convert_to_entering_program, describe_launch, is_launch
+from uops.compiler.entry import convert_to_entering_program
 from uops.compiler.log import record_transforms
 from uops.compiler.pipeline import PIPELINE, LoweringState, Pass, passes_from, run_pass_and_verify
 from uops.compiler.target import Target
 from uops.fuzz.bisect.wrong_rule import find_wrong_step
 from uops.fuzz.oracles.native import run_first_kernels_natively, view_memory_of_argument
 from uops.interp import run
-from uops.spec.errors import CompileError, Unsupported, UopsError
+from uops.spec.errors import CompileError, Unsupported
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import MEMORY_ROOTS, Op
 from uops.spec.ir.scope import base_memory
@@ -43,8 +43,6 @@ from uops.spec.verify.infer import infer_dialect
 BACKEND = "backend"
 #: Runs the machine code of a PROGRAM graph: (program, inputs) -> outputs. Whatever it raises is a finding.
 Execute = Callable[[UOp, Mapping[str, Any]], Outputs]
-#: Modules whose classes of errors give a finding its kind.
-_NAMED = (UopsError.__module__, Exception.__module__)
 #: Errors that are refusals of a program, not findings.
 _REFUSALS = (CompileError, Unsupported, MemoryError)
 
@@ -99,28 +97,25 @@ def bisect(
     `execute` runs the machine code, by default in this process. `extra_orders` is the number of additional orders of unordered
     work in which each stage is interpreted. `config` holds the compiler's settings, by default those of the process.
     """
-    return _Bisection(graph, inputs, target, extra_orders).find_first_wrong_stage(
-        passes, execute, config or configuration.default_config()
-    )
+    bisection = _Bisection(graph, inputs, target, config or configuration.default_config(), extra_orders)
+    return bisection.find_first_wrong_stage(passes, execute)
 
 
 class _Bisection:
     """The state of a bisection: the last correct graph, and its outputs."""
 
-    def __init__(self, graph: UOp, inputs: Mapping[str, Any], target: Target, schedules: int) -> None:
+    def __init__(self, graph: UOp, inputs: Mapping[str, Any], target: Target, config: Config, extra_orders: int) -> None:
         self.target = target
-        self.graph, self.entry, self.private = convert_to_entering_program(graph, infer_dialect(graph))
-        self.judge = Judge(self.graph if is_launch(self.graph) else graph, inputs, schedules)
+        entering = convert_to_entering_program(graph, infer_dialect(graph))
+        self.graph = entering.graph
+        self.judge, self.state = begin_judged_lowering(graph, entering, inputs, target, replace(config, verify=True), extra_orders)
         self.outputs: Outputs = self.judge.reference_outputs()
         self.names: list[str] = []
 
-    def find_first_wrong_stage(self, passes: Sequence[Pass], execute: Execute | None, config: Config) -> Finding | None:
+    def find_first_wrong_stage(self, passes: Sequence[Pass], execute: Execute | None) -> Finding | None:
         """Judge all passes and then the machine code; return the first finding."""
-        state = LoweringState(self.target, replace(config, verify=True), private=self.private, entry=self.entry)
-        if is_launch(self.graph):  # callify, which would tell this, is behind it
-            state.external = frozenset(describe_launch(self.graph, self.private).arguments)
-        for p in passes_from(self.entry, passes):
-            finding = self._run_pass_and_advance_unless_wrong(p, state)
+        for p in passes_from(self.state.entry, passes):
+            finding = self._run_pass_and_advance_unless_wrong(p, self.state)
             if finding is not None:
                 return finding
         return self._judge_machine_code(execute or self._run_natively)
@@ -144,15 +139,7 @@ class _Bisection:
 
     def _evaluate_and_judge_stage(self, pass_name: str, after: UOp) -> tuple[Fault | None, Outputs]:
         """Interpret the result of pass `pass_name`; return what is wrong with it, and its outputs."""
-        try:
-            outputs = self.judge.interpret_stage_and_check_orders(after)
-        except MemoryError:
-            raise
-        except UopsError as e:  # a Trap, or a stage that the interpreter refuses
-            return fault_of_failed_run(e), {}
-        except Exception as e:
-            return Fault("crash", f"the interpreter failed on it: {type(e).__name__}: {e}"), {}
-        return self.judge.find_fault_after_pass(pass_name, self.graph, self.outputs, outputs), outputs
+        return self.judge.judge_pass(pass_name, self.graph, self.outputs, after)
 
     # Localization inside of a pass
 
@@ -238,12 +225,6 @@ def _have_equal_bits_or_nans(left: Any, right: Any) -> bool:
         return bool(np.array_equal(left, right))
     a, b = left.astype(np.float64), right.astype(np.float64)
     return bool(np.array_equal(a, b, equal_nan=True) and np.array_equal(np.signbit(a)[a == a], np.signbit(b)[a == a]))
-
-
-def fault_of_failed_run(e: BaseException) -> Fault:
-    """Return the Fault of a run that raised. Its kind is the class of the error; a failed assertion is a crash like any other."""
-    kind = next(c for c in type(e).__mro__ if c.__module__ in _NAMED)
-    return Fault(kind.__name__.lower(), str(e) or kind.__name__)
 
 
 def describe_kernel(k: int, names: Sequence[str]) -> str:

@@ -5,12 +5,13 @@ Each case traces a Python function and looks at the Function node, or at its val
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from uops.backends.conformance.subjects.model import Answer, SubjectCase, cell_of_claim
+from uops.backends.conformance.subjects.model import SubjectCase, expect, make_check_case
 from uops.backends.front import Tensor, function
 from uops.interp import run as interpret
 from uops.spec.errors import SpecTypeError
@@ -41,10 +42,6 @@ def _node_of(result: Tensor) -> UOp:
     return result.uop.packed
 
 
-def _expect(what: str, expected: object, got: object) -> str | None:
-    return None if expected == got else f"{what}: expected {expected}, got {got}"
-
-
 def _is_input(node: UOp, k: int, t: Tensor) -> str | None:
     arguments = node.arguments
     same = k < len(arguments) and arguments[k] is t.uop
@@ -65,7 +62,7 @@ def _find_inputs_in_containers(d: DType) -> Iterator[str | None]:
     for name, pack in containers:
         x, y = _make_tensor(d), _make_tensor(d, first=1)
         node = _node_of(function(_unpack_and_compare)(pack(x, y)))
-        yield _expect(f"arguments of a function of two Tensors in {name}", 2, len(node.arguments))
+        yield expect(f"arguments of a function of two Tensors in {name}", 2, len(node.arguments))
         yield _is_input(node, 0, x)
         yield _is_input(node, 1, y)
     x, y = _make_tensor(d), _make_tensor(d, first=1)
@@ -86,7 +83,7 @@ def _unpack_and_compare(container: Any) -> Tensor:
 def _share_input(d: DType) -> Iterator[str | None]:
     x, y = _make_tensor(d), _make_tensor(d, first=1)
     node = _node_of(function(lambda a, b, c: a.where(b, c) if d is dt.bool_ else (a != b).where(b, c))(x, y, x))
-    yield _expect("arguments of a function that is given one Tensor twice, and another", 2, len(node.arguments))
+    yield expect("arguments of a function that is given one Tensor twice, and another", 2, len(node.arguments))
     yield _is_input(node, 0, x)
     yield _is_input(node, 1, y)
 
@@ -123,8 +120,8 @@ def _run_once_per_call(d: DType) -> Iterator[str | None]:
         return t.flip(0)
 
     result = count(_make_tensor(d))
-    yield _expect("runs of the Python function in one call", 1, len(calls))
-    yield _expect("op of the result, which is not computed yet", Op.GETTUPLE, result.uop.op)
+    yield expect("runs of the Python function in one call", 1, len(calls))
+    yield expect("op of the result, which is not computed yet", Op.GETTUPLE, result.uop.op)
 
 
 # --------------------------------------------------------------------------------------------------------------- parameterize
@@ -134,16 +131,16 @@ def _make_params_of_inputs(d: DType) -> Iterator[str | None]:
     x, y = _make_tensor(d, 3), _make_tensor(d, 6)
     node = _node_of(function(lambda a, b: a.reshape(3, 1) != b.reshape(1, 6))(x, y))
     params = {p.arg.slot: p for p in scope_nodes(node.body) if p.op is Op.PARAM}
-    yield _expect("slots of the Params", [0, 1], sorted(params))
+    yield expect("slots of the Params", [0, 1], sorted(params))
     for k, t in enumerate((x, y)):
-        yield _expect(f"shape of Param {k}", t.shape, params[k].shape if k in params else None)
-        yield _expect(f"dtype of Param {k}", d, params[k].dtype if k in params else None)
+        yield expect(f"shape of Param {k}", t.shape, params[k].shape if k in params else None)
+        yield expect(f"dtype of Param {k}", d, params[k].dtype if k in params else None)
 
 
 def _make_params_of_captures(d: DType) -> Iterator[str | None]:
     captured, x = _make_tensor(d, 4, first=1), _make_tensor(d, 4)
     node = _node_of(function(lambda t: captured != t)(x))
-    yield _expect("arguments of a function of one input that captures a Tensor", 2, len(node.arguments))
+    yield expect("arguments of a function of one input that captures a Tensor", 2, len(node.arguments))
     yield _is_input(node, 0, x)
     is_captured = len(node.arguments) > 1 and captured.uop in (node.arguments[1], *scope_nodes(node.arguments[1]))
     holds = len(node.arguments) > 1 and node.arguments[1] in scope_nodes(captured.uop)
@@ -153,7 +150,7 @@ def _make_params_of_captures(d: DType) -> Iterator[str | None]:
 def _close_body(d: DType) -> Iterator[str | None]:
     captured = _make_tensor(d, 4)
     node = _node_of(function(lambda t: (captured != t).flip(0))(_make_tensor(d, 4)))
-    yield _expect("Buffers in the body", [], nodes_with_op(node.body, Op.BUFFER))
+    yield expect("Buffers in the body", [], nodes_with_op(node.body, Op.BUFFER))
 
 
 # ------------------------------------------------------------------------------------------------------------------ wrap body
@@ -165,15 +162,15 @@ def _pack_results(d: DType) -> Iterator[str | None]:
             _make_tensor(d)
         )
         body = _node_of(results[0]).body
-        yield _expect(f"op of the body of {count} results", Op.TUPLE, body.op)
-        yield _expect(f"elements of the Tuple of {count} results", count, len(body.src))
+        yield expect(f"op of the body of {count} results", Op.TUPLE, body.op)
+        yield expect(f"elements of the Tuple of {count} results", count, len(body.src))
 
 
 def _build_function_node(d: DType) -> Iterator[str | None]:
     captured, x, y = _make_tensor(d, 4, first=1), _make_tensor(d, 4), _make_tensor(d, 4)
     node = _node_of(function(lambda a, b: ((a != captured), (b != captured))[1])(x, y))
-    yield _expect("op of the node", Op.FUNCTION, node.op)
-    yield _expect("arguments: two inputs and the captured Tensor", 3, len(node.arguments))
+    yield expect("op of the node", Op.FUNCTION, node.op)
+    yield expect("arguments: two inputs and the captured Tensor", 3, len(node.arguments))
     yield _is_input(node, 0, x)
     yield _is_input(node, 1, y)
 
@@ -187,10 +184,10 @@ def _return_elements(d: DType) -> Iterator[str | None]:
         return [flipped, t.reshape(1, 3), flipped]
 
     first, second, third = function(flip_and_repeat)(_make_tensor(d))
-    yield _expect("op of each result", [Op.GETTUPLE] * 3, [t.uop.op for t in (first, second, third)])
-    yield _expect("elements that they take", [0, 1, 0], [t.uop.arg.index for t in (first, second, third)])
-    yield _expect("results of the body, of which one is returned twice", 2, len(_node_of(first).body.src))
-    yield _expect("shape of the second result", (1, 3), second.shape)
+    yield expect("op of each result", [Op.GETTUPLE] * 3, [t.uop.op for t in (first, second, third)])
+    yield expect("elements that they take", [0, 1, 0], [t.uop.arg.index for t in (first, second, third)])
+    yield expect("results of the body, of which one is returned twice", 2, len(_node_of(first).body.src))
+    yield expect("shape of the second result", (1, 3), second.shape)
 
 
 def _keep_containers(d: DType) -> Iterator[str | None]:
@@ -198,9 +195,9 @@ def _keep_containers(d: DType) -> Iterator[str | None]:
         return [t.flip(0)], {"key": t}, _Pair(t, t.flip(0)), "text"
 
     result = function(pack)(_make_tensor(d))
-    yield _expect("types of the containers", [list, dict, _Pair, str], [type(r) for r in result])
-    yield _expect("keys of the dict", ["key"], list(result[1]))
-    yield _expect("text, which is no Tensor", "text", result[3])
+    yield expect("types of the containers", [list, dict, _Pair, str], [type(r) for r in result])
+    yield expect("keys of the dict", ["key"], list(result[1]))
+    yield expect("text, which is no Tensor", "text", result[3])
 
 
 # -------------------------------------------------------------------------------------------------------------------- resolve
@@ -246,17 +243,8 @@ _CHECKS: tuple[tuple[str, str, _Check], ...] = (
 )
 
 
-def _make_case(claim: str, what: str, d: DType, check: _Check) -> SubjectCase:
-    cell = cell_of_claim(claim, what, d.name)
-
-    def ask() -> Iterator[Answer]:
-        return (Answer(cell, fault) for fault in check(d))
-
-    return SubjectCase(str(cell), (cell,), ask)
-
-
 def generate_function_cases(dtypes: tuple[DType, ...] = DTYPES) -> Iterator[SubjectCase]:
     """Yield the cases of the front end on Tensors of each dtype."""
     for claim, what, check in _CHECKS:
         for d in dtypes:
-            yield _make_case(claim, what, d, check)
+            yield make_check_case(claim, what, d.name, functools.partial(check, d))

@@ -46,5 +46,16 @@ def claim_of_cell(cell: ConformanceCell) -> StatedClaim:
     return NAMED_ROWS[cell.row].claims[number - 1]
 
 
+def make_check_case(claim_id: str, what: str, dtype: str, check: Callable[[], Iterable[str | None]]) -> SubjectCase:
+    """Return the case of one cell of a claim; `check` yields a fault, or None, for each thing that it asks."""
+    cell = cell_of_claim(claim_id, what, dtype)
+    return SubjectCase(str(cell), (cell,), lambda: (Answer(cell, fault) for fault in check()))
+
+
+def expect(what: str, expected: object, got: object) -> str | None:
+    """Return None if both are equal, else the fault that says so."""
+    return None if expected == got else f"{what}: expected {expected}, got {got}"
+
+
 #: Id -> claim, of the rows that are no op.
 CLAIMS = {c.id: c for row in NAMED_ROWS.values() for c in row.claims}

@@ -6,6 +6,7 @@ Spec: Derived Properties; R70 to R77, R82 (other ops on devices), R109 (order of
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +18,7 @@ import numpy as np
 from uops.backends.arrays import STORAGE
 from uops.backends.conformance.cases import generate_cases
 from uops.backends.conformance.model import ConformanceCase, ConformanceTier
-from uops.backends.conformance.subjects.model import Answer, SubjectCase, cell_of_claim
+from uops.backends.conformance.subjects.model import Answer, SubjectCase, cell_of_claim, expect, make_check_case
 from uops.backends.contract import TENSOR_SURFACE
 from uops.compiler.ir.loops import sort_closed_loops
 from uops.interp import run
@@ -43,10 +44,6 @@ _FEW = (dt.float32, dt.int8, dt.bool_)
 _FLOATS = (dt.float16, dt.bfloat16, dt.float32, dt.float64)
 
 
-def _expect(what: str, expected: object, got: object) -> str | None:
-    return None if expected == got else f"{what}: expected {expected}, got {got}"
-
-
 def _expect_refusal(what: str, build: Callable[[], UOp]) -> str | None:
     """Return a fault unless building or verifying a graph raises SpecError."""
     try:
@@ -63,16 +60,16 @@ def _expect_refusal(what: str, build: Callable[[], UOp]) -> str | None:
 def _generate_value_cases(tier: ConformanceTier) -> Iterator[SubjectCase]:
     """Yield a case per program of the suite, about every node of it."""
     for case in generate_cases(tier):
-        if case.surface == TENSOR_SURFACE and infer_dialect(case.graph) is Dialect.TENSOR and _list_value_nodes(case.graph):
-            yield _make_value_case(case)
+        is_tensor_graph = case.surface == TENSOR_SURFACE and infer_dialect(case.graph) is Dialect.TENSOR
+        if is_tensor_graph and (nodes := _list_value_nodes(case.graph)):
+            yield _make_value_case(case, nodes)
 
 
-def _make_value_case(case: ConformanceCase) -> SubjectCase:
-    names = (("PROPERTY.DTYPE.C1", "values"), ("PROPERTY.SHAPE.C1", "values"), ("PROPERTY.MIN_MAX.C1", "values"))
-    dtype, shape, bounds = (cell_of_claim(claim, what, case.dtype.name) for claim, what in names)
+def _make_value_case(case: ConformanceCase, nodes: list[UOp]) -> SubjectCase:
+    claims = ("PROPERTY.DTYPE.C1", "PROPERTY.SHAPE.C1", "PROPERTY.MIN_MAX.C1")
+    dtype, shape, bounds = (cell_of_claim(claim, "values", case.dtype.name) for claim in claims)
 
     def ask() -> Iterator[Answer]:
-        nodes = _list_value_nodes(case.graph)
         values = run(b.tuple_(*nodes), case.inputs).values
         for u, value in zip(nodes, map(np.asarray, values), strict=True):
             yield Answer(dtype, None if _has_dtype(value, u.dtype) else f"{u.op.name} has {value.dtype}, not {u.dtype}")
@@ -123,10 +120,10 @@ def _derive_dtype_of_alu(d: DType) -> _Faults:
         if op is Op.CAST:
             for to in dt.STORABLE:
                 if accepts_dtypes(op, (d,), to):
-                    yield _expect(f"dtype of a Cast from {d} to {to}", to, UOp(op, (b.param(0, (3,), d),), CastArg(to)).dtype)
+                    yield expect(f"dtype of a Cast from {d} to {to}", to, UOp(op, (b.param(0, (3,), d),), CastArg(to)).dtype)
         elif accepts_dtypes(op, operand_dtypes(op, d)):
             u = UOp(op, tuple(b.param(k, (3,), x) for k, x in enumerate(operand_dtypes(op, d))))
-            yield _expect(f"dtype of {op.name} of {d}", dt.bool_ if op in COMPARE else d, u.dtype)
+            yield expect(f"dtype of {op.name} of {d}", dt.bool_ if op in COMPARE else d, u.dtype)
 
 
 def _derive_void(d: DType) -> _Faults:
@@ -135,7 +132,7 @@ def _derive_void(d: DType) -> _Faults:
     call = b.call(b.sink(b.store(b.at(b.param(0, (3,), d), 0), b.const(1, d)), name="one"), memory)
     kept = b.end(b.store(b.at(memory, loop), b.at(x, loop)), loop)
     for u in (packed, b.function(packed, memory), call, store, kept, b.group(store), b.sink(store), UOp(Op.LINEAR, (call,))):
-        yield _expect(f"dtype of {u.op.name}", dt.void, u.dtype)
+        yield expect(f"dtype of {u.op.name}", dt.void, u.dtype)
 
 
 # ----------------------------------------------------------------------------------------------------------------------- shape
@@ -152,14 +149,14 @@ def _broadcast_shapes(d: DType) -> _Faults:
         except ValueError:
             yield _expect_refusal(f"CMPNE of shapes {shapes}", lambda operands=operands: b.ne(*operands))  # type: ignore[misc]
             continue
-        yield _expect(f"shape of CMPNE of {shapes}", expected, b.ne(*operands).shape)
+        yield expect(f"shape of CMPNE of {shapes}", expected, b.ne(*operands).shape)
         where = b.where(b.ne(*operands), *operands)
-        yield _expect(f"shape of WHERE of {shapes}", expected, where.shape)
+        yield expect(f"shape of WHERE of {shapes}", expected, where.shape)
 
 
 def _bound_rank(d: DType) -> _Faults:
     most = (1,) * 64
-    yield _expect("rank of a value of 64 axes", 64, len(b.reshape(b.param(0, (1,), d), most).shape))
+    yield expect("rank of a value of 64 axes", 64, len(b.reshape(b.param(0, (1,), d), most).shape))
     yield _expect_refusal("a Param of 65 axes", lambda: b.param(0, (*most, 1), d))
     yield _expect_refusal("a Reshape to 65 axes", lambda: b.reshape(b.param(0, (1,), d), (*most, 1)))
     yield _expect_refusal("an Expand to 65 axes", lambda: b.expand(b.param(0, most, d), (2, *most)))
@@ -181,17 +178,17 @@ def _share_device(d: DType) -> _Faults:
     )
     for name, make in made:
         for x, y in ((first, constant), (constant, first), (first, first)):
-            yield _expect(f"device of {name}", _D0, make(x, y).device)
+            yield expect(f"device of {name}", _D0, make(x, y).device)
         yield _expect_refusal(f"{name} of values on two devices", lambda make=make: make(first, second))  # type: ignore[misc]
-    yield _expect("device of STACK", _D0, b.stack(first, first).device)
+    yield expect("device of STACK", _D0, b.stack(first, first).device)
     yield _expect_refusal("STACK of values on two devices", lambda: b.stack(first, second))
-    yield _expect("device of WHERE with a condition on a device", _D0, b.where(b.ne(first, constant), constant, constant).device)
+    yield expect("device of WHERE with a condition on a device", _D0, b.where(b.ne(first, constant), constant, constant).device)
 
 
 def _change_device(d: DType) -> _Faults:
     first, _, _ = _make_device_values(d)
-    yield _expect("device of a Load to another one", _D1, b.copy(first, _D1).device)
-    yield _expect("device of a Load to two", _PAIR, b.copy(first, _PAIR).device)
+    yield expect("device of a Load to another one", _D1, b.copy(first, _D1).device)
+    yield expect("device of a Load to two", _PAIR, b.copy(first, _PAIR).device)
     matrix, identity = b.reshape(first, (2, 2)), b.function(b.tuple_(b.param(0, (4,), d)), first)
     for u in (
         matrix, b.permute(matrix, (1, 0)), b.flip(first, (True,)), b.expand(b.reshape(first, (1, 4)), (3, 4)),
@@ -199,13 +196,13 @@ def _change_device(d: DType) -> _Faults:
         b.cast(first, dt.int32), b.ne(first, first), b.after(first, b.store(first, first)), b.load(first), identity,
         b.get(identity, 0),
     ):  # fmt: skip
-        yield _expect(f"device of {u.op.name} of a value on {_D0}", _D0, u.device)
+        yield expect(f"device of {u.op.name} of a value on {_D0}", _D0, u.device)
 
 
 def _leave_constants_without_device(d: DType) -> _Faults:
     x, y = b.const(93 if d is not dt.bool_ else True, d), b.const(0, d)
     for u in (x, b.expand(x, (3,)), b.ne(x, y), b.stack(x, y)):
-        yield _expect(f"device of {u.op.name} of constants", None, u.device)
+        yield expect(f"device of {u.op.name} of constants", None, u.device)
 
 
 # --------------------------------------------------------------------------------------------------------------------- min_max
@@ -227,8 +224,8 @@ def _round_bounds_outward(d: DType) -> _Faults:
 def _bound_overflow_by_dtype(d: DType) -> _Faults:
     x, one, whole = b.param(0, (3,), d), b.const(1, d), (d.min, d.max)
     for u in (b.add(x, one), b.sub(x, one), b.mul(x, b.const(2, d)), b.add(b.maximum(x, one), b.const(d.max, d))):
-        yield _expect(f"bounds of {u.op.name}, which may overflow", whole, u.min_max)
-    yield _expect("bounds of an addition that cannot overflow", (1, 2), b.add(b.mod(x, b.const(2, d)), one).min_max)
+        yield expect(f"bounds of {u.op.name}, which may overflow", whole, u.min_max)
+    yield expect("bounds of an addition that cannot overflow", (1, 2), b.add(b.mod(x, b.const(2, d)), one).min_max)
 
 
 # ------------------------------------------------------------------------------------------------------------------------ axis
@@ -240,16 +237,16 @@ def _make_sharded(d: DType, *shape: int) -> UOp:
 
 
 def _shard_buffer(d: DType) -> _Faults:
-    yield _expect("axis of a Buffer on two devices", 0, b.buffer(4, d, _PAIR, unique=1).axis)
-    yield _expect("axis of a Buffer on one device", None, b.buffer(4, d, _D0, unique=1).axis)
-    yield _expect("elements of a Buffer of 4 on each of two devices", (8,), b.buffer(4, d, _PAIR, unique=1).shape)
+    yield expect("axis of a Buffer on two devices", 0, b.buffer(4, d, _PAIR, unique=1).axis)
+    yield expect("axis of a Buffer on one device", None, b.buffer(4, d, _D0, unique=1).axis)
+    yield expect("elements of a Buffer of 4 on each of two devices", (8,), b.buffer(4, d, _PAIR, unique=1).shape)
 
 
 def _shard_loads(d: DType) -> _Faults:
     one, two = b.reshape(b.buffer(8, d, _D0, unique=1), (2, 4)), _make_sharded(d, 4, 2)
-    yield _expect("axis of a Load to two devices", 0, b.copy(one, _PAIR).axis)
-    yield _expect("axis of a Load to one device", None, b.copy(two, _D0).axis)
-    yield _expect("axis of a Load without a device", 0, b.load(two).axis)
+    yield expect("axis of a Load to two devices", 0, b.copy(one, _PAIR).axis)
+    yield expect("axis of a Load to one device", None, b.copy(two, _D0).axis)
+    yield expect("axis of a Load without a device", 0, b.load(two).axis)
 
 
 def _keep_shards(d: DType) -> _Faults:
@@ -260,7 +257,7 @@ def _keep_shards(d: DType) -> _Faults:
     )]  # fmt: skip
     moves += [b.reshape(b.permute(_make_sharded(d, 4, 6), (1, 0)), new) for new in ((6, 2, 2), (2, 3, 4), (6, 4, 1))]
     for u in moves:
-        yield _expect(f"elements on each device after {u.op.name} to {u.shape}", *_elements_by_device(u))
+        yield expect(f"elements on each device after {u.op.name} to {u.shape}", *_elements_by_device(u))
     across = b.permute(_make_sharded(d, 4, 6), (1, 0))
     yield _expect_refusal("a Reshape that moves elements between devices", lambda: b.reshape(across, (24,)))
 
@@ -270,11 +267,13 @@ def _elements_by_device(u: UOp) -> tuple[list[list[int]], list[list[int]]]:
     memory = next(x for x in toposort(u) if x.op is Op.BUFFER)
     numbers = np.arange(math.prod(memory.shape))
     value = np.asarray(run(_renumber(u), {"b1": numbers.astype(np.int32)}).values[0])
-    if u.axis is None:
-        return [sorted(part.tolist()) for part in np.split(numbers, 2)], []
-    return [sorted(part.reshape(-1).tolist()) for part in np.split(numbers, 2)], [
-        sorted(part.reshape(-1).tolist()) for part in np.split(value, 2, axis=u.axis)
-    ]
+    before = np.split(numbers, 2)
+    after = [] if u.axis is None else np.split(value, 2, axis=u.axis)
+    return _sort_elements(before), _sort_elements(after)
+
+
+def _sort_elements(parts: Iterable[Any]) -> list[list[int]]:
+    return [sorted(part.reshape(-1).tolist()) for part in parts]
 
 
 def _renumber(u: UOp) -> UOp:
@@ -286,22 +285,21 @@ def _renumber(u: UOp) -> UOp:
 
 def _collapse_axis(d: DType) -> _Faults:
     x = _make_sharded(d, 4, 3)
-    yield _expect("axis after a Reduce over it", None, b.reduce(x, Op.MAX, (0,)).axis)
-    yield _expect("axis after a Reduce over another", 0, b.reduce(x, Op.MAX, (1,)).axis)
-    repeated = b.reshape(_make_sharded(d, 2, 3), (2, 3))
-    yield _expect("axis after a Replicated over it", None, b.replicated(repeated, 0).axis)
+    yield expect("axis after a Reduce over it", None, b.reduce(x, Op.MAX, (0,)).axis)
+    yield expect("axis after a Reduce over another", 0, b.reduce(x, Op.MAX, (1,)).axis)
+    yield expect("axis after a Replicated over it", None, b.replicated(_make_sharded(d, 2, 3), 0).axis)
 
 
 def _agree_on_axis(d: DType) -> _Faults:
     rows, columns = _make_sharded(d, 4, 4), b.permute(_make_sharded(d, 4, 4), (1, 0))
     one = b.buffer(4, d, _PAIR, unique=1)
-    yield _expect("axis of CMPNE of values of one axis", 0, b.ne(rows, rows).axis)
-    yield _expect("axis of CMPNE with a constant", 1, b.ne(columns, b.const(1, d)).axis)
+    yield expect("axis of CMPNE of values of one axis", 0, b.ne(rows, rows).axis)
+    yield expect("axis of CMPNE with a constant", 1, b.ne(columns, b.const(1, d)).axis)
     vector = b.reshape(b.buffer(2, d, _PAIR, unique=2), (4,))
-    yield _expect("axis of CMPNE with a vector, right-aligned", 1, b.ne(columns, vector).axis)
-    yield _expect("axis of WHERE", 0, b.where(b.ne(rows, rows), rows, rows).axis)
+    yield expect("axis of CMPNE with a vector, right-aligned", 1, b.ne(columns, vector).axis)
+    yield expect("axis of WHERE", 0, b.where(b.ne(rows, rows), rows, rows).axis)
     yield _expect_refusal("CMPNE of values of two axes", lambda: b.ne(rows, columns))
-    yield _expect("axis of a vector", 0, one.axis)
+    yield expect("axis of a vector", 0, one.axis)
 
 
 # -------------------------------------------------------------------------------------------------------------------- priority
@@ -309,13 +307,13 @@ def _agree_on_axis(d: DType) -> _Faults:
 
 def _order_loops(name: str) -> _Faults:
     """The loops of one End nest by priority, then by id, in the interpreter and in the compiler."""
-    yield _expect(f"priority of {name}", PRIORITY[name], AXIS_NAMES[name].priority)
+    yield expect(f"priority of {name}", PRIORITY[name], AXIS_NAMES[name].priority)
     for other, ids in itertools.product(PRIORITY, ((0, 1), (1, 0))):
         loops = [b.range_(2, axis_id, AXIS_NAMES[x]) for x, axis_id in zip((name, other), ids, strict=True)]
         expected = [r for _, _, r in sorted((PRIORITY[x], r.arg.axis_id, r) for x, r in zip((name, other), loops, strict=True))]
         what = f"loops of types {name} and {other}, of ids {ids}"
-        yield _expect(f"{what}, in the interpreter", expected, list(closing_order(b.end(b.group(), *loops))))
-        yield _expect(f"{what}, in the compiler", expected, sort_closed_loops(loops))
+        yield expect(f"{what}, in the interpreter", expected, list(closing_order(b.end(b.group(), *loops))))
+        yield expect(f"{what}, in the compiler", expected, sort_closed_loops(loops))
 
 
 # ---------------------------------------------------------------------------------------------------------------------- tables
@@ -339,16 +337,11 @@ _CHECKS: tuple[tuple[str, str, Iterable[DType], Callable[[DType], _Faults]], ...
 )
 
 
-def _make_check_case(claim: str, what: str, dtype: str, check: Callable[[], _Faults]) -> SubjectCase:
-    cell = cell_of_claim(claim, what, dtype)
-    return SubjectCase(str(cell), (cell,), lambda: (Answer(cell, fault) for fault in check()))
-
-
 def generate_property_cases(tier: ConformanceTier) -> Iterator[SubjectCase]:
     """Yield the cases of the specification."""
     for claim, what, dtypes, check in _CHECKS:
         for d in dtypes:
-            yield _make_check_case(claim, what, d.name, lambda check=check, d=d: check(d))  # type: ignore[misc]
+            yield make_check_case(claim, what, d.name, functools.partial(check, d))
     for k, name in enumerate(PRIORITY, 1):
-        yield _make_check_case(f"TABLE.PRIORITY.C{k}", name.lower(), "void", lambda name=name: _order_loops(name))  # type: ignore[misc]
+        yield make_check_case(f"TABLE.PRIORITY.C{k}", name.lower(), "void", functools.partial(_order_loops, name))
     yield from _generate_value_cases(tier)

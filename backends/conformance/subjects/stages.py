@@ -9,34 +9,37 @@ A program that the compiler refuses fails the cells of the stage that refused it
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from uops.backends.conformance.cases.compiled import list_conformance_programs
 from uops.backends.conformance.model import ConformanceCase, ConformanceCell, ConformanceTier
-from uops.backends.conformance.stage_judge import Fault, Judge, Outputs
+from uops.backends.conformance.stage_judge import Judge, begin_judged_lowering
 from uops.backends.conformance.subjects.model import Answer, SubjectCase, cell_of_claim
 from uops.compiler.config import Config
-from uops.compiler.entry import convert_to_entering_program, describe_launch, is_launch
+from uops.compiler.entry import convert_to_entering_program
 from uops.compiler.pipeline import LoweringState, Pass, passes_from, run_pass_and_verify
 from uops.compiler.target import Target
 from uops.interp import run
 from uops.spec.errors import UopsError
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
-from uops.spec.ir.axes import UNROLLED, AxisType
+from uops.spec.ir.axes import GRID, UNROLLED, WORKGROUP
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import ALU, MEMORY_ROOTS, Op
 from uops.spec.ir.scope import base_memory, scope_nodes
 from uops.spec.verify.infer import infer_dialect
 from uops.spec.verify.verifier import find_broken_claims
 
-#: Axis types whose iterations are unordered.
-_PARALLEL = frozenset({AxisType.GLOBAL, AxisType.THREAD, AxisType.LOCAL, AxisType.WARP, AxisType.GROUP_REDUCE})
+#: Axis types of threads, whose iterations are unordered.
+_PARALLEL = GRID | WORKGROUP
 
 
-class _StageStep(NamedTuple):
+@dataclass(frozen=True)
+class _StageStep:
     """A stage of one lowering: the graphs before and after it, the memory that the caller sees, and the target."""
 
     before: UOp
@@ -44,6 +47,11 @@ class _StageStep(NamedTuple):
     external: frozenset[UOp]
     target: Target
     judge: Judge
+
+    @functools.cached_property
+    def kernel_nodes(self) -> list[UOp]:
+        """The nodes of the kernels after the stage, each once."""
+        return list(dict.fromkeys(u for body in _list_bodies(self.after) for u in toposort(body)))
 
 
 #: Says what breaks a claim of a stage: a fault for each place that is asked, None where nothing is wrong.
@@ -57,10 +65,6 @@ def _list_bodies(graph: UOp) -> list[UOp]:
     return list(dict.fromkeys(x for x in lists if x is not None))
 
 
-def _list_kernel_nodes(graph: UOp) -> list[UOp]:
-    return list(dict.fromkeys(u for body in _list_bodies(graph) for u in toposort(body)))
-
-
 # ------------------------------------------------------------------------------------------------- claims of single stages
 
 
@@ -72,14 +76,14 @@ def _find_memory_in_function(step: _StageStep) -> Iterator[str | None]:
 
 
 def _find_shapes_in_kernels(step: _StageStep) -> Iterator[str | None]:
-    extents = {u for u in _list_kernel_nodes(step.after) if u.op is Op.STACK and u.dtype is dt.index}
-    for u in _list_kernel_nodes(step.after):
+    extents = {u for u in step.kernel_nodes if u.op is Op.STACK and u.dtype is dt.index}
+    for u in step.kernel_nodes:
         if u.dtype is not dt.void and u not in extents and base_memory(u).op not in MEMORY_ROOTS:
             yield f"{u.op.name} in a kernel has shape {u.shape}" if u.shape else None
 
 
 def _find_races(step: _StageStep) -> Iterator[str | None]:
-    if not any(u.op is Op.RANGE and u.arg.type in _PARALLEL for u in _list_kernel_nodes(step.after)):
+    if not any(u.op is Op.RANGE and u.arg.type in _PARALLEL for u in step.kernel_nodes):
         return
     try:
         run(step.after, step.judge.initial_memory, lanes=True)
@@ -90,15 +94,15 @@ def _find_races(step: _StageStep) -> Iterator[str | None]:
 
 
 def _find_vector_ranges(step: _StageStep) -> Iterator[str | None]:
-    for u in _list_kernel_nodes(step.after):
+    for u in step.kernel_nodes:
         if u.op is Op.RANGE:
             yield f"a Range of type {u.arg.type.name} is left" if u.arg.type in UNROLLED else None
 
 
 def _find_ops_that_target_lacks(step: _StageStep) -> Iterator[str | None]:
     lowered_later = {Op.WMMA, Op.SPECIAL, Op.BARRIER, Op.IF, Op.ENDIF}
-    has_wmma = any(u.op is Op.WMMA for u in _list_kernel_nodes(step.after))
-    for u in _list_kernel_nodes(step.after):
+    has_wmma = any(u.op is Op.WMMA for u in step.kernel_nodes)
+    for u in step.kernel_nodes:
         if u.op not in step.target.ops | lowered_later:
             yield f"op {u.op.name} is none of the target"
         elif u.dtype not in (*step.target.dtypes, dt.void, dt.uint8, dt.index) and not has_wmma:
@@ -109,7 +113,7 @@ def _find_ops_that_target_lacks(step: _StageStep) -> Iterator[str | None]:
 
 def _find_index_without_width(step: _StageStep) -> Iterator[str | None]:
     """Loop counters alone are of dtype index behind select. What is computed with them has a width that holds their values."""
-    for u in _list_kernel_nodes(step.after):
+    for u in step.kernel_nodes:
         if u.op is Op.CAST and u.operand.dtype is dt.index:
             bounds, d = u.operand.min_max, u.dtype
             fits = d in dt.INTS and bounds is not None and d.min <= bounds[0] and bounds[1] <= d.max
@@ -227,17 +231,14 @@ def _cells_of_stage(stage: str, dtype: str) -> _StageCells:
 
 
 def _make_case(case: ConformanceCase, target: Target, config: Config) -> SubjectCase:
-    graph, entry, private = convert_to_entering_program(case.graph, infer_dialect(case.graph))
-    passes = passes_from(entry)
+    entering = convert_to_entering_program(case.graph, infer_dialect(case.graph))
+    passes = passes_from(entering.dialect)
     stages = tuple(dict.fromkeys(p.stage for p in passes))
     cells = tuple(cell for stage in stages for cell in _cells_of_stage(stage, case.dtype.name).all())
 
     def ask() -> Iterator[Answer]:
-        judge = Judge(graph if is_launch(graph) else case.graph, case.inputs)
-        state = LoweringState(target, replace(config, verify=False), private=private, entry=entry)
-        if is_launch(graph):
-            state.external = frozenset(describe_launch(graph, private).arguments)
-        return _lower_and_answer(graph, passes, state, judge, case.dtype.name)
+        judge, state = begin_judged_lowering(case.graph, entering, case.inputs, target, replace(config, verify=False))
+        return _lower_and_answer(entering.graph, passes, state, judge, case.dtype.name)
 
     return SubjectCase(f"stages of {case.id}", cells, ask, case.graph, case.inputs)
 
@@ -245,38 +246,25 @@ def _make_case(case: ConformanceCase, target: Target, config: Config) -> Subject
 def _lower_and_answer(graph: UOp, passes: Iterable[Pass], state: LoweringState, judge: Judge, dtype: str) -> Iterator[Answer]:
     """Yield the answers of each stage, up to the first whose graph cannot be lowered further."""
     outputs = judge.reference_outputs()
-    by_stage: dict[str, list[Pass]] = {}
-    for p in passes:
-        by_stage.setdefault(p.stage, []).append(p)
-    for stage, of_stage in by_stage.items():
-        cells, before = _cells_of_stage(stage, dtype), graph
-        fault: Fault | None = None
+    for stage, of_stage in itertools.groupby(passes, key=lambda p: p.stage):
+        cells, before, wrong_value = _cells_of_stage(stage, dtype), graph, None
         for p in of_stage:
             try:
                 after = run_pass_and_verify(p, graph, state)
             except Exception as e:
                 yield Answer(cells.dialect, f"pass {p.name}: {type(e).__name__}: {e}")
                 return
-            fault, outputs = _judge_pass(judge, p, graph, after, outputs) if fault is None else (fault, outputs)
-            graph = after
-        broken = find_broken_claims(graph, of_stage[-1].gives)
+            if wrong_value is None and after is not graph:
+                fault, now = judge.judge_pass(p.name, graph, outputs, after)
+                wrong_value = None if fault is None else f"pass {p.name}: {fault.kind}: {fault.message}"
+                outputs = now or outputs  # nothing is known of a graph that cannot be run
+            graph, dialect = after, p.gives
+        broken = find_broken_claims(graph, dialect)
         yield Answer(cells.dialect, str(broken[0]) if broken else None)
-        yield Answer(cells.values, None if fault is None else f"{fault.kind}: {fault.message}")
+        yield Answer(cells.values, wrong_value)
         step = _StageStep(before, graph, state.external, state.target, judge)
         for cell, claim in zip(cells.own, _CHECKS[stage], strict=True):
             yield from (Answer(cell, fault) for fault in claim.check(step))
-
-
-def _judge_pass(judge: Judge, p: Pass, before: UOp, after: UOp, outputs: Outputs) -> tuple[Fault | None, Outputs]:
-    """Return what is wrong with the values after a pass, and these values."""
-    if after is before:
-        return None, outputs
-    try:
-        now = judge.interpret_stage_and_check_orders(after)
-    except UopsError as e:
-        return Fault(type(e).__name__.lower(), f"pass {p.name}: {e}"), outputs
-    fault = judge.find_fault_after_pass(p.name, before, outputs, now)
-    return None if fault is None else fault._replace(message=f"pass {p.name}: {fault.message}"), now
 
 
 def generate_stage_cases(tier: ConformanceTier, target: Target, config: Config) -> Iterator[SubjectCase]:
