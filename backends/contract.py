@@ -36,8 +36,8 @@ DEVICES_SURFACE = "devices"
 #: The surface of a backend that runs native code: text in the language that it declares, registered functions, compiled programs.
 NATIVE_SURFACE = "native"
 SURFACES = (TENSOR_SURFACE, KERNEL_SURFACE, RENDERER_SURFACE, DEVICES_SURFACE, NATIVE_SURFACE)
-#: Languages of native text (R168): C, OpenCL C and the instructions of LLVM IR.
-LANGUAGES = ("c", "opencl", "llvm")
+#: Languages of native text (R168): C, OpenCL C, CUDA C and the instructions of LLVM IR.
+LANGUAGES = ("c", "opencl", "cuda", "llvm")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ The entry of a buffer is its address (the other table's is ignored), the entry o
 
 - A target whose kernels cannot follow a host address also has `lend`. The runtime calls kernels while the memory that they use is
   lent.
+- A target whose kernels run on after their calls has `wait`.
 - A target that can run a whole program by one native call has `enter`.
 - A target with workgroups may have `lanes_meet`. Where it says that the lanes of a kernel cannot meet at its Barriers, they become
   loops, as they do for a target without workgroups.
@@ -119,6 +120,21 @@ class SupportsLending(Protocol):
     def lend(self, arrays: Sequence[Any]) -> AbstractContextManager[None]:
         """Let kernels of this thread reach the arrays by their addresses; afterwards the arrays hold what kernels wrote."""
         ...
+
+
+@runtime_checkable
+class SupportsWaiting(Protocol):
+    """A Target whose kernels may run on after their calls have returned, until the memory is returned or `wait` is called."""
+
+    def wait(self) -> None:
+        """Wait until all launches have ended. Raises Crash if one of them failed."""
+        ...
+
+
+def wait_for_launches(target: Target) -> None:
+    """Wait until all launches of a target have ended; on most targets they have when their calls return."""
+    if isinstance(target, SupportsWaiting):
+        target.wait()
 
 
 def memory_lender(target: Target) -> Callable[[Sequence[Any]], AbstractContextManager[object]]:

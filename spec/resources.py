@@ -19,13 +19,24 @@ _ADDRESSES = 1 << 47
 
 
 def memory_limit() -> int:
-    """Return the bytes that this process may use: physical memory, or RLIMIT_AS where that is less."""
+    """Return the bytes that this process may use: physical memory, or RLIMIT_AS or RLIMIT_DATA where one is less."""
     try:
         physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError):
         physical = _ADDRESSES
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    return min(physical if physical > 0 else _ADDRESSES, limit if limit != resource.RLIM_INFINITY else _ADDRESSES)
+    limits = [resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA)]
+    return min(physical if physical > 0 else _ADDRESSES, *(n if n != resource.RLIM_INFINITY else _ADDRESSES for n in limits))
+
+
+def limit_data_instead_of_addresses() -> None:
+    """Make a limit of this process's address space one of its data. A library may reserve far more addresses than it ever uses."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    if soft == resource.RLIM_INFINITY:
+        return
+    resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+    data, most = resource.getrlimit(resource.RLIMIT_DATA)
+    if data == resource.RLIM_INFINITY or data > soft:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, most))
 
 
 def available_memory_bytes() -> int | None:

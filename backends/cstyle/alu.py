@@ -58,7 +58,13 @@ def render_wrapping_arithmetic(needs: HelperProvider, op: Op, d: DType, x: str, 
         return f"{x} {o} {y}"
     if cannot_overflow and d.storage.bits >= 32:
         return f"{x} {o} {y}"
-    return f"({ALIAS[d]})(({unsigned_word_type(d)}){x} {o} ({unsigned_word_type(d)}){y})"
+    return render_wrapped(needs, d, f"({unsigned_word_type(d)}){x} {o} ({unsigned_word_type(d)}){y}")
+
+
+def render_wrapped(needs: HelperProvider, d: DType, expression: str) -> str:
+    """Return the conversion of an integer to `d`, which wraps, as C's does; by a function where the toolchain's is wrong."""
+    function = needs.language.wrapping_functions.get(d)
+    return f"({ALIAS[d]})({expression})" if function is None else f"{needs.define_function(*function)}({expression})"
 
 
 def render_binary(needs: HelperProvider, u: UOp, x: str, y: str) -> str:
@@ -101,7 +107,8 @@ def render_neg(needs: HelperProvider, u: UOp, x: str) -> str:
         w = d.word
         sign = render_integer(1 << (d.bits - 1), w)
         return f"{needs.require_helper('reinterpret', w, d)}({needs.require_helper('reinterpret', d, w)}({x}) ^ {sign})"
-    return f"({ALIAS[d]})({render_integer(0, dt.uint64 if d.storage.bits == 64 else dt.uint32)} - ({unsigned_word_type(d)}){x})"
+    zero = render_integer(0, dt.uint64 if d.storage.bits == 64 else dt.uint32)
+    return render_wrapped(needs, d, f"{zero} - ({unsigned_word_type(d)}){x}")
 
 
 def render_not(needs: HelperProvider, u: UOp, x: str) -> str:
@@ -178,7 +185,7 @@ def render_shift(needs: HelperProvider, u: UOp, x: str, n: str) -> str:
         n = f"(u{count.dtype.storage.bits}){n}"
     if u.op is Op.SHR and d.is_signed:
         return f"{x} >> {n}" if in_range else f"{x} >> ({n} < {width}u ? {n} : {width - 1}u)"
-    shifted = f"{x} >> {n}" if u.op is Op.SHR else f"({ALIAS[d]})(({unsigned_word_type(d)}){x} << {n})"
+    shifted = f"{x} >> {n}" if u.op is Op.SHR else render_wrapped(needs, d, f"({unsigned_word_type(d)}){x} << {n}")
     return shifted if in_range else f"{n} < {width}u ? {shifted} : {render_integer(0, d)}"
 
 
@@ -198,7 +205,11 @@ def _render_to_bool(needs: HelperProvider, source: DType, target: DType, x: str)
 
 def _render_conversion(needs: HelperProvider, source: DType, target: DType, x: str) -> str:
     """Return C's conversion: integers wrap, and floats are rounded once to nearest even."""
-    return f"({ALIAS[target]}){x}"
+    return _convert(needs, target, x)
+
+
+def _convert(needs: HelperProvider, target: DType, x: str) -> str:
+    return render_wrapped(needs, target, x) if target in needs.language.wrapping_functions else f"({ALIAS[target]}){x}"
 
 
 def _render_unsigned_to_float(needs: HelperProvider, source: DType, target: DType, x: str) -> str:
@@ -231,7 +242,7 @@ def render_bitcast(needs: HelperProvider, u: UOp, x: str) -> str:
     if target is dt.bool_:
         return f"{x} != 0"
     if not source.is_float and not target.is_float:
-        return f"({ALIAS[target]}){x}"
+        return _convert(needs, target, x)
     return f"{needs.require_helper('reinterpret', source, target)}({x})"
 
 

@@ -30,10 +30,10 @@ def render_helper(kind: str, dtypes: tuple[DType, ...], language: Language) -> s
 
 def _make_idiv_head_and_body(d: DType) -> tuple[str, str]:
     """Define floor(x / y); 0 for y = 0 (R03); x / -1 is the wrapped negation (R04)."""
-    t = ALIAS[d]
+    t = ALIAS[d]  # a quotient of narrower integers is an int, and wraps in its conversion
     body = (
         "  if (y == 0) return 0;\n"
-        f"  if (y == -1) return ({t})(0u - ({unsigned_word_type(d)})x);\n"
+        f"{f'  if (y == -1) return ({t})(0u - ({unsigned_word_type(d)})x);{chr(10)}' if d.storage.bits >= 32 else ''}"
         f"  const {t} q = x / y, r = x % y;\n"
         "  return r != 0 && (r ^ y) < 0 ? q - 1 : q;\n"
     )

@@ -52,6 +52,33 @@ class HelperProvider(Protocol):
         """Have a helper defined before the kernel; return its name."""
         ...
 
+    def define_function(self, name: str, text: str) -> str:
+        """Have a function of the backend's own defined before the kernel; return its name."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class WorkgroupSyntax:
+    """How a language numbers, synchronizes and orders the work-items of a launch.
+
+    `group` and `lane` are formats of the number of a workgroup, and of a work-item in it, in dimension {}. A launch has
+    `dimensions` of them. A language with one dimension numbers any loops by it, the innermost fastest: neighbouring work-items
+    then touch neighbouring elements. `dynamic` formats an extent that argument {} holds.
+
+    `barrier` is the statement of a Barrier. `exchanges` maps an element size in bytes to an expression: it compares the word at {0}
+    with {1}, replaces it by {2} if they are equal, and returns what was there. `exchange_pragmas` has what it needs before.
+    `local_pool` is the name of the array of bytes in which LOCAL buffers lie; None if each is an array of its own.
+    """
+
+    group: str
+    lane: str
+    dimensions: int
+    barrier: str
+    exchanges: Mapping[int, str]
+    exchange_pragmas: Mapping[int, str] = field(default_factory=dict)
+    dynamic: str = "{}"
+    local_pool: str | None = None
+
 
 @dataclass(frozen=True, slots=True)
 class Language:
@@ -59,9 +86,9 @@ class Language:
 
     `functions` names the functions of the language, or of a library, that round correctly; `prototypes` declares them. `buffer`
     and `scalar` are formats of the expressions by which a kernel reads argument number {}. `spaces` qualifies pointers and
-    buffers. `barrier` is the statement, None in a language without workgroups. `wide_unsigned` is True if the toolchain converts
-    u64 to floats without a function of its own library. In a kernel with barriers, a private buffer has at least
-    `least_private_bytes`.
+    buffers. `workgroups` is None in a language without them. `wide_unsigned` is True if the toolchain converts u64 to floats
+    without a function of its own library. In a kernel with barriers, a private buffer has at least `least_private_bytes`.
+    `wrapping_functions` has, for some integers, the name and definition of a function from u32 that does what a cast should.
     """
 
     name: str
@@ -73,9 +100,10 @@ class Language:
     functions: Mapping[tuple[Op, DType], str]
     prototypes: Mapping[str, str] = field(default_factory=dict)
     spaces: Mapping[AddrSpace, str] = field(default_factory=dict)
-    barrier: str | None = None
+    workgroups: WorkgroupSyntax | None = None
     wide_unsigned: bool = True
     least_private_bytes: int = 0
+    wrapping_functions: Mapping[DType, tuple[str, str]] = field(default_factory=dict)
 
     def value_type(self, d: DType) -> str:
         """Return the name of a value's type. Raises Unsupported for a dtype that instruction selection should have removed."""

@@ -30,6 +30,10 @@ from uops.spec.ir.ops import Op
 Atomic = Callable[["CWriter", DType, str, str, str], str]
 
 
+#: Alignment of LOCAL buffers in a pool, and the smallest word that can be exchanged, in bytes.
+_ALIGNMENT, _WORD = 16, 4
+
+
 @dataclass(frozen=True, slots=True)
 class CMemoryRef:
     """A reference: memory at the pointer `base`, with elements of `dtype`.
@@ -108,6 +112,7 @@ class CKernelRenderer:
         self.arguments: dict[str, str] = {}
         self.open_blocks: list[UOp] = []
         self.number = 0
+        self.local_bytes = self.private_bytes = 0
 
     def params(self) -> list[UOp]:
         """Return the Params in slot order; several may name one slot."""
@@ -156,7 +161,9 @@ class CKernelRenderer:
         a private buffer starts as zeros. Memory of a workgroup has no initial value. It is no variable that a compiler could
         know to be uninitialised.
         """
-        total = 0
+        private_bytes = local_bytes = 0
+        has_atomics = any(u.op is Op.ATOMICADD for u in self.instructions)
+        pool = self.language.workgroups and self.language.workgroups.local_pool
         least_bytes = self.language.least_private_bytes if any(u.op is Op.BARRIER for u in self.instructions) else 0
         for u in self.instructions:
             if u.op is not Op.BUFFER:
@@ -164,13 +171,24 @@ class CKernelRenderer:
             space, size, name = u.arg.addrspace, u.arg.size, f"r{len(self.memory_refs)}"
             if space is AddrSpace.GLOBAL:
                 raise Crash(f"{u!r}: a GLOBAL buffer reaches a kernel as a Param")
-            total += size * u.dtype.itemsize
-            if total > STACK_LIMIT:
+            bytes_ = size * u.dtype.itemsize
+            if space is AddrSpace.LOCAL:
+                start = local_bytes
+                local_bytes += -(-bytes_ // _ALIGNMENT) * _ALIGNMENT
+            else:
+                private_bytes += bytes_
+            if private_bytes + local_bytes > STACK_LIMIT:
                 raise CompileError(f"private and local buffers take more than {STACK_LIMIT} bytes of stack")
-            qualifier = self.language.space_qualifier(space)
-            zeros, least = ("", 1) if qualifier else (" = {0}", least_bytes // u.dtype.itemsize)
-            self.w.write_line(f"{qualifier}{self.language.storage_type(u.dtype)} {name}[{max(1, least, size)}]{zeros};")
+            qualifier, t = self.language.space_qualifier(space), self.language.storage_type(u.dtype)
+            if pool and space is AddrSpace.LOCAL:
+                self.w.write_line(f"{qualifier}{t} *const {name} = ({qualifier}{t} *)({pool} + {start});")
+            else:
+                zeros, least = ("", 1) if qualifier else (" = {0}", least_bytes // u.dtype.itemsize)
+                if has_atomics and space is AddrSpace.LOCAL and u.dtype.itemsize < _WORD:  # words are exchanged (`atomic`)
+                    zeros, least = f" __attribute__((aligned({_WORD})))", -(-bytes_ // _WORD) * _WORD // u.dtype.itemsize
+                self.w.write_line(f"{qualifier}{t} {name}[{max(1, least, size)}]{zeros};")
             self.memory_refs[u] = CMemoryRef(name, u.dtype, space)
+        self.local_bytes, self.private_bytes = local_bytes, private_bytes
 
     # One statement per instruction.
 
@@ -371,9 +389,9 @@ class CKernelRenderer:
 
     def render_barrier(self, u: UOp) -> None:
         """Render a Barrier. Raises Unsupported in a language without workgroups."""
-        if self.language.barrier is None:
+        if self.language.workgroups is None:
             raise Unsupported(u.op.name, self.language.name)
-        self.w.write_line(self.language.barrier)
+        self.w.write_line(self.language.workgroups.barrier)
 
 
 def _constant_indices(u: UOp) -> list[int] | None:

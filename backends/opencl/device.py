@@ -15,12 +15,12 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from uops.backends.lending import LentSpan, MemoryLender
 from uops.spec.errors import Crash, Unsupported
 from uops.spec.extras import install_command
 from uops.spec.untrusted import quote_name
@@ -189,79 +189,42 @@ def create_kernel(source: str, entry: str) -> Any:
     return open_pocl_device().cl.Kernel(build_program(source), entry)
 
 
-@dataclass(frozen=True, slots=True)
-class _WrappedMemory:
-    """A range of host addresses and the memory object over it."""
+class BufferSpan(LentSpan):
+    """A range of host addresses with the memory object over it."""
 
-    start: int
-    stop: int
-    buffer: Any
+    __slots__ = ("buffer",)
+
+    def __init__(self, start: int, stop: int, buffer: Any) -> None:
+        super().__init__(start, stop)
+        self.buffer = buffer
 
 
-class SharedMemory:
-    """Host memory that kernels can reach: `wrap_arrays_as_buffers` makes it a memory object for some launches, and
-    `find_buffer_and_offset` looks it up by address.
+class SharedMemory(MemoryLender[BufferSpan]):
+    """Host memory that kernels reach by memory objects over it. OpenCL leaves two objects over the same bytes undefined."""
 
-    Each thread has its own table.
-    """
+    def open_span(self, start: int, stop: int) -> BufferSpan:
+        """Create a memory object over host memory."""
+        d = open_pocl_device()
+        flags = d.cl.mem_flags.READ_WRITE | d.cl.mem_flags.USE_HOST_PTR
+        host = (ctypes.c_ubyte * (stop - start)).from_address(start)
+        return BufferSpan(start, stop, d.cl.Buffer(d.context, flags, hostbuf=host))
 
-    def __init__(self) -> None:
-        self._wrapped = threading.local()
+    def return_spans(self, spans: Sequence[BufferSpan]) -> None:
+        """Make the host memory of objects current by mapping them."""
+        d = open_pocl_device()
+        for s in spans:
+            mapped, _ = d.cl.enqueue_map_buffer(d.queue, s.buffer, d.cl.map_flags.READ, 0, (s.stop - s.start,), np.uint8)
+            mapped.base.release(d.queue)
+        d.queue.finish()
 
-    @contextmanager
-    def wrap_arrays_as_buffers(self, arrays: Sequence[Any]) -> Iterator[None]:
-        """Create memory objects over the arrays; on exit, the arrays hold what kernels wrote.
-
-        Arrays that overlap share an object, since OpenCL leaves two objects over the same bytes undefined.
-        """
-        before = self._wrapped_spans()
-        self._wrapped.spans = spans = [_wrap_host_memory(start, stop) for start, stop in _merge_array_address_ranges(arrays)]
-        try:
-            yield
-            _sync_to_host(spans)
-        finally:
-            self._wrapped.spans = before
-            for s in spans:
-                s.buffer.release()
+    def close_span(self, span: BufferSpan) -> None:
+        """Release a memory object."""
+        span.buffer.release()
 
     def find_buffer_and_offset(self, address: int) -> tuple[Any, int]:
-        """Return the memory object that holds an address, and the offset in it. An empty array may have any address: it has no
-        object."""
-        for s in self._wrapped_spans():
-            if s.start <= address < s.stop:
-                return s.buffer, address - s.start
-        return None, 0
-
-    def _wrapped_spans(self) -> list[_WrappedMemory]:
-        spans: list[_WrappedMemory] = getattr(self._wrapped, "spans", [])
-        return spans
-
-
-def _merge_array_address_ranges(arrays: Sequence[Any]) -> list[tuple[int, int]]:
-    """Return the bytes of the arrays as disjoint address ranges."""
-    ranges = sorted((int(a.__array_interface__["data"][0]), a.nbytes) for a in arrays if a.nbytes)
-    merged: list[tuple[int, int]] = []
-    for start, size in ranges:
-        if merged and start < merged[-1][1]:
-            merged[-1] = merged[-1][0], max(merged[-1][1], start + size)
-        else:
-            merged.append((start, start + size))
-    return merged
-
-
-def _wrap_host_memory(start: int, stop: int) -> _WrappedMemory:
-    d = open_pocl_device()
-    flags = d.cl.mem_flags.READ_WRITE | d.cl.mem_flags.USE_HOST_PTR
-    return _WrappedMemory(start, stop, d.cl.Buffer(d.context, flags, hostbuf=(ctypes.c_ubyte * (stop - start)).from_address(start)))
-
-
-def _sync_to_host(spans: Sequence[_WrappedMemory]) -> None:
-    """Make the host memory of objects current by mapping them."""
-    d = open_pocl_device()
-    for s in spans:
-        mapped, _ = d.cl.enqueue_map_buffer(d.queue, s.buffer, d.cl.map_flags.READ, 0, (s.stop - s.start,), np.uint8)
-        mapped.base.release(d.queue)
-    d.queue.finish()
+        """Return the memory object that holds an address, and the offset in it; no object for an empty array."""
+        span = self.find_span(address)
+        return (None, 0) if span is None else (span.buffer, address - span.start)
 
 
 _lock = threading.Lock()

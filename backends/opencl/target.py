@@ -13,11 +13,11 @@ from typing import Any
 from uops import __version__
 from uops.backends import cache
 from uops.backends.cstyle.language import NATIVE
+from uops.backends.cstyle.launch import MAX_LANES, LaunchShape, lanes_meet, parse_launch_comment
 from uops.backends.opencl import device, instructions
-from uops.backends.opencl.launch import MAX_LANES, NdRangeShape, parse_launch_comment, plan_launch
-from uops.backends.opencl.render import ENTRY, OPS, render
+from uops.backends.opencl.render import ENTRY, OPENCL, OPS, render
 from uops.compiler.target import MachineModel
-from uops.spec.errors import CompileError, Unsupported
+from uops.spec.errors import Unsupported
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
@@ -35,7 +35,7 @@ class OpenClKernel:
 
     __slots__ = ("_kernel", "shape")
 
-    def __init__(self, kernel: Any, shape: NdRangeShape) -> None:
+    def __init__(self, kernel: Any, shape: LaunchShape) -> None:
         self._kernel = kernel
         self.shape = shape
 
@@ -79,11 +79,7 @@ class OpenClTarget:
 
     def lanes_meet(self, linear: UOp) -> bool:
         """Return True if a launch numbers all lanes of a kernel that meet at its Barriers."""
-        try:
-            plan_launch(linear.instructions)
-        except CompileError:
-            return False
-        return True
+        return lanes_meet(linear, OPENCL)
 
     def version(self) -> str:
         """Return everything but the source that decides a result, for reports."""
@@ -105,4 +101,4 @@ class OpenClTarget:
 
     def lend(self, arrays: Sequence[Any]) -> AbstractContextManager[None]:
         """Make the arrays' memory reachable for kernels within the context."""
-        return MEMORY.wrap_arrays_as_buffers(arrays)
+        return MEMORY.lend_arrays(arrays)

@@ -22,7 +22,7 @@ PACKAGE = Path(uops.fuzz.__file__).absolute().parents[1]
 #: Folder of the catalogue.
 _FOLDER = Path(__file__).with_name("catalogue")
 #: Folder -> the backend that runs its code, if that is not the default one.
-_BACKENDS = {"backends/opencl": "opencl", "backends/c/": "c", "backends/cstyle": "c"}
+_BACKENDS = {"backends/opencl": "opencl", "backends/c/": "c", "backends/cstyle": "c", "backends/cuda": "cuda:shim"}
 
 
 class StaleMutant(UopsError):

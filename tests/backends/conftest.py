@@ -11,6 +11,7 @@ import pytest
 
 from uops.backends.c.target import DriverTarget, TinyTarget
 from uops.backends.cache import ObjectCache
+from uops.backends.cuda.target import CudaTarget, ShimTarget
 from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 from uops.backends.opencl.target import OpenClTarget
@@ -23,7 +24,7 @@ from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 
 sys.path.insert(0, str(Path(__file__).parent / "claims"))  # test modules share the modules of claims
-pytest.register_assert_rewrite("alu_claims", "kernel_claims", "render_claims")
+pytest.register_assert_rewrite("alu_claims", "kernel_claims", "render_claims", "workgroup_claims")
 
 
 class Kernels(NamedTuple):
@@ -41,6 +42,8 @@ MACHINES: dict[str, Callable[[], Target]] = {
     "gcc": lambda: DriverTarget("gcc", ObjectCache(None)),
     "clang": lambda: DriverTarget("clang", ObjectCache(None)),
     "opencl": OpenClTarget,
+    "cuda": lambda: CudaTarget(ObjectCache(None)),
+    "cuda:shim": ShimTarget,
 }
 
 

@@ -166,7 +166,7 @@ def test_no_package_takes_the_name_of_a_built_in_backend() -> None:
 
 
 def test_a_language_that_no_native_text_is_in_is_refused() -> None:
-    with pytest.raises(ValueError, match="language must be one of c, opencl, llvm, got 'ptx'"):
+    with pytest.raises(ValueError, match="language must be one of c, opencl, cuda, llvm, got 'ptx'"):
         Capabilities(dtypes=(dt.float32,), language="ptx")
     declared = Capabilities(dtypes=(dt.float32,)).to_json() | {"language": "C"}
     with pytest.raises(ValueError, match="got 'C'"):

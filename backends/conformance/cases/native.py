@@ -85,7 +85,7 @@ MEANINGS: dict[tuple[Op, str], Callable[..., Any]] = {
 
 def translate_native_text(case: ConformanceCase, language: str) -> ConformanceCase:
     """Return a case of native text in another language of `uops.backends.contract.LANGUAGES`, any other case as it is."""
-    if case.surface != NATIVE_SURFACE or language != "llvm":  # the text is C, and OpenCL C
+    if case.surface != NATIVE_SURFACE or language != "llvm":  # the text is C, OpenCL C and CUDA C
         return case
     texts = {t.c: t.llvm for t in _TEXTS[case.dtype]}
     done: dict[UOp, UOp] = {}

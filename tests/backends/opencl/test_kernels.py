@@ -31,7 +31,8 @@ from kernel_claims import (  # noqa: F401
     test_nested_loops_and_an_accumulator,
     test_the_floating_point_environment_is_left_alone_R19,
 )
-from workgroup_kernels import local, nest, reversal, special
+from workgroup_claims import *  # noqa: F403 - the claims are tests
+from workgroup_kernels import local, nest
 
 import uops
 from uops.backends import registry
@@ -61,78 +62,6 @@ LIMITS = Limits(timeout=120.0, start=120.0)  # PoCL's compiler on a busy machine
 @pytest.fixture
 def tier() -> str:
     return "opencl"
-
-
-def test_a_workgroup_shares_local_memory_across_a_barrier_R60_R61(kernels, tier: str) -> None:
-    x = np.arange(4 * 64, dtype=np.int32)
-    out = np.zeros_like(x)
-    kernels.execute(reversal(4, 64), [out, x], tier=tier)
-    assert out.reshape(4, 64).tolist() == x.reshape(4, 64)[:, ::-1].tolist()
-
-
-def test_every_iteration_of_a_launch_runs_once(kernels, tier: str) -> None:
-    out = np.zeros(6 * 4 * 8 * 3, np.int32)
-    kernels.execute(nest((6, AxisType.GLOBAL), (4, AxisType.GLOBAL), (8, AxisType.LOCAL), (3, AxisType.LOOP)), [out], tier=tier)
-    assert out.tolist() == [1] * len(out)
-
-
-@pytest.mark.parametrize("n", [-2, 0, 5])
-def test_a_launch_of_a_variable_size_R57(kernels, tier: str, n: int) -> None:
-    v = UOp(Op.PARAM, (B.SCALAR,), A.ParamArg(1, dt.index, name="n", bounds=(-9, 9)))
-    i = UOp(Op.RANGE, (v,), A.RangeArg(0, AxisType.GLOBAL))
-    out = np.zeros(9, np.int32)
-    kernels.execute(linear(B.end(B.store(B.at(B.param(0, (9,), dt.int32), i), B.const(1)), i)), [out, 0], [0, n], tier=tier)
-    assert out.tolist() == [1] * max(0, n) + [0] * (9 - max(0, n))
-
-
-@pytest.mark.parametrize("d", [dt.int32, dt.uint64, dt.float32, dt.float64], ids=str)
-def test_work_items_sum_atomically_R56(kernels, tier: str, d: dt.DType) -> None:
-    """512 groups of 8 lanes add into 3 elements: without atomic sums some would be lost."""
-    out, x = B.param(0, (3,), d), B.param(1, (4096,), d)
-    g, i = B.range_(512, 0, AxisType.GLOBAL), B.range_(8, 1, AxisType.LOCAL)
-    at = B.add(B.mul(g, B.index(8)), i)
-    add = UOp(Op.ATOMICADD, (B.at(out, B.mod(at, B.index(3))), B.load(B.at(x, at))))
-    got, given = np.zeros(3, d.name), np.ones(4096, d.name)
-    kernels.execute(linear(B.end(B.end(add, i), g)), [got, given], tier=tier)
-    assert got.tolist() == [1366, 1365, 1365]
-
-
-def numbered() -> UOp:
-    """p0[k] = k for the number k of the work-item, of 4 groups of 2 by 8 lanes."""
-    g, low, high = special("gidx0", B.index(4)), special("lidx0", B.index(2)), special("lidx1", B.index(8))
-    where = B.add(B.mul(g, B.index(16)), B.add(B.mul(low, B.index(8)), high))
-    return linear(B.store(B.at(B.param(0, (64,), dt.int32), where), UOp(Op.CAST, (where,), A.CastArg(dt.int32))))
-
-
-def group_sums() -> UOp:
-    """A GROUP_REDUCE: every lane adds its part to one local element, and after the barrier lane 0 stores the sum."""
-    out, x, total = B.param(0, (64,), dt.int32), B.param(1, (64,), dt.int32), local(1, dt.int32, 78)
-    g, i = B.range_(4, 0, AxisType.GLOBAL), B.range_(16, 1, AxisType.GROUP_REDUCE)
-    first = B.eq(i, B.index(0))
-    ready = B.after(total, UOp(Op.BARRIER, (B.store(B.at(total, 0), B.const(0), first),)))
-    add = UOp(Op.ATOMICADD, (B.at(ready, 0), B.load(B.at(x, B.add(B.mul(g, B.index(16)), i)))))
-    done = B.after(total, UOp(Op.BARRIER, (add,)))
-    stored = B.store(B.at(out, g), B.load(B.at(done, 0)), first)
-    return linear(B.end(B.end(stored, i), g))
-
-
-# fmt: off
-WORKGROUPS = {
-    "local-memory": (reversal(4, 16), lambda x: x.reshape(4, 16)[:, ::-1].ravel()),
-    "specials":     (numbered(),      lambda x: np.arange(64)),
-    "group-sums":   (group_sums(),    lambda x: np.concatenate((x.reshape(4, 16).sum(1), np.zeros(60)))),
-}
-# fmt: on
-
-
-@pytest.mark.parametrize("name", WORKGROUPS)
-def test_workgroups_do_what_the_interpreter_of_kernels_does(kernels, tier: str, name: str) -> None:
-    kernel, expected = WORKGROUPS[name]
-    x, out = np.arange(64, dtype=np.int32) * 3, np.zeros(64, np.int32)
-    given = {"p0": out.copy(), "p1": x}
-    meant = interpreted(kernel, {k: given[k] for k in given if k == "p0" or name != "specials"}).buffers["p0"]
-    kernels.execute(kernel, [out, x][: 1 if name == "specials" else 2], tier=tier)
-    assert out.tolist() == meant.tolist() == expected(x).tolist()
 
 
 @pytest.mark.parametrize(("dtype", "size"), [(dt.int8, 2), (dt.int16, 4), (dt.int32, 2), (dt.float32, 2)], ids=str)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from uops.backends.cstyle.launch import MAX_LANES, parse_launch_comment
 from uops.backends.opencl import device
-from uops.backends.opencl.launch import MAX_LANES, parse_launch_comment
 from uops.backends.opencl.target import OpenClTarget
 from uops.compiler import Config, compile, lower
 from uops.interp import run

@@ -16,7 +16,7 @@ import numpy as np
 from uops.compiler.passes.expand import expand_vector_axes_and_split_ends
 from uops.compiler.passes.linearize import linearize_kernel
 from uops.compiler.passes.select.select import select_instructions
-from uops.compiler.target import Kernel, Target, load_or_remake_kernel, memory_lender
+from uops.compiler.target import Kernel, Target, load_or_remake_kernel, memory_lender, wait_for_launches
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, toposort
@@ -91,6 +91,7 @@ class TargetClock:
     def _time_once(self, run: Callable[[], None]) -> float:
         start = self.now()
         run()
+        wait_for_launches(self.target)
         return self.now() - start
 
 

@@ -1,7 +1,8 @@
-"""The mapping of a LINEAR kernel's loops to an NDRange: GLOBAL ranges number workgroups; LOCAL and the like number work-items.
+"""The mapping of a LINEAR kernel's loops to a launch: GLOBAL ranges number workgroups; LOCAL and the like number work-items.
 
-Takes: the instructions of a kernel. Gives: an `NdRangePlan` with the sizes, and an expression for each Range and Special that the
-launch numbers. A kernel without such an axis is one work-item. Spec: Range, Special, Barrier; R55, R57, R60.
+Takes: the instructions of a kernel and the `WorkgroupSyntax` of a language. Gives: a `LaunchPlan` with the sizes, and an expression
+for each Range and Special that the launch numbers. A kernel without such an axis is one work-item. Spec: Range, Special, Barrier;
+R55, R57, R60.
 
 A range becomes part of the launch if only ranges of the launch enclose it and it encloses every effect of the kernel. Then every
 work-item runs the whole kernel once per iteration. It repeats the instructions before the ranges, which must affect registers alone
@@ -16,20 +17,20 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from uops.backends.cstyle.language import Language, WorkgroupSyntax
 from uops.backends.facts import is_within
 from uops.compiler.ir.lanes import sort_specials_by_name
-from uops.spec.errors import CompileError, Unsupported
+from uops.spec.errors import CompileError, Crash, Unsupported
 from uops.spec.ir.args import AddrSpace
-from uops.spec.ir.axes import GRID, WORKGROUP
+from uops.spec.ir.axes import GRID, WORKGROUP, AxisType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import base_memory, numbers_workgroups
 from uops.spec.untrusted import quote_name
 
 _LAUNCHED = GRID | WORKGROUP
-#: Number of dimensions of an NDRange; a further range is a loop.
-DIMENSIONS = 3
-#: Largest number of work-items in a group: the smallest limit of a PoCL device, which allocates private arrays for each.
+#: Largest number of work-items in a group: that of CUDA, and the smallest limit of a PoCL device, which allocates private
+#: arrays for each.
 MAX_LANES = 1024
 #: Ops with effects beyond the work-item, whatever memory they touch.
 _EFFECTS = frozenset({Op.STORE, Op.ATOMICADD, Op.BARRIER, Op.IF, Op.CUSTOM, Op.INS})
@@ -40,48 +41,70 @@ Extent = int | str
 
 
 @dataclass(slots=True)
-class NdRangePlan:
+class LaunchPlan:
     """The launch of a kernel: `groups` and `lanes` are the extents in each dimension; a str is the slot of a variable.
 
-    `index_expressions` maps each Range and Special that the launch numbers to its OpenCL C expression.
+    In a language of one dimension they are its factors, the slowest first. `index_expressions` maps each Range and Special that the
+    launch numbers to its expression.
     """
 
+    language: Language
+    syntax: WorkgroupSyntax
     groups: list[Extent] = field(default_factory=list)
     lanes: list[Extent] = field(default_factory=list)
     index_expressions: dict[UOp, str] = field(default_factory=dict)
+    _factors: dict[bool, list[UOp]] = field(default_factory=lambda: {True: [], False: []})
 
-    def launch_comment(self, arguments: Sequence[str]) -> str:
-        """Return the comment that describes the launch: the kinds of the arguments by slot, and the extents."""
-        return _MARK + json.dumps({"arguments": list(arguments), "groups": self.groups, "lanes": self.lanes})
+    @property
+    def is_linear(self) -> bool:
+        """True if all loops of the launch share one dimension."""
+        return self.syntax.dimensions == 1
+
+    def launch_comment(self, arguments: Sequence[str], local_bytes: int = 0, private_bytes: int = 0) -> str:
+        """Return the comment that describes the launch: the kinds of the arguments by slot, the extents, and, where LOCAL memory is
+        a pool, its bytes and those of a work-item's REG buffers."""
+        fields: dict[str, object] = {"arguments": list(arguments), "groups": self.groups, "lanes": self.lanes}
+        return _MARK + json.dumps(fields | ({"local": local_bytes, "private": private_bytes} if self.syntax.local_pool else {}))
+
+    def has_too_many_dimensions(self) -> bool:
+        """Return True if more dimensions are assigned than the language has."""
+        return not self.is_linear and max(len(self.groups), len(self.lanes)) > self.syntax.dimensions
 
     def assign_dimension(self, u: UOp, extent: Extent, *, group: bool) -> None:
-        """Assign the next dimension to a Range or Special."""
-        self.assign_shared_dimension([u], [extent], group=group)
+        """Assign the next dimension, or the next factor of the only one, to a Range or Special."""
+        if self.is_linear:
+            self._assign_factor(u, extent, group=group)
+        else:
+            self._assign_shared_dimension([u], [extent], group=group)
 
     def assign_dimensions(self, ranges: Sequence[UOp], *, group: bool) -> None:
-        """Assign dimensions to ranges: one each while there are enough, then constant extents share the last one.
+        """Assign dimensions to ranges, outermost first: one each while there are enough, then constant extents share the last one.
 
         A range stays a loop if the launch cannot know its extent, or if no dimension is left.
         """
         extents = self.groups if group else self.lanes
         sized = [(u, e) for u in ranges if (e := _find_launch_extent(u)) is not None]
+        if self.is_linear:  # lanes of outputs are faster than those of reductions: neighbours are neighbours in memory
+            for u, e in sorted(sized, key=lambda node_and_extent: node_and_extent[0].arg.type is not AxisType.GROUP_REDUCE):
+                self._assign_factor(u, e, group=group)
+            return
         symbolic = [(u, e) for u, e in sized if isinstance(e, str)]
         constant = [(u, e) for u, e in sized if not isinstance(e, str)]
-        for u, e in symbolic[: max(0, DIMENSIONS - len(extents) - bool(constant))]:
+        for u, e in symbolic[: max(0, self.syntax.dimensions - len(extents) - bool(constant))]:
             self.assign_dimension(u, e, group=group)
-        left = DIMENSIONS - len(extents)
+        left = self.syntax.dimensions - len(extents)
         if left <= 0 or not constant:
             return
         shared = len(constant) - left + 1 if len(constant) > left else 1
         for u, e in constant[: len(constant) - shared]:
             self.assign_dimension(u, e, group=group)
         last = constant[len(constant) - shared :]
-        self.assign_shared_dimension([u for u, _ in last], [e for _, e in last], group=group)
+        self._assign_shared_dimension([u for u, _ in last], [e for _, e in last], group=group)
 
-    def assign_shared_dimension(self, nodes: Sequence[UOp], sizes: Sequence[Extent], *, group: bool) -> None:
+    def _assign_shared_dimension(self, nodes: Sequence[UOp], sizes: Sequence[Extent], *, group: bool) -> None:
         """Assign one dimension to several nodes, of which the last varies fastest."""
-        extents, name = (self.groups, "get_group_id") if group else (self.lanes, "get_local_id")
-        position, stride = f"{name}({len(extents)})", 1
+        extents, form = (self.groups, self.syntax.group) if group else (self.lanes, self.syntax.lane)
+        position, stride = form.format(len(extents)), 1
         if len(nodes) == 1:
             self.index_expressions[nodes[0]] = position
             extents.append(sizes[0])
@@ -92,14 +115,35 @@ class NdRangePlan:
             stride *= int(n)
         extents.append(stride)
 
+    def _assign_factor(self, u: UOp, extent: Extent, *, group: bool) -> None:
+        """Number one more node by the only dimension, faster than those before, whose expressions change."""
+        extents, form = (self.groups, self.syntax.group) if group else (self.lanes, self.syntax.lane)
+        extents.append(extent)
+        nodes = self._factors[group]
+        nodes.append(u)
+        constant_stride, stride = 1, list[str]()
+        for k, node in reversed(list(enumerate(nodes))):
+            factors = [*stride, *([str(constant_stride)] if constant_stride > 1 or not stride else [])]
+            e = extents[k]
+            text = self.syntax.dynamic.format(e) if isinstance(e, str) else str(max(1, e))
+            quotient = form if factors == ["1"] else f"({form} / ({' * '.join(factors)}))"
+            self.index_expressions[node] = quotient if k == 0 else f"({quotient} % {text})"
+            if isinstance(e, str):
+                stride.append(text)
+            else:
+                constant_stride *= max(1, e)
+
 
 @dataclass(frozen=True, slots=True)
-class NdRangeShape:
-    """The launch that a source's first line describes: the kind of each argument, and the extents."""
+class LaunchShape:
+    """The launch that a source's first line describes: the kind of each argument, the extents, and the bytes of a workgroup's LOCAL
+    and of a work-item's REG memory."""
 
     arguments: tuple[str, ...]
     groups: tuple[Extent, ...]
     lanes: tuple[Extent, ...]
+    local_bytes: int = 0
+    private_bytes: int = 0
 
     def evaluate_global_local_sizes_unless_empty(self, scalars: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
         """Return the work-items in all and per group, in each dimension; None for an empty launch (R57: no iterations)."""
@@ -109,32 +153,41 @@ class NdRangeShape:
             return None
         return tuple(g * w for g, w in zip(groups, lanes)), lanes
 
+    def count_groups_and_lanes(self, scalars: Sequence[int]) -> tuple[int, int]:
+        """Return the workgroups in all and the work-items of one. Either is 0 for an empty launch (R57: no iterations)."""
+        groups, lanes = (_evaluate_extents(e, len(e), scalars) for e in (self.groups, self.lanes))
+        return math.prod(max(0, n) for n in groups), math.prod(max(0, n) for n in lanes)
+
 
 def _evaluate_extents(extents: Sequence[Extent], n: int, scalars: Sequence[int]) -> tuple[int, ...]:
     values = [scalars[int(e)] if isinstance(e, str) else e for e in extents]
     return tuple(values + [1] * (n - len(values)))
 
 
-def parse_launch_comment(source: str) -> NdRangeShape:
+def parse_launch_comment(source: str) -> LaunchShape:
     """Parse the launch that the first line of a source describes."""
     fields = json.loads(source.partition("\n")[0].removeprefix(_MARK))
-    return NdRangeShape(tuple(fields["arguments"]), tuple(fields["groups"]), tuple(fields["lanes"]))
+    bytes_ = (int(fields.get(name, 0)) for name in ("local", "private"))
+    return LaunchShape(tuple(fields["arguments"]), tuple(fields["groups"]), tuple(fields["lanes"]), *bytes_)
 
 
-def plan_launch(instructions: Sequence[UOp]) -> NdRangePlan:
-    """Plan the launch of a kernel.
+def plan_launch(instructions: Sequence[UOp], language: Language) -> LaunchPlan:
+    """Plan the launch of a kernel in a language that has workgroups.
 
     Raises Unsupported for a Special that the launch cannot number, and CompileError for a Barrier that not all lanes of a group
     reach.
     """
-    plan = NdRangePlan()
-    for u in sort_specials_by_name(u for u in instructions if u.op is Op.SPECIAL):
+    if language.workgroups is None:
+        raise Crash(f"{language.name} has no launch to plan")
+    plan = LaunchPlan(language, language.workgroups)
+    specials = sort_specials_by_name(u for u in instructions if u.op is Op.SPECIAL)
+    for u in reversed(specials) if plan.is_linear else specials:  # number 0 varies fastest
         extent = _find_launch_extent(u)
         if extent is None:
-            raise Unsupported(f"SPECIAL {quote_name(str(u.arg.name))} whose extent the launch cannot know", "opencl")
+            raise Unsupported(f"SPECIAL {quote_name(str(u.arg.name))} whose extent the launch cannot know", language.name)
         plan.assign_dimension(u, extent, group=numbers_workgroups(u))
-    if max(len(plan.groups), len(plan.lanes)) > DIMENSIONS or math.prod(e for e in plan.lanes if isinstance(e, int)) > MAX_LANES:
-        raise Unsupported(f"SPECIAL in a launch of groups {plan.groups} and lanes {plan.lanes}", "opencl")
+    if plan.has_too_many_dimensions() or math.prod(e for e in plan.lanes if isinstance(e, int)) > MAX_LANES:
+        raise Unsupported(f"SPECIAL in a launch of groups {plan.groups} and lanes {plan.lanes}", language.name)
     outer = _find_launchable_ranges_around_effects(instructions)
     groups = [u for u in outer if u.arg.type in GRID]
     plan.assign_dimensions(groups, group=True)
@@ -145,7 +198,16 @@ def plan_launch(instructions: Sequence[UOp]) -> NdRangePlan:
     return plan
 
 
-def _select_lane_ranges_fitting_group(ranges: Sequence[UOp], plan: NdRangePlan) -> list[UOp]:
+def lanes_meet(linear: UOp, language: Language) -> bool:
+    """Return True if a launch numbers all lanes of a kernel that meet at its Barriers."""
+    try:
+        plan_launch(linear.instructions, language)
+    except CompileError:
+        return False
+    return True
+
+
+def _select_lane_ranges_fitting_group(ranges: Sequence[UOp], plan: LaunchPlan) -> list[UOp]:
     """Return the ranges of constant extent, outermost first, whose product fits into a group."""
     total, fitting = math.prod(max(1, e) for e in plan.lanes if isinstance(e, int)), list[UOp]()
     for u in ranges:
@@ -221,7 +283,7 @@ def _find_launch_extent(u: UOp) -> Extent | None:
     return None
 
 
-def _check_barriers_outside_lane_loops(instructions: Sequence[UOp], plan: NdRangePlan) -> None:
+def _check_barriers_outside_lane_loops(instructions: Sequence[UOp], plan: LaunchPlan) -> None:
     """Raise CompileError for a Barrier inside lanes that are a loop (R60: all lanes of a group meet at it)."""
     loops = [u for u in instructions if u.op is Op.RANGE and u.arg.type in WORKGROUP and u not in plan.index_expressions]
     open_: set[UOp] = set()

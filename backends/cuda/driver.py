@@ -1,0 +1,205 @@
+"""The CUDA driver by ctypes: a device, its memory, loaded kernels and launches in one stream.
+
+No other module calls the driver. Calls are asynchronous until `synchronize`; an error of an earlier launch may be reported by
+any later call. After such an error the process can no longer use the device, so run kernels in a worker.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import threading
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from uops.spec.errors import Crash, Unsupported
+from uops.spec.resources import limit_data_instead_of_addresses
+
+_P, _I, _U, _Z = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint, ctypes.c_size_t
+#: Function -> its argument types; all return a status, 0 for success.
+_SIGNATURES: dict[str, tuple[object, ...]] = {
+    "cuInit": (_U,),
+    "cuDriverGetVersion": (_P,),
+    "cuDeviceGetCount": (_P,),
+    "cuDeviceGet": (_P, _I),
+    "cuDeviceGetName": (ctypes.c_char_p, _I, _I),
+    "cuDeviceGetAttribute": (_P, _I, _I),
+    "cuDevicePrimaryCtxRetain": (_P, _I),
+    "cuCtxSetCurrent": (_P,),
+    "cuStreamCreate": (_P, _U),
+    "cuStreamSynchronize": (_P,),
+    "cuMemAllocAsync": (_P, _Z, _P),
+    "cuMemFreeAsync": (ctypes.c_uint64, _P),
+    "cuMemcpyHtoDAsync_v2": (ctypes.c_uint64, _P, _Z, _P),
+    "cuMemcpyDtoHAsync_v2": (_P, ctypes.c_uint64, _Z, _P),
+    "cuModuleLoadData": (_P, ctypes.c_char_p),
+    "cuModuleUnload": (_P,),
+    "cuModuleGetFunction": (_P, _P, ctypes.c_char_p),
+    "cuFuncSetAttribute": (_P, _I, _I),
+    "cuLaunchKernel": (_P, _U, _U, _U, _U, _U, _U, _U, _P, _P, _P),
+    "cuGetErrorString": (_I, _P),
+}
+#: Attributes of a device and of a function, by the numbers of `cuda.h`.
+_MULTIPROCESSORS, _MAJOR, _MINOR, _LOCAL_MEMORY, _MEMORY_POOLS = 16, 75, 76, 97, 115
+_DYNAMIC_LOCAL_MEMORY = 8
+#: Bytes of dynamic shared memory that a kernel may use without asking for it.
+_LOCAL_MEMORY_FOR_ALL = 48 << 10
+_NON_BLOCKING_STREAM = 1
+_INVALID_CONTEXT = 201
+
+
+def unavailable_reason() -> str | None:
+    """Return why there is no GPU to run on, or None."""
+    try:
+        open_device()
+    except Unsupported as e:
+        return e.what
+    return None
+
+
+@functools.cache
+def _load_driver() -> ctypes.CDLL:
+    try:
+        library = ctypes.CDLL("libcuda.so.1")
+    except OSError as e:
+        raise Unsupported(f"CUDA: no driver ({e})", "cuda") from e
+    for name, arguments in _SIGNATURES.items():
+        function = getattr(library, name, None)
+        if function is None:
+            raise Unsupported(f"CUDA: the driver has no {name}; version 11.2 or newer is needed", "cuda")
+        function.restype, function.argtypes = _I, arguments
+    return library
+
+
+def _message(status: int) -> str:
+    text = ctypes.c_char_p()
+    _load_driver().cuGetErrorString(status, ctypes.byref(text))
+    return f"{(text.value or b'unknown error').decode()} ({status})"
+
+
+def _call(name: str, *arguments: object) -> None:
+    """Call a function of the driver. Raises Crash with the driver's message."""
+    status = getattr(_load_driver(), name)(*arguments)
+    if status != 0:
+        raise Crash(f"{name}: {_message(status)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A GPU with this process's context and stream. `architecture` is such as `sm_90`.
+
+    `local_memory` is the most shared memory of a block, in bytes, and `units` the number of multiprocessors.
+    """
+
+    name: str
+    driver: str
+    architecture: str
+    local_memory: int
+    units: int
+    context: int
+    stream: int
+
+
+@functools.cache
+def open_device() -> Device:
+    """Open the first GPU; memoized. Raises Unsupported with the reason where there is none."""
+    library, count, handle = _load_driver(), _I(), _I()
+    limit_data_instead_of_addresses()  # the driver reserves addresses for all memory of host and device
+    for status in (library.cuInit(0), library.cuDeviceGetCount(ctypes.byref(count))):
+        if status != 0:
+            raise Unsupported(f"CUDA: no GPU can be used: {_message(status)}", "cuda")
+    if not count.value:
+        raise Unsupported("CUDA: the driver sees no GPU", "cuda")
+    _call("cuDeviceGet", ctypes.byref(handle), 0)
+    name, driver, context, stream = ctypes.create_string_buffer(256), _I(), _P(), _P()
+    _call("cuDeviceGetName", name, len(name), handle.value)
+    _call("cuDriverGetVersion", ctypes.byref(driver))
+    if not _attribute(handle.value, _MEMORY_POOLS):
+        raise Unsupported(f"CUDA: {name.value.decode()} has no pools of memory", "cuda")
+    _call("cuDevicePrimaryCtxRetain", ctypes.byref(context), handle.value)
+    _call("cuCtxSetCurrent", context)
+    _call("cuStreamCreate", ctypes.byref(stream), _NON_BLOCKING_STREAM)
+    return Device(
+        name.value.decode(),
+        f"CUDA {driver.value // 1000}.{driver.value % 1000 // 10}",
+        f"sm_{_attribute(handle.value, _MAJOR)}{_attribute(handle.value, _MINOR)}",
+        _attribute(handle.value, _LOCAL_MEMORY),
+        _attribute(handle.value, _MULTIPROCESSORS),
+        context.value or 0,
+        stream.value or 0,
+    )
+
+
+def _attribute(device: int, number: int) -> int:
+    value = _I()
+    _call("cuDeviceGetAttribute", ctypes.byref(value), number, device)
+    return value.value
+
+
+_current = threading.local()
+
+
+def enter_context() -> Device:
+    """Make the device's context that of this thread, and return the device."""
+    d = open_device()
+    if not getattr(_current, "entered", False):
+        _call("cuCtxSetCurrent", d.context)
+        _current.entered = True
+    return d
+
+
+def allocate(size: int) -> int:
+    """Return the address of new device memory, ordered with the launches. Raises Crash if there is too little."""
+    address = ctypes.c_uint64()
+    _call("cuMemAllocAsync", ctypes.byref(address), size, enter_context().stream)
+    return address.value
+
+
+def free(address: int) -> None:
+    """Free device memory after the launches before."""
+    _call("cuMemFreeAsync", address, enter_context().stream)
+
+
+def copy_to_device(address: int, host: int, size: int) -> None:
+    """Copy host memory to the device."""
+    _call("cuMemcpyHtoDAsync_v2", address, host, size, enter_context().stream)
+
+
+def copy_to_host(host: int, address: int, size: int) -> None:
+    """Copy device memory to the host; the host sees it after `synchronize`."""
+    _call("cuMemcpyDtoHAsync_v2", host, address, size, enter_context().stream)
+
+
+def synchronize() -> None:
+    """Wait for all copies and launches. Raises Crash if one of them failed."""
+    _call("cuStreamSynchronize", enter_context().stream)
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class LoadedKernel:
+    """A kernel on the device, which stays loaded as long as this object lives."""
+
+    function: int
+    local_bytes: int
+
+    def launch(self, groups: int, lanes: int, arguments: Sequence[int]) -> None:
+        """Start the kernel on `groups` blocks of `lanes` threads; each argument is an address or a value of 64 bits."""
+        values = (ctypes.c_int64 * (len(arguments) or 1))(*(a - (1 << 64) if a >> 63 == 1 else a for a in arguments))
+        base = ctypes.addressof(values)
+        table = (_P * (len(arguments) or 1))(*(base + 8 * k for k in range(len(arguments))))
+        stream = enter_context().stream
+        _call("cuLaunchKernel", self.function, groups, 1, 1, lanes, 1, 1, self.local_bytes, stream, table, None)
+
+
+def load_kernel(cubin: bytes, entry: str, local_bytes: int) -> LoadedKernel:
+    """Load a kernel of a cubin that uses `local_bytes` of dynamic shared memory. Raises Crash."""
+    enter_context()
+    module, function = _P(), _P()
+    _call("cuModuleLoadData", ctypes.byref(module), cubin)
+    _call("cuModuleGetFunction", ctypes.byref(function), module, entry.encode())
+    if local_bytes > _LOCAL_MEMORY_FOR_ALL:
+        _call("cuFuncSetAttribute", function, _DYNAMIC_LOCAL_MEMORY, local_bytes)
+    loaded = LoadedKernel(function.value or 0, local_bytes)
+    weakref.finalize(loaded, _load_driver().cuModuleUnload, module).atexit = False
+    return loaded

@@ -1,0 +1,166 @@
+"""The CUDA targets: from a LINEAR kernel to launches on a GPU, or to the shim's on the processor.
+
+Both render the same text. On a GPU a binary is the text with its cubin behind it, because the text's first line describes the
+launch; objects are cached on disk. The shim's binary is the text. As on every target, a loaded kernel takes host addresses. A
+GPU's must be lent first (`uops.compiler.target.SupportsLending`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from uops import __version__
+from uops.backends import cache
+from uops.backends.c import tinycc
+from uops.backends.cache import ObjectCache
+from uops.backends.cstyle.language import NATIVE
+from uops.backends.cstyle.launch import MAX_LANES, LaunchShape, lanes_meet, parse_launch_comment
+from uops.backends.cuda import driver, instructions, nvrtc, shim
+from uops.backends.cuda.memory import DeviceMemory
+from uops.backends.cuda.render import CUDA, ENTRY, OPS, SCALAR, WRITTEN, render
+from uops.compiler.target import MachineModel
+from uops.spec.errors import CompileError, Crash, Unsupported
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+
+instructions.register_builtins()
+
+#: Largest vector load of a thread, in bytes.
+WIDEST = 16
+#: Shared memory that schedules may use: more would leave too few blocks on a multiprocessor.
+LOCAL_MEMORY = 48 << 10
+#: Most blocks of a launch.
+MOST_GROUPS = (1 << 31) - 1
+#: The lent memory of this process.
+MEMORY = DeviceMemory()
+#: What schedules know of the machine.
+MACHINE = MachineModel(vector_bytes=WIDEST, local_memory=LOCAL_MEMORY, workgroup=MAX_LANES, registers=255, fma=True)
+
+
+class CudaKernel:
+    """A loaded kernel with its launch."""
+
+    __slots__ = ("_kernel", "shape")
+
+    def __init__(self, kernel: driver.LoadedKernel, shape: LaunchShape) -> None:
+        self._kernel = kernel
+        self.shape = shape
+
+    def __call__(self, buffers: Sequence[int], scalars: Sequence[int]) -> None:
+        """Start the kernel once on lent addresses. Raises CompileError for more blocks than a launch has."""
+        groups, lanes = self.shape.count_groups_and_lanes(scalars)
+        if not groups * lanes:
+            return
+        if groups > MOST_GROUPS:
+            raise CompileError(f"a launch has at most {MOST_GROUPS} blocks, and this one needs {groups}")
+        arguments = [
+            scalars[k] if kind == SCALAR else MEMORY.device_address(buffers[k], kind == WRITTEN)
+            for k, kind in enumerate(self.shape.arguments)
+            if kind
+        ]
+        self._kernel.launch(groups, lanes, arguments)
+
+
+class _CudaText:
+    """What the targets share: the rendered text and what it may contain."""
+
+    name = "cuda"
+    dtypes: frozenset[DType] = frozenset(NATIVE)
+    ops: frozenset[Op] = OPS
+    machine = MACHINE
+
+    def lanes_meet(self, linear: UOp) -> bool:
+        """Return True if a launch numbers all lanes of a kernel that meet at its Barriers."""
+        return lanes_meet(linear, CUDA)
+
+    def render(self, linear: UOp) -> str:
+        """Render one kernel as CUDA C text."""
+        return render(linear)
+
+
+class CudaTarget(_CudaText):
+    """The first GPU of this machine. Raises Unsupported where there is no GPU, no driver or no nvrtc."""
+
+    def __init__(self, store: ObjectCache | None = None) -> None:
+        if why := driver.unavailable_reason() or nvrtc.unavailable_reason():
+            raise Unsupported(why, self.name)
+        self.device = driver.open_device()
+        self.store = ObjectCache(cache.directory(os.environ)) if store is None else store
+        self.key = cache.digest_key(self.name, __version__, nvrtc.version(), self.device.architecture, *nvrtc.OPTIONS)
+
+    def version(self) -> str:
+        """Return everything but the source that decides a result, for reports."""
+        return f"uops {__version__}, {nvrtc.version()}, {self.device.driver}, {self.device.name}"
+
+    def compile(self, source: str) -> bytes:
+        """Compile the text to a cubin, or return the cached one, behind the text's first line.
+
+        Raises CompileError for more LOCAL memory than a block has.
+        """
+        needed = parse_launch_comment(source).local_bytes
+        if needed > self.device.local_memory:
+            raise CompileError(f"local buffers take {needed} bytes of shared memory, and a block has {self.device.local_memory}")
+        return self.store.get_or_make(lambda: self._compile(source), self.key, source)
+
+    def remake(self, source: str) -> bytes:
+        """Compile the text again and replace the cached object."""
+        return self.store.remake(lambda: self._compile(source), self.key, source)
+
+    def _compile(self, source: str) -> bytes:
+        return _first_line(source).encode() + nvrtc.compile_to_cubin(source, self.device.architecture)
+
+    def load(self, binary: bytes) -> CudaKernel:
+        """Load a cubin and return a callable that launches its kernel. Raises Crash if it cannot be loaded."""
+        head, _, cubin = binary.partition(b"\n")
+        try:
+            shape = parse_launch_comment(head.decode())
+        except ValueError as e:
+            raise Crash(f"a compiled CUDA kernel begins with its launch, and this one does not: {e}") from e
+        return CudaKernel(driver.load_kernel(cubin, ENTRY, shape.local_bytes), shape)
+
+    def lend(self, arrays: Sequence[Any]) -> AbstractContextManager[None]:
+        """Make the arrays' memory reachable for kernels within the context."""
+        return MEMORY.lend_arrays(arrays)
+
+    def wait(self) -> None:
+        """Wait until all launches have ended."""
+        driver.synchronize()
+
+
+class ShimTarget(_CudaText):
+    """The shim. With `checked`, nvrtc must take each text for an architecture first.
+
+    Raises Unsupported where TinyCC or, for that, nvrtc is absent.
+    """
+
+    def __init__(self, checked: bool = False) -> None:
+        if why := shim.unavailable_reason() or (nvrtc.unavailable_reason() if checked else None):
+            raise Unsupported(why, self.name)
+        self.checked = checked
+        self.store = ObjectCache(cache.directory(os.environ)) if checked else ObjectCache(None)
+        compilers = (tinycc.version(), *((nvrtc.version(), nvrtc.DEFAULT_ARCHITECTURE, *nvrtc.OPTIONS) if checked else ()))
+        self.key = cache.digest_key("cuda:shim", __version__, *compilers)
+
+    def version(self) -> str:
+        """Return everything but the source that decides a result, for reports."""
+        compilers = [tinycc.version(), *([f"{nvrtc.version()} for {nvrtc.DEFAULT_ARCHITECTURE}"] if self.checked else [])]
+        return f"uops {__version__}, CUDA C by {', checked by '.join(compilers)}"
+
+    def compile(self, source: str) -> bytes:
+        """Return the text, which `load` compiles, once nvrtc has taken it if that is asked."""
+        if self.checked:
+            self.store.get_or_make(lambda: nvrtc.compile_to_cubin(source, nvrtc.DEFAULT_ARCHITECTURE), self.key, source)
+        return source.encode()
+
+    def load(self, binary: bytes) -> shim.ShimKernel:
+        """Compile the text and return it as a function of this process."""
+        source = binary.decode()
+        return shim.ShimKernel(source, parse_launch_comment(source))
+
+
+def _first_line(source: str) -> str:
+    return source.partition("\n")[0] + "\n"
