@@ -35,16 +35,25 @@ from uops.spec.optops import TC, Padto, Split
 
 #: Tiles of a product, the first that fits: (lanes of rows, lanes of columns, register rows and register columns of a lane).
 TILES = ((8, 16, 4, 4), (8, 8, 4, 4), (4, 8, 4, 4), (4, 4, 2, 2))
+#: Tiles for lanes with many registers, tried first where a product has enough of them to fill the machine.
+LARGE_TILES = ((16, 16, 8, 8), (16, 16, 4, 4))
+#: Registers of a lane that count as many, and tiles that fill the machine.
+MANY_REGISTERS, FILLING = 128, 128
 #: Steps of a reduction whose operands are in LOCAL memory at a time, and how many of them are unrolled.
 PIECE, UNROLLED = 16, 4
 #: Side, in elements, of a square that is loaded along one loop and stored along another.
 SQUARE = 16
 #: Lanes of a workgroup where nothing else decides, and lanes of a reduction.
 LANES, REDUCING = 64, 64
-#: Outputs from which a reduction needs no further lanes to keep the machine busy.
-BUSY = 4096
+#: Outputs from which a reduction needs no further lanes to keep the machine busy, and from which it does on a machine of lanes with
+#: many registers.
+BUSY, BUSY_LARGE = 4096, 1 << 16
+#: Lanes of neighbouring outputs, and lanes of the reduction, where loads are contiguous across outputs.
+ACROSS = (32, 16)
 #: Fewest steps of a reduction that lanes share.
 LONG = 128
+#: Most elements of a row that a lane of a reduction stores.
+MOST_UPCAST = 16
 #: Share of added iterations up to which an axis is padded.
 MOST_ADDED = 0.34
 #: Bytes of LOCAL memory of a machine that states none.
@@ -73,7 +82,9 @@ def schedule_for_gpu(s: Schedule, machine: MachineModel, uniques: Iterator[int])
     if transposed is not None:
         return transposed
     grouped = _split_long_reduces_across_lanes(s, f, machine)
-    return grouped if grouped is not s else _split_output_loop_into_vectors_and_workgroup_lanes(s, f, machine)
+    if grouped is not s:
+        return _prepare_output_for_lanes_of_reduces(grouped, f, machine)
+    return _split_output_loop_into_vectors_and_workgroup_lanes(s, f, machine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +147,11 @@ def _tile_matmul_if_padding_is_cheap(
     s: Schedule, p: _MatmulPattern, machine: MachineModel, uniques: Iterator[int]
 ) -> Schedule | None:
     """Tile a product for the workgroup, or return None if it is too small for every tile."""
-    for lanes_r, lanes_c, regs_r, regs_c in TILES:
+    for lanes_r, lanes_c, regs_r, regs_c in (*(LARGE_TILES if machine.registers >= MANY_REGISTERS else ()), *TILES):
         rows, columns = lanes_r * regs_r, lanes_c * regs_c
+        outputs = math.prod(max_loop_extent(r) for r in s.outputs)
+        if (lanes_r, lanes_c, regs_r, regs_c) in LARGE_TILES and outputs < FILLING * rows * columns:
+            continue
         panels = (rows + columns) * PIECE * max(p.left.dtype.itemsize, p.right.dtype.itemsize)
         if lanes_r * lanes_c > machine.workgroup or panels > (machine.local_memory or _LOCAL):
             continue
@@ -222,8 +236,11 @@ def _split_long_reduces_across_lanes(s: Schedule, f: _GpuKernelFacts, machine: M
         contiguous = any(a.stride(r) == 1 for a in f.direct_loads(u))
         across = s.outputs and any(a.stride(s.outputs[-1]) == 1 for a in f.direct_loads(u))
         outer = any(x.arg.type is AxisType.REDUCE for x in f.enclosing_loops[u])  # nested in another reduction
-        if n < LONG or outer or (outputs >= BUSY and (across or not contiguous)):
+        busy = BUSY_LARGE if machine.registers >= MANY_REGISTERS else BUSY
+        if n < LONG or outer or (outputs >= busy and (across or not contiguous)):
             continue
+        if across and not contiguous and machine.registers >= MANY_REGISTERS and len(f.reduces) == 1:
+            return _split_reduce_and_neighbouring_outputs(s, r, machine)
         lanes = next((k for k in (REDUCING * 4, REDUCING * 2, REDUCING, 32) if k <= machine.workgroup and k * 4 <= n), 0)
         if not lanes:
             continue
@@ -233,6 +250,40 @@ def _split_long_reduces_across_lanes(s: Schedule, f: _GpuKernelFacts, machine: M
         if find_rejection_reason(padded, split, machine) is None:
             s = apply(padded, split, machine)
     return s
+
+
+def _split_reduce_and_neighbouring_outputs(s: Schedule, r: UOp, machine: MachineModel) -> Schedule:
+    """Share the reduction over `r` between lanes that each stand in a row of lanes for neighbouring outputs; or return `s`."""
+    done = s
+    for axis, lanes, target in (
+        (int(s.outputs[-1].arg.axis_id), ACROSS[0], AxisType.LOCAL), (int(r.arg.axis_id), ACROSS[1], AxisType.GROUP_REDUCE),
+    ):  # fmt: skip
+        if max_loop_extent(done.ranges[_axis_number(done, axis)]) < lanes:
+            return s
+        done = apply(done, Padto(_axis_number(done, axis), lanes), machine)
+        split = Split(_axis_number(done, axis), lanes, target)
+        if find_rejection_reason(done, split, machine) is not None:
+            return s
+        done = apply(done, split, machine)
+    return done
+
+
+def _prepare_output_for_lanes_of_reduces(s: Schedule, f: _GpuKernelFacts, machine: MachineModel) -> Schedule:
+    """Pad and split the contiguous output loop so that the lanes of the reductions can share it, if no reduction depends on it.
+
+    A lane takes neighbouring elements (UPCAST), so that few workgroups repeat the same reductions.
+    """
+    lanes = max((max_loop_extent(r) for r in s.ranges if r.arg.type is AxisType.GROUP_REDUCE), default=0)
+    column = next((r for r in reversed(f.outputs) if f.store is not None and f.store.stride(r) == 1), None)
+    if not lanes or column is None or any(column in f.enclosing_loops[u.operand] for u in f.reduces):
+        return s
+    axis, n = int(column.arg.axis_id), max_loop_extent(column)
+    width = next((k for k in (MOST_UPCAST, 8, 4, 2, 1) if lanes * k <= n and _is_padding_cheap(column, lanes * k)), 0)
+    if not width or not isinstance(s.axes[_axis_number(s, axis)].extent, int):
+        return s
+    s = apply(s, Padto(_axis_number(s, axis), lanes * width), machine)
+    split = Split(_axis_number(s, axis), width, AxisType.UPCAST)
+    return apply(s, split, machine) if width > 1 and find_rejection_reason(s, split, machine) is None else s
 
 
 # ----------------------------------------------------------------------------------------------------------------- lanes

@@ -4,8 +4,9 @@ Takes: a Schedule with all its OptOps. Gives: one without a Reduce over GROUP_RE
 
     Reduce(x, r, g)   becomes   part = Reduce(x, r); LOCAL[g] = part; Barrier; Reduce(LOCAL[k], k)
 
-The second stage is a loop for a few parts. More parts are combined as a tree, LOCAL[g] with LOCAL[g + n/2]. The GROUP_REDUCE loops
-then stand around the whole kernel as loops of lanes: each lane has the result, and the first one stores it.
+The second stage is a loop for a few parts. More parts are combined as a tree, LOCAL[g] with LOCAL[g + n/2]. The GROUP_REDUCE
+loops then stand around the whole kernel as loops of lanes: each lane has the result, and the first one stores it. If no
+reduction depends on an output loop, the lanes share that loop, and each stores its part.
 
 Reduces that are not nested in each other's lanes share lanes of equal number. LOCAL memory has one element per lane and per
 combination of the vector axes on which the part depends. In a loop, a Barrier before the next filling keeps the lanes in step.
@@ -56,7 +57,7 @@ def lower_or_serialize_group_reduces(s: Schedule, machine: MachineModel, uniques
     if not groups:
         return s
     if machine.workgroup and _can_lanes_run_whole_kernel_in_step(s):
-        lowering = _GroupReduceLowering(_share_lanes_between_reduces(s), uniques)
+        lowering = _GroupReduceLowering(*_spread_output_over_lanes(_share_lanes_between_reduces(s)), uniques)
         lowered = lowering.lower_all_reduces()
         if lowering.local_bytes <= (machine.local_memory or 1 << 62):
             return lowered
@@ -98,16 +99,46 @@ def _share_lanes_between_reduces(s: Schedule) -> Schedule:
     return replace(s, effect=replace_ranges(s.effect, shared)) if shared else s
 
 
+def _spread_output_over_lanes(s: Schedule) -> tuple[Schedule, tuple[UOp, ...]]:
+    """Let the lanes of the reductions share an output loop on which no reduction depends; return the schedule and these lanes.
+
+    Without that each workgroup would reduce for one iteration of the loop, and its first lane alone would store. The loop is
+    GLOBAL, and the lanes divide its trip count: iteration o * lanes + g is that of lane g in workgroup o.
+    """
+    order = toposort(s.effect)
+    needs = open_ranges(order)
+    groups = dict.fromkeys(g for u in order for g in _group_ranges(u))
+    used = {r for u in order if u.op in (Op.REDUCE, Op.END) for r in needs[u.src[0]]}  # operand: of either op
+    stores = [u for u in toposort(s.effect, gate=lambda n: n.op in (Op.STORE, Op.GROUP)) if u.op is Op.STORE]
+    for g in sorted(groups, key=constant_extent, reverse=True):
+        lanes = constant_extent(g)
+        for c in reversed(s.outputs):
+            extent = axis_of(c).extent
+            if c.arg.type is not AxisType.GLOBAL or c in used or not isinstance(extent, int) or extent % lanes or not extent:
+                continue
+            if not all(c in needs[u.buffer] for u in stores):
+                continue
+            outer = UOp(Op.RANGE, (index_constant(extent // lanes),), RangeArg(next_id(s), AxisType.GLOBAL))
+            spread = UOp(Op.ADD, (UOp(Op.MUL, (outer, index_constant(lanes))), g))
+            effect = replace_ranges(s.effect, {c: (spread, (outer, g))})
+            return replace(s, effect=effect, outputs=tuple(outer if r is c else r for r in s.outputs)), (g,)
+    return s, ()
+
+
 def _group_ranges(u: UOp) -> tuple[UOp, ...]:
     """Return the GROUP_REDUCE ranges that a Reduce closes; none for any other node."""
     return tuple(r for r in ranges_closed_by(u) if r.arg.type is AxisType.GROUP_REDUCE) if u.op is Op.REDUCE else ()
 
 
 class _GroupReduceLowering:
-    """The lowering of one kernel's group reductions. `local_bytes` counts the LOCAL memory that it inserts."""
+    """The lowering of one kernel's group reductions. All lanes of `storing_lanes` store, of others the first.
 
-    def __init__(self, s: Schedule, uniques: Iterator[int]) -> None:
+    `local_bytes` counts the LOCAL memory that it inserts.
+    """
+
+    def __init__(self, s: Schedule, storing_lanes: Sequence[UOp], uniques: Iterator[int]) -> None:
         self.s, self.uniques = s, uniques
+        self.storing_lanes = storing_lanes
         self.order = toposort(s.effect)
         self.needs = open_ranges(self.order)
         self.groups = tuple(dict.fromkeys(g for u in self.order for g in _group_ranges(u)))
@@ -125,7 +156,8 @@ class _GroupReduceLowering:
             else:
                 self.done[u] = u if src == u.src else u.replace(src=src)
         stores = {u for u in toposort(self.s.effect, gate=lambda n: n.op in (Op.STORE, Op.GROUP)) if u.op is Op.STORE}
-        effect = restrict_stores_to_first_lane(self.done[self.s.effect], {self.done[u] for u in stores}, self.groups)
+        idle = [g for g in self.groups if g not in self.storing_lanes]
+        effect = restrict_stores_to_first_lane(self.done[self.s.effect], {self.done[u] for u in stores}, idle)
         log_transform("group reduction", self.s.effect, effect, self.done)
         return replace(self.s, effect=effect, outputs=(*self.s.outputs, *self.groups))
 
