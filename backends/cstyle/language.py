@@ -59,7 +59,7 @@ class HelperProvider(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WorkgroupSyntax:
-    """How a language numbers, synchronizes and orders the work-items of a launch.
+    """The syntax by which a language numbers and synchronizes the work-items of a launch.
 
     `group` and `lane` are formats of the number of a workgroup, and of a work-item in it, in dimension {}. A launch has
     `dimensions` of them. A language with one dimension numbers any loops by it, the innermost fastest: neighbouring work-items
@@ -89,6 +89,7 @@ class Language:
     buffers. `workgroups` is None in a language without them. `wide_unsigned` is True if the toolchain converts u64 to floats
     without a function of its own library. In a kernel with barriers, a private buffer has at least `least_private_bytes`.
     `wrapping_functions` has, for some integers, the name and definition of a function from u32 that does what a cast should.
+    `innermost_loop_hint` is a line before each loop in which no other one is.
     """
 
     name: str
@@ -104,6 +105,7 @@ class Language:
     wide_unsigned: bool = True
     least_private_bytes: int = 0
     wrapping_functions: Mapping[DType, tuple[str, str]] = field(default_factory=dict)
+    innermost_loop_hint: str = ""
 
     def value_type(self, d: DType) -> str:
         """Return the name of a value's type. Raises Unsupported for a dtype that instruction selection should have removed."""

@@ -111,6 +111,7 @@ class CKernelRenderer:
         self.memory_refs: dict[UOp, CMemoryRef] = {}
         self.arguments: dict[str, str] = {}
         self.open_blocks: list[UOp] = []
+        self.innermost_loops = find_innermost_loops(self.instructions)
         self.number = 0
         self.local_bytes = self.private_bytes = 0
 
@@ -356,6 +357,8 @@ class CKernelRenderer:
             return
         if self.language.value_type(u.bound.dtype) != t:
             raise Crash(f"{u!r} has a bound of dtype {u.bound.dtype}")
+        if self.language.innermost_loop_hint and u in self.innermost_loops:
+            self.w.write_line(self.language.innermost_loop_hint)
         self.w.open_block(f"for ({t} {name} = 0; {name} < {self.scalar_operand(u.bound)}; {name}++)")
         self.open_blocks.append(u)
 
@@ -392,6 +395,20 @@ class CKernelRenderer:
         if self.language.workgroups is None:
             raise Unsupported(u.op.name, self.language.name)
         self.w.write_line(self.language.workgroups.barrier)
+
+
+def find_innermost_loops(instructions: Sequence[UOp]) -> set[UOp]:
+    """Return the Ranges of a list of instructions in which no other one opens."""
+    innermost: set[UOp] = set()
+    open_: list[UOp] = []
+    for u in instructions:
+        if u.op is Op.RANGE:
+            innermost -= set(open_)
+            innermost.add(u)
+            open_.append(u)
+        elif u.op is Op.END:
+            open_ = [r for r in open_ if r not in u.ranges]
+    return innermost
 
 
 def _constant_indices(u: UOp) -> list[int] | None:

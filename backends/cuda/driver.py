@@ -86,7 +86,7 @@ def _call(name: str, *arguments: object) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class Gpu:
     """A GPU with this process's context and stream. `architecture` is such as `sm_90`.
 
     `local_memory` is the most shared memory of a block, in bytes, and `units` the number of multiprocessors.
@@ -102,7 +102,7 @@ class Device:
 
 
 @functools.cache
-def open_device() -> Device:
+def open_device() -> Gpu:
     """Open the first GPU; memoized. Raises Unsupported with the reason where there is none."""
     library, count, handle = _load_driver(), _I(), _I()
     limit_data_instead_of_addresses()  # the driver reserves addresses for all memory of host and device
@@ -120,7 +120,7 @@ def open_device() -> Device:
     _call("cuDevicePrimaryCtxRetain", ctypes.byref(context), handle.value)
     _call("cuCtxSetCurrent", context)
     _call("cuStreamCreate", ctypes.byref(stream), _NON_BLOCKING_STREAM)
-    return Device(
+    return Gpu(
         name.value.decode(),
         f"CUDA {driver.value // 1000}.{driver.value % 1000 // 10}",
         f"sm_{_attribute(handle.value, _MAJOR)}{_attribute(handle.value, _MINOR)}",
@@ -140,7 +140,7 @@ def _attribute(device: int, number: int) -> int:
 _current = threading.local()
 
 
-def enter_context() -> Device:
+def enter_context() -> Gpu:
     """Make the device's context that of this thread, and return the device."""
     d = open_device()
     if not getattr(_current, "entered", False):

@@ -21,7 +21,7 @@ from uops.spec.ir.scope import base_memory
 ENTRY = "entry"
 #: The kind of an argument that the kernel only reads, one that it may write, and a variable.
 READ, WRITTEN, SCALAR = "buffer", "written", "scalar"
-#: ptxas 13.0 extends the sign of a 16-bit number before they negate it, not after, so that -(-32768) is 32768 (P03). This
+#: ptxas 13.0 extends the sign of a 16-bit number before they negate it, not after, so that -(-32768) is 32768 (N01). This
 #: conversion to 16 bits is nothing that its passes see through, so they negate 32 bits.
 _WRAP_I16 = """static __device__ inline i16 wrap_i16(u32 x) {
 #ifdef __CUDACC__
@@ -58,6 +58,7 @@ CUDA = Language(
     ),
     # The shim's TinyCC would call its runtime library.
     wide_unsigned=False,
+    innermost_loop_hint="#pragma unroll 4",
     wrapping_functions={dt.int16: ("wrap_i16", _WRAP_I16)},
 )  # fmt: skip
 OPS = family.OPS

@@ -66,7 +66,7 @@ class CudaKernel:
 
 
 class _CudaText:
-    """What the targets share: the rendered text and what it may contain."""
+    """The part that both targets share: the rendered text and what it may contain."""
 
     name = "cuda"
     dtypes: frozenset[DType] = frozenset(NATIVE)

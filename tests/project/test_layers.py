@@ -165,7 +165,7 @@ def test_the_folders_take_nothing_from_the_root_but_the_version(root: Path, sour
 
 def test_every_third_party_import_is_a_declared_dependency(root: Path, sources: list[Path]) -> None:
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
-    extras = ("fuzz", "cluster", "c", "opencl", "prove", "peers", "exhaustive")
+    extras = ("fuzz", "cluster", "c", "opencl", "cuda", "prove", "peers", "exhaustive")
     optional = (line for extra in extras for line in project["optional-dependencies"][extra])
     declared = {re.split(r"[^\w-]", line)[0] for line in (*project["dependencies"], *optional)}
     importable = {"z3" if name == "z3-solver" else name for name in declared}

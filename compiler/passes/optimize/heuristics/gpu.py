@@ -27,6 +27,7 @@ from uops.compiler.passes.optimize.schedule.optops import apply, find_rejection_
 from uops.compiler.passes.optimize.schedule.schedule import Schedule, set_output_loop_types_before_optops
 from uops.compiler.passes.optimize.schedule.shared_memory import accumulate_in_registers, load_through_shared_memory
 from uops.compiler.target import MachineModel
+from uops.spec.ir import dtypes as dt
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
@@ -35,8 +36,8 @@ from uops.spec.optops import TC, Padto, Split
 
 #: Tiles of a product, the first that fits: (lanes of rows, lanes of columns, register rows and register columns of a lane).
 TILES = ((8, 16, 4, 4), (8, 8, 4, 4), (4, 8, 4, 4), (4, 4, 2, 2))
-#: Tiles for lanes with many registers, tried first where a product has enough of them to fill the machine.
-LARGE_TILES = ((16, 16, 8, 8), (16, 16, 4, 4))
+#: Tiles for lanes with many registers, tried first: the largest of which a product has enough to fill the machine, or the last.
+LARGE_TILES = ((16, 16, 8, 8), (16, 16, 4, 4), (8, 16, 4, 4), (8, 16, 2, 2))
 #: Registers of a lane that count as many, and tiles that fill the machine.
 MANY_REGISTERS, FILLING = 128, 128
 #: Steps of a reduction whose operands are in LOCAL memory at a time, and how many of them are unrolled.
@@ -110,9 +111,15 @@ class _GpuKernelFacts:
         self.store = next((a for a in self.accesses if a.node is s.effect), None)
 
     def direct_loads(self, u: UOp) -> list[StridedAccess]:
-        """Return the loads of a Reduce's operand, without those of nested Reduces."""
-        nodes = set(toposort(u.operand, gate=lambda n: n.op is not Op.REDUCE))
+        """Return the loads of a Reduce's operand, without those of nested Reduces and of what fills LOCAL memory."""
+        nodes = set(toposort(u.operand, gate=lambda n: n.op is not Op.REDUCE and n.dtype is not dt.void))
         return [a for a in self.accesses if a.node.op is Op.LOAD and a.node in nodes]
+
+    def largest_direct_loads(self, u: UOp) -> list[StridedAccess]:
+        """Return those of the direct loads of a Reduce that depend on the most loops, and so move the most memory."""
+        loads = self.direct_loads(u)
+        most = max((len(self.enclosing_loops[a.node]) for a in loads), default=0)
+        return [a for a in loads if len(self.enclosing_loops[a.node]) == most]
 
     def match_sole_reduce_as_matmul(self) -> _MatmulPattern | None:
         """Return the kernel's only Reduce as a product of two loads over one loop; None for any other kernel."""
@@ -147,10 +154,12 @@ def _tile_matmul_if_padding_is_cheap(
     s: Schedule, p: _MatmulPattern, machine: MachineModel, uniques: Iterator[int]
 ) -> Schedule | None:
     """Tile a product for the workgroup, or return None if it is too small for every tile."""
-    for lanes_r, lanes_c, regs_r, regs_c in (*(LARGE_TILES if machine.registers >= MANY_REGISTERS else ()), *TILES):
+    tiles = (*LARGE_TILES, *TILES) if machine.registers >= MANY_REGISTERS else TILES
+    unless_idle = tiles[: tiles.index(LARGE_TILES[-1])] if machine.registers >= MANY_REGISTERS else ()
+    for lanes_r, lanes_c, regs_r, regs_c in tiles:
         rows, columns = lanes_r * regs_r, lanes_c * regs_c
         outputs = math.prod(max_loop_extent(r) for r in s.outputs)
-        if (lanes_r, lanes_c, regs_r, regs_c) in LARGE_TILES and outputs < FILLING * rows * columns:
+        if (lanes_r, lanes_c, regs_r, regs_c) in unless_idle and outputs < FILLING * rows * columns:
             continue
         panels = (rows + columns) * PIECE * max(p.left.dtype.itemsize, p.right.dtype.itemsize)
         if lanes_r * lanes_c > machine.workgroup or panels > (machine.local_memory or _LOCAL):
@@ -179,8 +188,10 @@ def _stage_operands_unroll_and_accumulate(s: Schedule, machine: MachineModel, un
         load = next(a for a in f.direct_loads(f.reduces[0]) if a.node.buffer.operand.op is Op.PARAM)
         over = [r for r in f.enclosing_loops[load.node] if r is steps or r.arg.type in (AxisType.LOCAL, AxisType.UPCAST)]
         s = load_through_shared_memory(s, load.node, sorted(over, key=lambda r: _stride_sort_key(load, r)), next(uniques))
-    number = next(k for k, r in enumerate(s.ranges) if r is steps)
-    return accumulate_in_registers(apply(s, Split(number, UNROLLED, AxisType.UNROLL), machine), next(uniques))
+    if machine.registers < MANY_REGISTERS:  # else the compiler of the text unrolls, and each product is added to the sum by itself
+        number = next(k for k, r in enumerate(s.ranges) if r is steps)
+        s = apply(s, Split(number, UNROLLED, AxisType.UNROLL), machine)
+    return accumulate_in_registers(s, next(uniques))
 
 
 def _stage_transposed_load_in_local_memory(
@@ -233,8 +244,9 @@ def _split_long_reduces_across_lanes(s: Schedule, f: _GpuKernelFacts, machine: M
     for u in f.reduces:
         r = ranges_closed_by(u)[-1]
         n = max_loop_extent(r)
-        contiguous = any(a.stride(r) == 1 for a in f.direct_loads(u))
-        across = s.outputs and any(a.stride(s.outputs[-1]) == 1 for a in f.direct_loads(u))
+        loads = f.largest_direct_loads(u)
+        contiguous = any(a.stride(r) == 1 for a in loads)
+        across = s.outputs and any(a.stride(s.outputs[-1]) == 1 for a in loads)
         outer = any(x.arg.type is AxisType.REDUCE for x in f.enclosing_loops[u])  # nested in another reduction
         busy = BUSY_LARGE if machine.registers >= MANY_REGISTERS else BUSY
         if n < LONG or outer or (outputs >= busy and (across or not contiguous)):
@@ -277,8 +289,8 @@ def _prepare_output_for_lanes_of_reduces(s: Schedule, f: _GpuKernelFacts, machin
     column = next((r for r in reversed(f.outputs) if f.store is not None and f.store.stride(r) == 1), None)
     if not lanes or column is None or any(column in f.enclosing_loops[u.operand] for u in f.reduces):
         return s
-    axis, n = int(column.arg.axis_id), max_loop_extent(column)
-    width = next((k for k in (MOST_UPCAST, 8, 4, 2, 1) if lanes * k <= n and _is_padding_cheap(column, lanes * k)), 0)
+    axis = int(column.arg.axis_id)
+    width = next((k for k in (MOST_UPCAST, 8, 4, 2, 1) if _is_padding_cheap(column, lanes * k)), 0)
     if not width or not isinstance(s.axes[_axis_number(s, axis)].extent, int):
         return s
     s = apply(s, Padto(_axis_number(s, axis), lanes * width), machine)

@@ -42,7 +42,7 @@ from uops.spec.ir.args import AddrSpace, BufferArg, LoadArg, RangeArg
 from uops.spec.ir.axes import SEQUENTIAL, UNROLLED, WORKGROUP, AxisType
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import LOOP_CLOSERS, Op
 from uops.spec.ir.scope import open_ranges, ranges_closed_by
 
 #: Dimensions of a launch. Constant extents share one, each symbolic extent takes its own.
@@ -108,7 +108,7 @@ def _spread_output_over_lanes(s: Schedule) -> tuple[Schedule, tuple[UOp, ...]]:
     order = toposort(s.effect)
     needs = open_ranges(order)
     groups = dict.fromkeys(g for u in order for g in _group_ranges(u))
-    used = {r for u in order if u.op in (Op.REDUCE, Op.END) for r in needs[u.src[0]]}  # operand: of either op
+    used = {r for u in order if u.op in LOOP_CLOSERS for r in needs[u.src[0]]}  # operand: of either op
     stores = [u for u in toposort(s.effect, gate=lambda n: n.op in (Op.STORE, Op.GROUP)) if u.op is Op.STORE]
     for g in sorted(groups, key=constant_extent, reverse=True):
         lanes = constant_extent(g)

@@ -32,6 +32,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import base_memory
 from uops.spec.optops import Padto, Split
 from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.verifier import verify
@@ -258,8 +259,51 @@ def test_a_product_is_tiled_and_its_operands_are_shared() -> None:
     assert kinds.count(AxisType.GLOBAL) == 2 and kinds.count(L) == 2
     assert kinds.count(AxisType.UPCAST) == 6  # two are cleared, added to, and stored
     spaces = [u.arg.addrspace for u in toposort(s.effect) if u.op is Op.BUFFER]
-    assert sorted(a.name for a in spaces) == ["LOCAL", "LOCAL", "REG"] and number(Op.BARRIER, s) == 4
+    assert sorted(a.name for a in spaces) == ["LOCAL", "LOCAL", "REG"] and number(Op.BARRIER, s) == 3
+    loaded = [
+        base_memory(u.buffer).arg.slot for u in toposort(s.effect) if u.op is Op.LOAD and base_memory(u.buffer).op is Op.PARAM
+    ]
+    assert sorted(loaded) == [1, 2]  # each operand goes to LOCAL memory, and no other load is left
     agrees(graph, launched(graph, s), schedule=None)
+
+
+LARGE = MachineModel(vector_bytes=16, workgroup=1024, local_memory=48 << 10, registers=255)
+
+
+def row_softmax(rows: int, columns: int) -> UOp:
+    x = p(0, rows, columns)
+    e = b.exp2(b.sub(x, b.reduce(x, Op.MAX, (1,))))
+    return b.div(e, b.reduce(e, Op.ADD, (1,)))
+
+
+@pytest.mark.parametrize(("columns", "blocks"), [(512, 1), (600, 3), (1000, 1)])
+def test_lanes_of_reductions_share_the_output_loop_that_no_reduction_needs(columns: int, blocks: int) -> None:
+    """Else each element of a row would reduce the whole row again."""
+    graph = row_softmax(2, columns)
+    s = lower_or_serialize_group_reduces(schedule_for_gpu(first(graph), MACHINE, count(100)), MACHINE, count(200))
+    assert [a.extent for a in s.axes if a.type is AxisType.GLOBAL] == [2, blocks]
+    agrees(graph, launched(graph, s), schedule=None)
+
+
+def test_lanes_share_no_output_loop_that_a_reduction_needs() -> None:
+    graph = b.add(b.reduce(p(0, 256, 512), Op.ADD, (0,)), p(1, 1, 512))
+    s = group(graph, Split(1, 256, G))
+    assert [a.extent for a in s.axes if a.type is AxisType.GLOBAL] == [512]
+    agrees(graph, launched(graph, s), schedule=None)
+
+
+def test_columns_are_summed_by_lanes_in_rows_where_loads_are_contiguous_across_outputs() -> None:
+    graph = b.reduce(p(0, 256, 64), Op.ADD, (0,))
+    s = schedule_for_gpu(first(graph), LARGE, count(100))
+    assert sorted((a.type.name, a.extent) for a in s.axes if a.type in (G, L)) == [("GROUP_REDUCE", 16), ("LOCAL", 32)]
+    s = lower_or_serialize_group_reduces(s, LARGE, count(200))
+    agrees(graph, launched(graph, s), schedule=None)
+
+
+@pytest.mark.parametrize(("n", "lanes"), [(64, [8, 16]), (2048, [16, 16])])
+def test_a_product_has_the_largest_tiles_that_fill_the_machine(n: int, lanes: list[int]) -> None:
+    s = schedule_for_gpu(first(matmul(p(0, n, 32), p(1, 32, n))), LARGE, count(100))
+    assert [a.extent for a in s.axes if a.type is L] == lanes
 
 
 @pytest.mark.parametrize("shape", [(30, 13), (32, 16)])
