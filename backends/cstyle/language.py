@@ -89,7 +89,8 @@ class Language:
     buffers. `workgroups` is None in a language without them. `wide_unsigned` is True if the toolchain converts u64 to floats
     without a function of its own library. In a kernel with barriers, a private buffer has at least `least_private_bytes`.
     `wrapping_functions` has, for some integers, the name and definition of a function from u32 that does what a cast should.
-    `innermost_loop_hint` is a line before each loop in which no other one is.
+    `opaque_functions` has functions that return their operand, which the toolchain then takes for no constant. `unroll_hint` is a
+    line before a loop that should be unrolled {} times.
     """
 
     name: str
@@ -105,7 +106,8 @@ class Language:
     wide_unsigned: bool = True
     least_private_bytes: int = 0
     wrapping_functions: Mapping[DType, tuple[str, str]] = field(default_factory=dict)
-    innermost_loop_hint: str = ""
+    opaque_functions: Mapping[DType, tuple[str, str]] = field(default_factory=dict)
+    unroll_hint: str = ""
 
     def value_type(self, d: DType) -> str:
         """Return the name of a value's type. Raises Unsupported for a dtype that instruction selection should have removed."""

@@ -30,6 +30,8 @@ from uops.spec.ir.ops import Op
 Atomic = Callable[["CWriter", DType, str, str, str], str]
 
 
+#: Iterations of a loop that a hint unrolls, and bytes of REG memory from which a kernel has a tile of sums.
+UNROLLED, TILE = 4, 64
 #: Alignment of LOCAL buffers in a pool, and the smallest word that can be exchanged, in bytes.
 _ALIGNMENT, _WORD = 16, 4
 
@@ -207,9 +209,12 @@ class CKernelRenderer:
             raise Unsupported(f"{u.op.name} of {u.operand.dtype} to {u.dtype} in a kernel", self.language.name)
         columns = [self.lane_operands(s) for s in u.src]
         if u.dtype.is_float and all(s.op is Op.CONST for s in u.src):
-            # TinyCC folds constants in long double and then rounds again: an operand in a variable is not folded.
+            # TinyCC folds constants in long double and then rounds again: an operand in a variable is not folded. nvrtc's folding
+            # takes 0.0 / 0.0 for a number that is equal to itself (N03).
             first, *_ = u.src  # of any op
-            columns[0] = self._declare_lane_constants(first.dtype, f"c{self.number}", columns[0])
+            opaque = self.language.opaque_functions.get(first.dtype)
+            kept = columns[0] if opaque is None else [f"{self.w.define_function(*opaque)}({c})" for c in columns[0]]
+            columns[0] = self._declare_lane_constants(first.dtype, f"c{self.number}", kept)
         n = self._lane_count(u)
         expressions = [EMIT[u.op](self.w, u, *(c[k % len(c)] for c in columns)) for k in range(n)]
         self.values[u] = self._declare_lane_constants(u.dtype, f"v{self.number}", expressions)
@@ -357,10 +362,18 @@ class CKernelRenderer:
             return
         if self.language.value_type(u.bound.dtype) != t:
             raise Crash(f"{u!r} has a bound of dtype {u.bound.dtype}")
-        if self.language.innermost_loop_hint and u in self.innermost_loops:
-            self.w.write_line(self.language.innermost_loop_hint)
+        if self.language.unroll_hint and self._is_worth_unrolling(u):
+            self.w.write_line(self.language.unroll_hint.format(UNROLLED))
         self.w.open_block(f"for ({t} {name} = 0; {name} < {self.scalar_operand(u.bound)}; {name}++)")
         self.open_blocks.append(u)
+
+    def _is_worth_unrolling(self, u: UOp) -> bool:
+        """Return True for an innermost loop in a kernel with a tile of sums, if no iteration is left over.
+
+        Smaller bodies are unrolled without a hint. With one, nvrtc 13.0 counts wrongly where iterations are left over (N02).
+        """
+        extent = u.bound.arg.value if u.bound.op is Op.CONST else 0
+        return u in self.innermost_loops and self.private_bytes >= TILE and extent > UNROLLED and extent % UNROLLED == 0
 
     def bind_special_to_launch_index(self, u: UOp) -> None:
         """Name an index of the launch."""

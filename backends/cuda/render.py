@@ -30,6 +30,14 @@ _WRAP_I16 = """static __device__ inline i16 wrap_i16(u32 x) {
   return (i16)x;
 }
 """
+#: nvrtc 13.0 folds constants, and takes 0.0 / 0.0 for a number (N03): it cannot see through an empty instruction.
+_OPAQUE = """static __device__ inline {0} opaque_{0}({0} x) {{
+#ifdef __CUDACC__
+  asm volatile("" : "+{1}"(x));
+#endif
+  return x;
+}}
+"""
 CUDA = Language(
     name="cuda",
     bool_type="bool",
@@ -58,12 +66,13 @@ CUDA = Language(
     ),
     # The shim's TinyCC would call its runtime library.
     wide_unsigned=False,
-    innermost_loop_hint="#pragma unroll 4",
+    opaque_functions={d: (f"opaque_{t}", _OPAQUE.format(t, c)) for d, t, c in ((dt.float32, "f32", "f"), (dt.float64, "f64", "d"))},
+    unroll_hint="#pragma unroll {}",
     wrapping_functions={dt.int16: ("wrap_i16", _WRAP_I16)},
 )  # fmt: skip
 OPS = family.OPS
 #: Instructions of native text, which may write to any memory that they are given.
-_OPAQUE = frozenset({Op.CUSTOM, Op.INS})
+_NATIVE_TEXT = frozenset({Op.CUSTOM, Op.INS})
 
 
 def render(linear: UOp) -> str:
@@ -104,6 +113,6 @@ def _find_written_slots(instructions: tuple[UOp, ...]) -> set[int]:
             touched.add(base_memory(u.buffer))
         elif u.op is Op.ATOMICADD:
             touched.add(base_memory(u.index))
-        elif u.op in _OPAQUE:
+        elif u.op in _NATIVE_TEXT:
             return {v.arg.slot for v in instructions if v.op is Op.PARAM}
     return {u.arg.slot for u in touched if u.op is Op.PARAM}

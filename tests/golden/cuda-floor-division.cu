@@ -25,7 +25,6 @@ __global__ void __launch_bounds__(1) entry(u8 *m0, u8 *m1, u8 *m2) {
   i32 *const p0 = (i32 *)m0;
   i32 *const p1 = (i32 *)m1;
   i32 *const p2 = (i32 *)m2;
-  #pragma unroll 4
   for (i64 k3 = 0; k3 < 64l; k3++) {
     const i32 v7 = p1[k3];
     const i32 v10 = p2[k3];

@@ -12,7 +12,6 @@ __global__ void __launch_bounds__(1) entry(u8 *m0, u8 *m1, i64 n2, u8 *m3) {
   i16 *const p1 = (i16 *)m1;
   const i64 s2 = n2;
   u8 *const p3 = (u8 *)m3;
-  #pragma unroll 4
   for (i64 k3 = 0; k3 < 37l; k3++) {
     const i64 v8 = k3 + s2;
     const b1 v12 = v8 >= 0l;

@@ -13,7 +13,6 @@ __global__ void __launch_bounds__(1) entry(u8 *m0, u8 *m1) {
   f32 r2[1] = {0};
   for (i64 k3 = 0; k3 < 5l; k3++) {
     r2[0l] = 0.0f;
-    #pragma unroll 4
     for (i64 k8 = 0; k8 < 7l; k8++) {
       const i64 v9 = k3 * 7l;
       const i64 v10 = v9 + k8;

@@ -40,6 +40,15 @@ def test_negating_16_bits_before_they_are_extended_wraps_R05(kernels, tier: str)
     assert out.tolist() == [-32768 % 18, -5 % 18, 4]
 
 
+def test_a_nan_of_constants_is_a_nan_R12(kernels, tier: str) -> None:
+    """nvrtc 13 folds 0.0 / 0.0 != 0.0 / 0.0 to false (N03): 2710 of a campaign on an H200."""
+    zero, out = B.const(0.0), np.zeros(1, np.int32)
+    value = B.div(zero, zero)
+    chosen = B.where(B.ne(value, value), B.const(7), B.const(8))
+    kernels.execute(linear(B.store(B.at(B.param(0, (1,), dt.int32), 0), chosen)), [out], tier=tier)
+    assert out.tolist() == [7]
+
+
 def half_of_the_lanes_meet() -> str:
     """The text of a kernel whose Barrier only some threads of a block reach, which no graph compiles to."""
     text = ShimTarget().render(reversal(2, 8))

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from kernel_claims import GOLDEN, linear
+from kernel_claims import GOLDEN, linear, register
 from workgroup_kernels import nest, reversal, special
 
 from uops.backends.cstyle.launch import MAX_LANES, LaunchShape, parse_launch_comment
@@ -79,6 +79,17 @@ def test_variable_extents_share_the_dimension_too_R57(sizes: tuple[int, int], gr
     assert "(blockIdx.x / ((u32)n2 * 5))" in text and "% (u32)n2" in text
 
 
+def test_strides_of_several_variables_are_their_product() -> None:
+    ranges = [UOp(Op.RANGE, (variable(1 + k),), A.RangeArg(k, AxisType.GLOBAL)) for k in range(3)]
+    where: UOp = B.index(0)
+    for r in ranges:
+        where = B.add(B.mul(where, B.index(9)), r)
+    root = B.store(B.at(B.param(0, (4096,), dt.int32), where), B.const(1))
+    for r in reversed(ranges):
+        root = B.end(root, r)
+    assert "(blockIdx.x / ((u32)n3 * (u32)n2))" in render(linear(root))
+
+
 def test_specials_number_blocks_and_threads_by_their_names() -> None:
     where: UOp = B.index(0)
     for name, n in (("gidx0", 4), ("lidx0", 2), ("lidx1", 8)):
@@ -105,6 +116,22 @@ def test_arguments_that_a_kernel_may_write_are_marked(kernels) -> None:
     assert shape_of(linear(add)).arguments == ("buffer", "written")
     opaque = UOp(Op.CUSTOM, (B.at(x, 0), B.load(B.at(out, 0))), A.CustomArg("{0} = {1};", dt.void))
     assert shape_of(linear(opaque)).arguments == ("written", "written")
+
+
+def sums_in_a_loop(size: int, steps: int) -> UOp:
+    """p0[k] = the sum of p1[r] over `steps` iterations r, for each k of a tile in registers."""
+    reg, r = register(size, dt.float32, 5), B.range_(steps, 0, AxisType.REDUCE)
+    out, x = B.param(0, (size,), dt.float32), B.param(1, (steps,), dt.float32)
+    zeros = [B.store(B.at(reg, k), B.const(0.0)) for k in range(size)]
+    place = [B.at(B.after(reg, *zeros, r), k) for k in range(size)]
+    added = B.end(UOp(Op.GROUP, tuple(B.store(p, B.add(B.load(p), B.load(B.at(x, r)))) for p in place)), r)
+    return linear(UOp(Op.GROUP, tuple(B.store(B.at(out, k), B.load(B.at(B.after(reg, added), k))) for k in range(size))))
+
+
+@pytest.mark.parametrize(("size", "steps", "hinted"), [(16, 8, True), (16, 7, False), (16, 4, False), (4, 8, False)])
+def test_a_loop_is_unrolled_by_a_hint_if_no_iteration_is_left_over(size: int, steps: int, hinted: bool) -> None:
+    """nvrtc 13 counts wrongly where some are (N02): 1089 of a campaign on an H200."""
+    assert ("#pragma unroll 4\n" in render(sums_in_a_loop(size, steps))) == hinted
 
 
 @needs_nvrtc
