@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from uops.compiler.ir.bodies import map_kernel_bodies, order_outside_kernels
 from uops.compiler.ir.buffers import highest_unique
+from uops.compiler.ir.equal_effects import order_atomic_adds
 from uops.compiler.ir.loops import bind_effects_to_their_loops
 from uops.compiler.native import require_variables_fit_program
 from uops.compiler.passes.callify.callify import CallifiedProgram, ProgramOutput, inline_calls_and_drop_markers
@@ -150,6 +151,8 @@ def _find_dialect_of_launch(launch: UOp, dialect: Dialect) -> tuple[UOp, Dialect
             require_variables_fit_program(call, launch)
     launch = map_kernel_bodies(launch, bind_effects_to_their_loops)
     dialect = _find_first_legal_dialect(launch) if dialect is Dialect.KERNEL else dialect
+    if dialect in _BEFORE_SELECT:  # no pass from select on simplifies a position
+        launch = map_kernel_bodies(launch, order_atomic_adds)
     if dialect in _BEFORE_SELECT and (flat := _write_views_as_positions(launch)) is not launch:
         launch, dialect = flat, _find_first_legal_dialect(flat)
     return mark_kernels_that_keep_their_loops(launch, dialect) if dialect in _BEFORE_EXPAND else launch, dialect

@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from uops.compiler.ir.bodies import SCALAR_OPS, order_outside_kernels
+from uops.compiler.ir.equal_effects import order_atomic_adds, wait_for_equal_calls
 from uops.compiler.ir.extents import max_elements
 from uops.compiler.ir.loops import bind_effects_to_their_loops
 from uops.compiler.ir.views import WHOLE_VIEWS, strip_views, view_front_of_memory
@@ -55,12 +56,13 @@ def pass_memory_to_kernel_calls(root: UOp, first_unique: int) -> MemoryCallProgr
         return MemoryCallProgram(root, frozenset())
     done: dict[UOp, UOp] = {}
     temporaries: list[UOp] = []
+    calls: set[UOp] = set()
     for u in order:
         if done.keys().isdisjoint(u.src) and u.op is not Op.CALL:
             continue
         if u.op is Op.CALL:
             call = pass_own_memory_as_arguments(u.replace(src=(u.body, *[done.get(a, a) for a in u.arguments])))
-            done[u] = _CallInMemory(call, root, first_unique + len(temporaries), temporaries).build()
+            done[u] = _CallInMemory(call, root, first_unique + len(temporaries), temporaries, calls).build()
         else:
             done[u] = u.replace(src=tuple([done.get(s, s) for s in u.src]))
     return MemoryCallProgram(done.get(root, root), frozenset(temporaries))
@@ -91,13 +93,14 @@ def pass_own_memory_as_arguments(call: UOp) -> UOp:
 
 
 class _CallInMemory:
-    """One Call under conversion. `temporaries` receives the Buffers that it needs.
+    """One Call under conversion. `temporaries` receives the Buffers that it needs, `calls` the new Call.
 
     `references` has what each argument refers to: a whole memory, whatever Afters and Reshapes the argument has, or the argument.
     """
 
-    def __init__(self, call: UOp, error_root: UOp, first_unique: int, temporaries: list[UOp]) -> None:
+    def __init__(self, call: UOp, error_root: UOp, first_unique: int, temporaries: list[UOp], calls: set[UOp]) -> None:
         self.call, self.error_root, self.temporaries, self.next_unique = call, error_root, temporaries, first_unique
+        self.calls = calls
         self.body = call.body
         self.params = {p.arg.slot: p for p in toposort(call.body) if p.op is Op.PARAM and p.arg.slot is not None}
         self.references: list[UOp] = []
@@ -113,6 +116,7 @@ class _CallInMemory:
         """Return the Call, or a Group of it and of the Stores that write copies back."""
         written = find_written_slots(self.body) if self.call.arg is None or self.call.arg.written is None else self.call.arg.written
         written = tuple(range(len(self.call.arguments))) if written is None else written
+        written = tuple(k for k in written if self._may_use(k))
         self._refuse_aliased_write(written)
         writes, passed = {self.references[k] for k in written}, dict[UOp, UOp]()
         for slot, reference in enumerate(self.references):
@@ -127,16 +131,21 @@ class _CallInMemory:
             body, kept = self._bind_scalars_and_number_memory([passed[r] for r in self.references])
         slots = tuple(sorted({n for k, n in kept.numbers.items() if k in written}))
         verify_kernel(body)
-        call = UOp(Op.CALL, (body, *kept.arguments), CallArg(written=slots))
+        call = wait_for_equal_calls(UOp(Op.CALL, (body, *kept.arguments), CallArg(written=slots)), self.calls)
+        self.calls.add(call)
         stores = [B.store(target, view_front_of_memory(B.after(memory, call), target.shape)) for target, memory in self.copies_back]
         return B.group(call, *stores) if stores else call
+
+    def _may_use(self, slot: int) -> bool:
+        """Return True if the kernel may read or write an argument: it has a Param of it, or is opaque."""
+        return slot in self.params or self.body.op in OPAQUE_BODIES
 
     def _refuse_aliased_write(self, written: tuple[int, ...]) -> None:
         """Raise CompileError if two arguments share memory that the Call writes, unless they are the same reference."""
         memory = [base_memory(a) for a in self.references]
         for k in written:
             for j, m in enumerate(memory):
-                if m is memory[k] and m.op in BASES and self.references[j] is not self.references[k]:
+                if m is memory[k] and m.op in BASES and self._may_use(j) and self.references[j] is not self.references[k]:
                     detail = f"arguments {min(j, k)} and {max(j, k)} are different views of one memory, which the Call writes"
                     raise untranslatable_error("R166 (kernels written by hand)", self.call, detail, self.error_root)
 
@@ -203,7 +212,8 @@ class _CallInMemory:
         inner = {v: B.cast(p, v.dtype) if v.dtype is not dt.index else p for v, p in numbered.items()}
         used = {p: scalars[k] for k, p in self.params.items() if k in scalars}
         bound = {p: B.cast(substitute(a, inner), p.dtype) for p, a in used.items()}
-        body = substitute(self.body, bound) if bound else self.body
+        body = order_atomic_adds(bind_effects_to_their_loops(self.body), numbers)  # before any two become equal
+        body = substitute(body, bound) if bound else body
         params = [p for p in toposort(body) if p.op is Op.PARAM and p.arg.slot in numbers and not is_variable(p)]
         flat = {p: _flat_param(p, numbers[p.arg.slot], arguments[p.arg.slot], inner) for p in params}
         views = {p: a for p in params if self._may_follow_views(a := self.references[p.arg.slot], p)}
@@ -212,7 +222,6 @@ class _CallInMemory:
             below = {p: flat[p].replace(arg=replace(flat[p].arg, slot=free + k)) for k, p in enumerate(views)}
             body = substitute(body, {p: _view_flat_param(a, below[p], p.shape) for p, a in views.items()})
             flat = {below.get(p, p): f for p, f in flat.items()}
-        body = bind_effects_to_their_loops(body)
         return write_kernel_in_launch_forms(body, flat), _KeptArguments([*memory, *variables], numbers)
 
     def _variables_of_scalar(self, a: UOp) -> Iterator[UOp]:

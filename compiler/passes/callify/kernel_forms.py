@@ -22,6 +22,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from uops.compiler.ir.affine import index_constant
+from uops.compiler.ir.equal_effects import substitute_in_list, wait_in_access
 from uops.compiler.ir.lanes import is_register
 from uops.compiler.ir.views import STEP, ZERO, Index, IndexArithmetic, SourceElement
 from uops.compiler.passes.callify.hazards import index_operands, map_base_memory
@@ -35,7 +36,7 @@ from uops.spec.ir.axes import AxisType
 from uops.spec.ir.derive.shape import dim_node
 from uops.spec.ir.node import UOp, collect_users, nodes_with_op, substitute, toposort
 from uops.spec.ir.ops import EFFECT_GROUPS, MEMORY_ROOTS, OPAQUE_INSTRUCTIONS, WRITES, Op
-from uops.spec.ir.scope import open_ranges, strip_afters
+from uops.spec.ir.scope import open_ranges, ranges_closed_by, strip_afters
 
 #: Elements of a vector that are computed together: by one node each, or in an UPCAST loop. A longer one becomes a LOOP.
 MAX_LANES = 256
@@ -70,12 +71,11 @@ def write_kernel_in_launch_forms(body: UOp, flat_params: Mapping[UOp, UOp]) -> U
     Raises CompileError for a view or a vector that no such form expresses.
     """
     if body.op is Op.LINEAR:
-        replaced = substitute(body, dict(flat_params))
-        return replaced.replace(src=tuple(dict.fromkeys(replaced.src)))  # two Params may have become one
+        return substitute_in_list(body, flat_params)
     if body.op in (Op.PROGRAM, Op.CUSTOM_FUNCTION) or (body.op is Op.SINK and body.arg is not None and body.arg.scheduled):
         return substitute(body, dict(flat_params))
     writer = _FormWriter(_simplify_bounds(body), flat_params)
-    root: UOp = writer.bind_to_loops(writer.compute(_Request(_Part.VALUE, writer.body)))
+    root: UOp = writer.compute(_Request(_Part.VALUE, writer.body))
     name = root.arg.name if root.op is Op.SINK and root.arg is not None else "kernel"
     effects = root.src if root.op in EFFECT_GROUPS else (root,)
     return UOp(Op.SINK, effects, SinkArg(name, scheduled=True))
@@ -101,32 +101,35 @@ class _FormWriter:
         self.next_unique = 1 + max((int(u.arg.unique) for u in order if u.op is Op.BUFFER), default=-1)
         self.answers: dict[_Request, Any] = {}
         self.loops = open_ranges(order)
+        self.ranges = [u for u in order if u.op is Op.RANGE]
         self.lanes = [u for u in order if u.op is Op.SPECIAL]
-        #: New access -> the loops and lanes that the access it is made from depends on.
-        self.loops_of_access: dict[UOp, set[UOp]] = {}
+        #: New node -> the loops and lanes that it depends on.
+        self.loops_and_lanes: dict[UOp, frozenset[UOp]] = {}
 
-    def bind_to_loops(self, root: UOp) -> UOp:
-        """Return a new body in which each access depends on the loops of the old one, though its position may be simpler.
+    def _order_in_loops(self, memory: UOp, operands: Iterable[UOp | None], made_from: UOp) -> Generator[_Request, Any, UOp]:
+        """Return the memory of a new access, ordered in the loops of the old one that its operands no longer depend on.
 
-        An AtomicAdd depends on all lanes (R125, R127).
+        So accesses of different loops stay different nodes, though they access one element. An AtomicAdd depends on all lanes
+        (R125, R127).
         """
-        order = toposort(*nodes_with_op(root, Op.RANGE), *self.lanes, root)
-        present, depended = set(order), open_ranges(order)
-        done: dict[UOp, UOp] = {}
-        for u in order:
-            src = tuple([done[s] for s in u.src])
-            wanted = self.loops_of_access.get(u, set()) & present - depended[u]
-            if lost := [r for r in order if r in wanted and (r.op is Op.RANGE or r not in toposort(u))]:
-                address, *operands = src
-                memory = B.after(address.operand, *[done[r] for r in lost])
-                src = (address.replace(src=(memory, *address.positions)), *operands)
-            done[u] = u if src == u.src else u.replace(src=src)
-        return done[root]
+        lanes = self.lanes if made_from.op is Op.ATOMICADD else ()
+        loops: list[UOp] = []
+        for r in (*[r for r in self.ranges if r in self.loops[made_from]], *lanes):
+            loops.append((yield _Request(_Part.VALUE, r)))
+        if not loops:
+            return memory
+        depended = frozenset[UOp]().union(*[self._find_loops_and_lanes(u) for u in (memory, *operands) if u is not None])
+        lost = [r for r in loops if r not in depended]
+        return B.after(memory, *lost) if lost else memory
 
-    def _note_loops(self, access: UOp, made_from: UOp) -> UOp:
-        lanes = self.lanes if access.op is Op.ATOMICADD else ()
-        self.loops_of_access.setdefault(access, set()).update(self.loops[made_from], lanes)
-        return access
+    def _find_loops_and_lanes(self, u: UOp) -> frozenset[UOp]:
+        """Return the loops and lanes that a new node depends on. Memoized per node."""
+        known = self.loops_and_lanes
+        for v in toposort(u, gate=lambda v: v not in known):
+            if v not in known:
+                own = (v,) if v.op in (Op.RANGE, Op.SPECIAL) else ()
+                known[v] = frozenset(own).union(*[known[s] for s in v.src]).difference(ranges_closed_by(v))
+        return known[u]
 
     def compute(self, request: _Request) -> Any:
         """Return the answer to a request. Without recursion."""
@@ -154,7 +157,7 @@ class _FormWriter:
         if part is _Part.FRAGMENT:
             return self._build_fragment(u)
         if u in self.memory:
-            return self._load(u, coords, LoadArg())
+            return self._load(u, coords)
         return _VALUE_RULES.get(u.op, _FormWriter._rebuild)(self, u, coords)
 
     def refuse(self, u: UOp, detail: str) -> Exception:
@@ -243,16 +246,18 @@ class _FormWriter:
 
     # ------------------------------------------------------------------------------------------------------- accesses
 
-    def _load(self, reference: UOp, coords: Index, arg: LoadArg, alternative: UOp | None = None, gate: UOp | None = None) -> _Steps:
-        """Return the Load of one element of a reference."""
+    def _load(self, access: UOp, coords: Index, alternative: UOp | None = None, gate: UOp | None = None) -> _Steps:
+        """Return the Load of one element for a Load, or for a reference that is used as a value."""
+        reference, arg = (access.buffer, access.arg) if access.op is Op.LOAD else (access, LoadArg())
         memory = yield _Request(_Part.MEMORY, reference)
         (position,), inside = yield _Request(_Part.POSITION, reference, coords)
         gate = self.indexing.conjoin_gates(gate, inside) if gate is not None else inside
+        memory = yield from self._order_in_loops(memory, (position, alternative, gate), access)
         address = UOp(Op.INDEX, (memory, position))
         if gate is None:
-            return _bitcast(self._note_loops(UOp(Op.LOAD, (address,), arg), reference), reference.dtype)
+            return _bitcast(UOp(Op.LOAD, (address,), arg), reference.dtype)
         other = B.const(0, memory.dtype) if alternative is None else _bitcast(alternative, memory.dtype)
-        return _bitcast(self._note_loops(UOp(Op.LOAD, (address, other, gate), arg), reference), reference.dtype)
+        return _bitcast(UOp(Op.LOAD, (address, other, gate), arg), reference.dtype)
 
     def _load_explicitly(self, u: UOp, coords: Index) -> _Steps:
         if u.buffer not in self.memory:  # a Load of a value gives that value
@@ -262,7 +267,7 @@ class _FormWriter:
         for s in (u.alternative, u.gate):
             if s is not None:
                 operands.append((yield _Request(_Part.VALUE, s, self._align(coords, s))))
-        load = yield from self._load(u.buffer, coords, u.arg, *operands)
+        load = yield from self._load(u, coords, *operands)
         return load
 
     def _write(self, u: UOp, coords: Index) -> _Steps:
@@ -284,11 +289,14 @@ class _FormWriter:
         elements: list[UOp] = []
         for c in self._constant_coords(target):
             elements.append((yield from self._write_element(u, target, c)))
-        if not reads_target:
-            return B.group(*elements)
-        operands = (x for e in elements for x in (*e.src[0].positions, *e.src[1:]))  # of its address; value and gate
-        values = dict.fromkeys(x for x in operands if x.op is not Op.CONST)
-        return B.group(*[_write_after(e, values) for e in elements])  # all is read before any of it is written
+        if reads_target:  # all is read before any of it is written
+            operands = (x for e in elements for x in (*e.src[0].positions, *e.src[1:]))  # of its address; value and gate
+            values = dict.fromkeys(x for x in operands if x.op is not Op.CONST)
+            elements = [wait_in_access(e, values) for e in elements]
+        if u.op is Op.ATOMICADD and not _have_distinct_constant_positions(elements):
+            for k in range(1, len(elements)):
+                elements[k] = wait_in_access(elements[k], (elements[k - 1],))
+        return B.group(*elements)
 
     def _write_element(self, u: UOp, target: UOp, coords: Index) -> Generator[_Request, Any, UOp]:
         memory = yield _Request(_Part.MEMORY, target)
@@ -297,10 +305,12 @@ class _FormWriter:
         value = _bitcast(value, memory.dtype)
         if u.op is Op.ATOMICADD:  # it has no gate: out of bounds, where anything may be written, the first element changes
             position = position if gate is None else B.where(gate, position, ZERO)
-            return self._note_loops(u.replace(src=(UOp(Op.INDEX, (memory, position)), value)), u)
+            memory = yield from self._order_in_loops(memory, (position, value), u)
+            return u.replace(src=(UOp(Op.INDEX, (memory, position)), value))
         if u.gate is not None:
             gate = self.indexing.conjoin_gates((yield _Request(_Part.VALUE, u.gate, self._align(coords, u.gate))), gate)
-        return self._note_loops(u.replace(src=(UOp(Op.INDEX, (memory, position)), value, *(() if gate is None else (gate,)))), u)
+        memory = yield from self._order_in_loops(memory, (position, value, gate), u)
+        return u.replace(src=(UOp(Op.INDEX, (memory, position)), value, *(() if gate is None else (gate,))))
 
     # ------------------------------------------------------------------------------------------------------- fragments
 
@@ -493,11 +503,10 @@ def _writes_in_loops(value: UOp, ranges: Iterable[UOp]) -> bool:
     return any(u.op in WRITES for u in inside)
 
 
-def _write_after(write: UOp, values: Iterable[UOp]) -> UOp:
-    """Return a Store or AtomicAdd that waits until all of the values are computed."""
-    address = write.src[0]  # the buffer of a Store, the index of an AtomicAdd
-    waiting = address.replace(src=(B.after(address.operand, *values), *address.positions))
-    return write.replace(src=(waiting, *write.src[1:]))  # value and gate
+def _have_distinct_constant_positions(writes: Sequence[UOp]) -> bool:
+    """Return True if the positions of Stores or AtomicAdds show that each writes another element, whatever rewrites follow."""
+    positions = [write.src[0].positions for write in writes]  # of the buffer of a Store, or of the index of an AtomicAdd
+    return all(i.op is Op.CONST for p in positions for i in p) and len(set(positions)) == len(positions)
 
 
 def _effects_below(value: UOp) -> list[UOp]:
