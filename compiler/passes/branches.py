@@ -24,14 +24,14 @@ _MOVED = ALU | {Op.BITCAST, Op.INDEX}
 def branch_around_costly_stores(instructions: Sequence[UOp]) -> tuple[UOp, ...]:
     """Return the instructions of a kernel with an If around each gated Store that is costly to compute.
 
-    Of several Stores under one gate the first gets the If.
+    Of several Stores under one gate the first gets the If, unless there is an If of this gate already: an instruction stands once.
     """
     gated = [u for u in instructions if u.op is Op.STORE and len(u.src) > 2 and _has_scalar_gate(u)]
     if not gated:
         return tuple(instructions)
     block_of, users, place = _number_blocks(instructions), _map_users(instructions), {u: k for k, u in enumerate(instructions)}
     blocks: dict[UOp, list[UOp]] = {}  # Store -> the instructions of its If
-    gates: set[UOp | None] = set()
+    gates: set[UOp | None] = {u.condition for u in instructions if u.op is Op.IF}
     for store in gated:
         moved = _list_instructions_needed_by_store_alone(store, place, block_of, users)
         if store.gate not in gates and sum(COSTS[u.op].work for u in moved if u.op in COSTS) >= LEAST_WORK:

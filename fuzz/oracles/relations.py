@@ -174,8 +174,8 @@ def _enclose_in_call(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None
     outputs = [b.buffer(math.prod(v.shape), v.dtype, unique=first + k) for k, v in enumerate(values)]
     arguments = [(*memory, *outputs)[k] for k in draw_permutation(draw, len(memory) + len(outputs))]
     params = {u: b.param(k, u.shape, u.dtype, u.device) for k, u in enumerate(arguments)}
-    stored = {v: b.store(b.reshape(params[o], v.shape), v) for o, v in zip(outputs, values, strict=True)}
-    body = b.sink(*(stored.get(u, u) for u in items))
+    targets = iter(outputs)  # one per value, of which two may be the same node
+    body = b.sink(*(u if u.dtype is dt.void else b.store(b.reshape(params[next(targets)], u.shape), u) for u in items))
     call = b.call(_replace_outside_bodies(body, {u: params[u] for u in memory}), *arguments)
     places = {f"b{o.arg.unique}": (k, v.shape) for k, (o, v) in enumerate(zip(outputs, values, strict=True))}
 

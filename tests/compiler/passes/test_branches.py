@@ -104,6 +104,19 @@ def test_the_first_of_two_stores_under_one_gate_gets_the_if() -> None:
     verify(launch_of(branched), Dialect.LINEAR)
 
 
+def test_a_store_gets_no_if_whose_gate_has_one_already() -> None:
+    """An If of one gate is one node, and stands once (FOUND 146)."""
+    opening = UOp(Op.IF, (GATE,))
+    store = b.store(b.at(OUT, LOOP), COSTLY, GATE)
+    inside = b.store(b.at(OTHER, LOOP), X)
+    plain = list_loop(store)
+    k = plain.index(LOOP) + 1
+    first = [u for u in plain if u in (IN, MASK, OTHER, LOOP)] + [b.at(IN, LOOP), X, b.at(MASK, LOOP), GATE, b.at(OTHER, LOOP)]
+    listed = [*dict.fromkeys([*plain[:k], *first]), opening, inside, UOp(Op.ENDIF, (opening,))]
+    listed += [u for u in plain if u not in listed]
+    assert ops(branch_around_costly_stores(tuple(listed))) == ops(tuple(listed))
+
+
 def test_what_stands_outside_of_the_loop_stays_there() -> None:
     outside = b.sqrt(b.sqrt(b.sqrt(b.sqrt(b.sqrt(load(IN, b.index(0)))))))
     plain = list_loop(b.store(b.at(OUT, LOOP), b.add(outside, X), GATE))

@@ -207,6 +207,16 @@ def test_what_a_call_writes_is_given_to_it_as_it_is() -> None:
         assert (read in values) is (written == (0,))
 
 
+def test_an_enclosed_program_stores_a_value_that_it_gives_twice_twice() -> None:
+    """Each output has a Buffer of its own (FOUND 147)."""
+    x = b.param(1, (3,), dt.float32)
+    sample = kinds.sample(4, 0, ("tensor",))._replace(graph=b.tuple_(x, x), inputs={"p1": np.arange(3, dtype=np.float32)})
+    enclosed = next(r for r in RELATIONS if r.name == "enclosed").make(sample, SeededDraw(1))
+    assert enclosed is not None
+    got = enclosed.map_outputs_back(outputs_of(run(enclosed.sample.graph, enclosed.sample.inputs)))
+    assert [got[k].tolist() for k in (0, 1)] == [[0.0, 1.0, 2.0]] * 2
+
+
 def test_without_a_rule_the_steps_of_other_ops_are_the_same() -> None:
     rule = next(r for r in INDEXING if r.lhs.op is Op.XOR)
     table = get_or_make_matcher_table(SELECTED_VALUES)
