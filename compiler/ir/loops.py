@@ -1,7 +1,8 @@
-"""Facts of loops: what runs in which, the loop that threads may share, and about how many instructions run.
+"""Facts of loops and Ifs: what runs in which, the loop that threads may share, and about how many instructions run.
 
-`find_loops_around` takes the graph of a kernel, the others take LINEAR. Whoever renders a kernel to be called for some iterations
-of a shared loop, and whoever calls it, uses `find_thread_loop_around_effects`. Spec: Range, End, Linear; R57, R127 to R129.
+`find_loops_around` and `find_ifs_around` take the graph of a kernel, the others take LINEAR. Whoever renders a kernel to be called
+for some iterations of a shared loop, and whoever calls it, uses `find_thread_loop_around_effects`. Spec: Range, End, If, Linear;
+R57, R114 (If), R127 to R129.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from uops.spec.ir.scope import open_ranges, ranges_closed_by
 _EFFECTS = frozenset({Op.STORE, Op.IF, Op.BARRIER, Op.CUSTOM, Op.INS, Op.RANGE})
 #: Effects that consist of their sources.
 _COMBINED = EFFECT_GROUPS | {Op.BARRIER}
+#: Ops that stand outside of an If although they wait for nodes inside of it (R114: If).
+_OUTSIDE_OF_IFS = frozenset({Op.END, Op.GROUP, Op.SINK, Op.ENDIF})
+_NO_IFS: frozenset[UOp] = frozenset()
 
 
 def find_loops_around(order: Sequence[UOp], ops: frozenset[Op]) -> dict[UOp, frozenset[UOp]]:
@@ -32,6 +36,25 @@ def find_loops_around(order: Sequence[UOp], ops: frozenset[Op]) -> dict[UOp, fro
             if effect in loops:
                 loops[effect] |= frozenset(end.ranges)
     return loops
+
+
+def find_ifs_around(order: Sequence[UOp]) -> dict[UOp, frozenset[UOp]]:
+    """Return each node of a kernel's graph that an If guards, with the Ifs around it (R114: If).
+
+    A node is guarded if it uses an If or a guarded value, or if it is an After that waits for the If itself. An End, Group, Sink
+    or Endif is not, nor an After that waits for another effect. `order` has the nodes in topological order.
+    """
+    ifs: dict[UOp, frozenset[UOp]] = {}
+    if not any(u.op is Op.IF for u in order):
+        return ifs
+    for u in order:
+        if u.op in _OUTSIDE_OF_IFS:
+            continue
+        used = (u.buffer, *[s for s in u.dependencies if s.op is Op.IF]) if u.op is Op.AFTER else u.src
+        around = _NO_IFS.union(*[ifs.get(s, _NO_IFS) for s in used], [s for s in used if s.op is Op.IF])
+        if around:
+            ifs[u] = around
+    return ifs
 
 
 def _walk_effects(effect: UOp) -> Iterator[UOp]:

@@ -1,27 +1,37 @@
 """Ordering of a kernel's instructions.
 
-Takes: SELECTED. Gives: LINEAR (each kernel body a Linear; every instruction after its sources, a Range opens its loop, its End
-closes it). Spec: Lowering Pipeline/Linearize; Range, End, After, Linear; R57 (Range), R58 (End), R59 (After).
+Takes: SELECTED. Gives: LINEAR (each kernel body a Linear; every instruction after its sources; a Range opens its loop, its End
+closes it; an If opens its block, its Endif closes it). Spec: Lowering Pipeline/Linearize; Range, End, If, Endif, After, Linear;
+R57 (Range), R58 (End), R59 (After), R114 (If).
 
 An instruction stands in the innermost loop that it depends on, so loop-invariant code is hoisted. Ends decide the nesting: a Range
 lies inside every other loop that the body of its End depends on.
+
+The block of an If holds what the If guards (`find_ifs_around`), and no other effect. It stands inside all loops that everything in
+it runs in. Loops of a part of it stand inside of the block. A block is contiguous. Where that is impossible, the kernel is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from uops.compiler.ir.bodies import map_kernel_bodies
+from uops.compiler.ir.loops import find_ifs_around
 from uops.compiler.log import log_transform
 from uops.compiler.passes.branches import branch_around_costly_stores
 from uops.compiler.place import untranslatable_error
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import MEMORY_ROOTS, Op
+from uops.spec.ir.ops import ALU, BLOCK_OPENERS, MEMORY_ROOTS, OPAQUE_INSTRUCTIONS, WRITES, Op
 from uops.spec.ir.scope import open_ranges
 
 #: Ops that are no instructions: the root and constants, which stand where they are used, as do vectors of constants. The sizes of
 #: Params are no instructions either, nor is a Group that only the root uses, which orders nothing.
 _STRUCTURE = frozenset({Op.SINK, Op.CONST})
+#: Instructions that may be repeated in more loops than they depend on: they read no memory and have no effect.
+_REPEATABLE = ALU | {Op.BITCAST, Op.INDEX, Op.STACK, Op.AFTER, Op.IF}
+#: Instructions that must be executed exactly where the Ifs around them are taken, and not less often.
+_EFFECTS = WRITES | OPAQUE_INSTRUCTIONS | {Op.BARRIER, Op.WMMA}
+_NO_BLOCKS: frozenset[UOp] = frozenset()
 
 
 def linearize(root: UOp) -> UOp:
@@ -32,7 +42,7 @@ def linearize(root: UOp) -> UOp:
 def linearize_kernel(body: UOp) -> UOp:
     """Return the instruction list of one kernel body, which may be one already (R166, kernels written by hand).
 
-    Raises CompileError for loops that do not nest (R58, End).
+    Raises CompileError for loops and Ifs that do not nest (R58, End), and for an unguarded effect in a loop inside of an If.
     """
     if body.op is not Op.SINK:
         return list_memory_first(body) if body.op is Op.LINEAR else body
@@ -60,83 +70,133 @@ def order_instructions(kernel: UOp) -> tuple[UOp, ...]:
     if any(s.op is Op.GROUP for s in kernel.src):
         needed = {s for u in order if u is not kernel for s in u.src}
         listed = [u for u in listed if u.op is not Op.GROUP or u in needed]
-    return tuple(_LoopTree(listed, order).emit_instructions())
+    return tuple(_BlockTree(listed, order).emit_instructions())
 
 
-class _LoopTree:
-    """The tree of loops. A block is the instructions of one loop, or of the kernel itself (None)."""
+class _BlockTree:
+    """The tree of blocks. A block is the instructions of one loop or If, by its Range or If, or of the kernel itself (None)."""
 
     def __init__(self, instructions: Sequence[UOp], order: list[UOp]) -> None:
         self.instructions = instructions
         self.root = order[-1]
         self.open_loops = open_ranges(order)
+        self.ifs = find_ifs_around(order)
+        self.endifs = {u.if_node: u for u in instructions if u.op is Op.ENDIF}
         open_at_end = {r: self.open_loops[u] for u in instructions if u.op is Op.END for r in u.ranges}
-        self.enclosing = _find_loops_around_ranges(open_at_end, self.root)
-        self.parent = {r: self._innermost_loop_or_raise_if_unnested(outer) for r, outer in self.enclosing.items()}
+        self._place_ifs(open_at_end)
+        self.enclosing = _find_enclosing_blocks(open_at_end, self.root)
+        self.parent = {b: self._innermost_block_or_raise_if_unnested(outer) for b, outer in self.enclosing.items()}
 
-    def _innermost_loop_or_raise_if_unnested(self, ranges: frozenset[UOp]) -> UOp | None:
-        if not ranges:
+    def _place_ifs(self, open_at_end: dict[UOp, frozenset[UOp]]) -> None:
+        """Add to `open_at_end` the blocks around each If, and each If around the loops inside of it."""
+        guarded: dict[UOp, list[UOp]] = {u: [] for u in self.instructions if u.op is Op.IF}
+        for u in self.instructions:
+            for f in self.ifs.get(u, ()):
+                guarded[f].append(u)
+        fixed = {f: frozenset(u for u in inside if u.op not in _REPEATABLE) for f, inside in guarded.items()}
+        number = {f: k for k, f in enumerate(guarded)}
+        for f, inside in guarded.items():
+            common = frozenset.intersection(*map(self._loops_around, fixed[f])) if fixed[f] else self.open_loops[f]
+            wider = {g for g in guarded if fixed[f] < fixed[g] or (fixed[f] == fixed[g] and number[g] < number[f])}
+            open_at_end[f] = common.union(self.ifs.get(f, ()), wider if fixed[f] else ())
+            loops_inside = {r for u in inside for r in self.open_loops[u]} - common
+            open_at_end.update({r: open_at_end[r] | {f} for r in loops_inside if r in open_at_end})
+
+    def _loops_around(self, u: UOp) -> frozenset[UOp]:
+        return self.open_loops[u] - {u}
+
+    def _innermost_block_or_raise_if_unnested(self, blocks: frozenset[UOp]) -> UOp | None:
+        if not blocks:
             return None
-        inner = max(ranges, key=lambda r: len(self.enclosing[r]))
-        if not ranges <= self.enclosing[inner] | {inner}:
-            raise untranslatable_error("R58 (End)", inner, f"loops {sorted(r.arg.axis_id for r in ranges)} do not nest", self.root)
+        inner = max(blocks, key=lambda b: len(self.enclosing[b]))
+        if not blocks <= self.enclosing[inner] | {inner}:
+            raise untranslatable_error("R58 (End)", inner, f"{_describe_blocks(blocks)} do not nest", self.root)
         return inner
 
-    def _group_by_innermost_loop(self) -> dict[UOp | None, list[UOp]]:
-        """Return the instructions of each block, by its loop. A Range and its End belong to the enclosing block."""
+    def _group_by_innermost_block(self) -> dict[UOp | None, list[UOp]]:
+        """Return the instructions of each block. What opens or closes a block belongs to the enclosing one; Endifs are left out."""
         blocks: dict[UOp | None, list[UOp]] = {}
         block_of: dict[frozenset[UOp], list[UOp]] = {}
         for u in self.instructions:
-            if u.op is Op.RANGE:
+            if u.op in BLOCK_OPENERS:
                 blocks.setdefault(self.parent[u], []).append(u)
                 continue
-            loops = self.open_loops[u]
-            block = block_of.get(loops)
+            if u.op is Op.ENDIF:
+                continue
+            if u.op is Op.END:
+                blocks.setdefault(self.parent[min(u.ranges, key=lambda r: len(self.enclosing[r]))], []).append(u)
+                continue
+            opened = self.open_loops[u]
+            if u in self.ifs:
+                opened |= self.ifs[u]
+            block = block_of.get(opened)
             if block is None:
-                block = block_of[loops] = blocks.setdefault(self._innermost_loop_or_raise_if_unnested(loops), [])
+                block = block_of[opened] = blocks.setdefault(self._innermost_block_or_raise_if_unnested(opened), [])
             block.append(u)
         return blocks
 
+    def _refuse_unguarded_effects(self, blocks: dict[UOp | None, list[UOp]]) -> None:
+        """Raise CompileError for an effect in the block of an If that does not guard it."""
+        for opening, members in blocks.items():
+            around = self.enclosing[opening] | {opening} if opening is not None else _NO_BLOCKS
+            ifs = frozenset(b for b in around if b.op is Op.IF)
+            stray = next((u for u in members if u.op in _EFFECTS and self.ifs.get(u, _NO_BLOCKS) != ifs), None)
+            if stray is not None:
+                raise untranslatable_error("R114 (If)", stray, "it is in a loop inside of an If that does not guard it", self.root)
+
     def emit_instructions(self) -> list[UOp]:
-        """Order every block, the innermost first. A loop body is contiguous: to its block, a loop is one unit."""
-        blocks = self._group_by_innermost_loop()
+        """Order every block, the innermost first. The body of a block is contiguous: to its own block, it is one unit."""
+        blocks = self._group_by_innermost_block()
+        if self.ifs:
+            self._refuse_unguarded_effects(blocks)
         bodies: dict[UOp, list[UOp]] = {}
-        for r in sorted(self.parent, key=lambda r: -len(self.enclosing[r])):
-            bodies[r] = self._order_block(blocks.get(r, []), bodies)
+        for b in sorted(self.parent, key=lambda b: -len(self.enclosing[b])):
+            bodies[b] = self._order_block(blocks.get(b, []), bodies)
+            if b.op is Op.IF:
+                bodies[b] = [*bodies[b], self.endifs.get(b) or UOp(Op.ENDIF, (b,))]
         return self._order_block(blocks.get(None, []), bodies)
 
     def _order_block(self, members: list[UOp], bodies: dict[UOp, list[UOp]]) -> list[UOp]:
-        """Order one block and insert each loop's body behind its Range.
+        """Order one block and insert each inner block's body behind its Range or If.
 
-        The members come in topological order, except that a Range must follow whatever its body needs.
+        The members come in topological order, except that a Range or If must follow whatever its body needs.
         """
-        if Op.RANGE not in {u.op for u in members}:
+        if BLOCK_OPENERS.isdisjoint({u.op for u in members}):
             return members
         position = {u: k for k, u in enumerate(members)}
+        if_around = {v: u for u in members if u.op is Op.IF for v in bodies[u]}
         ordered: dict[UOp, None] = {}
         for u in members:
-            if u.op is Op.RANGE:
-                _append_after_predecessors(u, ordered, lambda v: _find_predecessors_in_block(v, bodies, position))
+            if u.op in BLOCK_OPENERS:
+                _append_after_predecessors(u, ordered, lambda v: _find_predecessors_in_block(v, bodies, position, if_around))
             ordered[u] = None
         out: list[UOp] = []
         for u in ordered:
             out.append(u)
-            if u.op is Op.RANGE:
+            if u.op in BLOCK_OPENERS:
                 out += bodies[u]
         return out
 
 
-def _find_predecessors_in_block(u: UOp, bodies: dict[UOp, list[UOp]], position: dict[UOp, int]) -> list[UOp]:
-    """Return the members of the block that `u` depends on, in their order. A Range depends on whatever its loop's body does."""
-    sources = set(u.src).union(*[v.src for v in bodies[u]]).difference(bodies[u], (u,)) if u.op is Op.RANGE else set(u.src)
+def _find_predecessors_in_block(
+    u: UOp, bodies: dict[UOp, list[UOp]], position: dict[UOp, int], if_around: dict[UOp, UOp]
+) -> list[UOp]:
+    """Return the members of the block that `u` depends on, in their order.
+
+    A Range or If depends on whatever its body does. `if_around` maps what stands inside of an If of this block to the If.
+    """
+    is_opener = u.op in BLOCK_OPENERS
+    sources = set(u.src).union(*[v.src for v in bodies[u]]).difference(bodies[u], (u,)) if is_opener else set(u.src)
+    if if_around:
+        sources = {if_around.get(s, s) for s in sources}
     return sorted(sources & position.keys(), key=position.__getitem__)
 
 
-def _find_loops_around_ranges(open_at_end: dict[UOp, frozenset[UOp]], root: UOp) -> dict[UOp, frozenset[UOp]]:
-    """Return, for each Range, all loops around it: those open at its End, and transitively those around them."""
+def _find_enclosing_blocks(open_at_end: dict[UOp, frozenset[UOp]], root: UOp) -> dict[UOp, frozenset[UOp]]:
+    """Return, for each Range and If, all blocks around it: those open at its end, and transitively those around them."""
     enclosing: dict[UOp, frozenset[UOp]] = {}
-    for r in open_at_end:
-        around, pending = {r}, [r]
+    for b in open_at_end:
+        around, pending = {b}, [b]
         while pending:
             outer = pending.pop()
             if outer not in open_at_end:
@@ -144,12 +204,18 @@ def _find_loops_around_ranges(open_at_end: dict[UOp, frozenset[UOp]], root: UOp)
             new = open_at_end[outer] - around
             around |= new
             pending += new
-        enclosing[r] = frozenset(around - {r})
-        crossed = next((o for o in enclosing[r] if r in enclosing.get(o, ())), None)
+        enclosing[b] = frozenset(around - {b})
+        crossed = next((o for o in enclosing[b] if b in enclosing.get(o, ())), None)
         if crossed is not None:
-            pair = sorted((r.arg.axis_id, crossed.arg.axis_id))
-            raise untranslatable_error("R58 (End)", r, f"loops {pair} do not nest", root)
+            raise untranslatable_error("R58 (End)", b, f"{_describe_blocks((b, crossed))} do not nest", root)
     return enclosing
+
+
+def _describe_blocks(blocks: Iterable[UOp]) -> str:
+    """Return the words for some blocks in messages: the axis ids of the loops, and the number of Ifs."""
+    ids = sorted(b.arg.axis_id for b in blocks if b.op is Op.RANGE)
+    ifs = sum(b.op is Op.IF for b in blocks)
+    return " and ".join([*([f"loops {ids}"] if ids else []), *([f"{ifs} ifs"] if ifs else [])])
 
 
 def _append_after_predecessors(start: UOp, ordered: dict[UOp, None], predecessors: Callable[[UOp], list[UOp]]) -> None:
@@ -166,6 +232,7 @@ def _append_after_predecessors(start: UOp, ordered: dict[UOp, None], predecessor
             ordered[u] = None
             stack.pop()
         elif again:
-            raise untranslatable_error("R58 (End)", u, "a loop around it would have to be entered twice")
+            words = "its block" if u.op is Op.IF else "a loop around it"
+            raise untranslatable_error("R58 (End)", u, f"{words} would have to be entered twice")
         else:
             stack.extend(reversed(missing))
