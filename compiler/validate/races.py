@@ -1,9 +1,10 @@
 """Races: two threads of one kernel that access an element unordered, one of them writing.
 
-Takes: a KernelAccesses in execution order. Gives: verdicts `no race` per memory that threads or lanes share. Executions in
-different iterations of a GLOBAL or THREAD loop are unordered. Executions in different lanes of one workgroup are ordered by a
-Barrier on every path between them. Loops around all of these run one iteration after the other. Spec: Barrier; R55 (races), R56
-(AtomicAdd), R57 (Range), R60 (Barrier), R61 (fresh buffers), R128 (private memory).
+Takes: a KernelAccesses in execution order. Gives: verdicts `no race` per memory that threads or lanes share, and an undecided one
+for each Barrier that not all lanes may reach. Executions in different iterations of a GLOBAL or THREAD loop are unordered.
+Executions in different lanes of one workgroup are ordered by a Barrier on every path between them. A Barrier in an If is on paths
+inside of the If alone. Loops around all of these run one iteration after the other. Spec: Barrier; R55 (races), R56 (AtomicAdd),
+R57 (Range), R60 (Barrier), R61 (fresh buffers), R114 (If), R128 (private memory).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from uops.compiler.validate.sites import (
     GROUPS,
     LANES,
     AccessSite,
+    BarrierSite,
     KernelAccesses,
     describe_memory,
     is_private,
@@ -50,6 +52,9 @@ from uops.spec.ir.ops import Op
 
 def decide_races(body: KernelAccesses, worker: SolverWorker) -> Iterator[ValidationVerdict]:
     """Decide the races of a body's parallel loops. Memory that is private or only read has no verdict."""
+    for bar in body.barriers:
+        if not bar.is_uniform:
+            yield ValidationVerdict(ObligationKind.RACE, _describe_barrier(bar), None, why=_DIVERGENT)
     for memory, sites, axis_types in _find_written_memories_shared_by_threads(body):
         place = f"{describe_memory(memory)}, {'threads' if axis_types is GROUPS else 'lanes'}"
         verdict = _prove_by_disjoint_stores(sites, place) or (
@@ -71,6 +76,14 @@ def decide_races(body: KernelAccesses, worker: SolverWorker) -> Iterator[Validat
                     yield _decide_lane_conflicts_by_points([a], [b], axis_types, same, place) or decide_by_solver(c, worker)
 
 
+#: The reason why a Barrier in an If is not taken for one.
+_DIVERGENT = "it is in an If whose condition may differ between the lanes of a workgroup (R60: Barrier)"
+
+
+def _describe_barrier(bar: BarrierSite) -> str:
+    return f"barrier at {bar.at}"
+
+
 def _have_same_digits(a: AccessSite, b: AccessSite, same: Sequence[Unknown]) -> bool:
     """Return True if two sites touch one element only at equal counters, as digits of one number."""
     return (
@@ -82,7 +95,10 @@ def _have_same_digits(a: AccessSite, b: AccessSite, same: Sequence[Unknown]) -> 
 
 
 def generate_race_claims(body: KernelAccesses) -> Iterator[ValidationClaim]:
-    """Yield the claims that `decide_races` decides."""
+    """Yield the claims that `decide_races` decides; one that does not hold for each Barrier that it does not take for one."""
+    for bar in body.barriers:
+        if not bar.is_uniform:
+            yield ValidationClaim(ObligationKind.RACE, _describe_barrier(bar), T.TRUE, T.FALSE)
     for _, sites, axis_types in _find_written_memories_shared_by_threads(body):
         for c, _, _, _ in _generate_no_race_claim_per_pair(sites, axis_types, body):
             yield c
@@ -185,7 +201,12 @@ def _find_counters_equal_if_unordered(
         unordered = [k for k, r in enumerate(common) if r.arg.type in GROUPS]
         return tuple(loop_counter(r) for r in common[: unordered[0] if unordered else len(common)])
     first, last = min(a.at, b.at), max(a.at, b.at)
-    bars = [at for at, loops in body.barriers if all(r in a.loops or r in b.loops or _always_iterates(r) for r in loops)]
+    bars = [
+        bar.at
+        for bar in body.barriers
+        if all(r in a.loops or r in b.loops or _always_iterates(r) for r in bar.loops)
+        and all(f in a.ifs and f in b.ifs for f in bar.ifs)
+    ]
     steps = [r for r in common if r.arg.type not in axis_types]
     for k, r in enumerate(steps):
         begin, end = loop_positions[r]

@@ -1,20 +1,23 @@
-"""A reader of the accesses of a kernel: the elements of each Load and Store, their loops, and their gates.
+"""A reader of the accesses of a kernel: the elements of each Load and Store, their loops, their gates, and the Ifs around them.
 
 Takes: a body, as a graph of KERNEL or SCHEDULED or as a LINEAR. Gives: a `KernelAccesses`. The lanes of a vector are one unknown
 if its elements are evenly spaced; otherwise each lane is an AccessSite of its own. An integer that a machine dtype may not hold
 becomes a `wrap` of it (R05: integer overflow wraps), so that terms mean what the machine computes. Raises SpecError for an
 access of an unsupported form.
-Spec: Memory; R05 (integer overflow), R08 (index), R45 (Index), R52 (Load), R57 (Range).
+Spec: Memory; R05 (integer overflow), R08 (index), R45 (Index), R52 (Load), R57 (Range), R60 (Barrier), R114 (If).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from uops.compiler.ir.loops import sort_by_nesting
+from uops.compiler.ir.loops import find_ifs_around, sort_by_nesting
 from uops.compiler.validate import terms as T
 from uops.compiler.validate.sites import (
+    LANES,
     AccessSite,
+    BarrierSite,
     KernelAccesses,
     address_of,
     base_memory,
@@ -54,24 +57,45 @@ class _AccessReader:
     def read_body(self) -> KernelAccesses:
         """Read all accesses and barriers in order."""
         listed = self.root.op is Op.LINEAR
-        placed = _loops_around_instructions(self.root.src) if listed else _loops_around_nodes(self.root)
-        self.written_memories = {base_memory(address_of(u)) for u, _ in placed if u.op in _KIND and u.op is not Op.LOAD}
+        placed = _blocks_around_instructions(self.root.src) if listed else _blocks_around_nodes(self.root)
+        self.written_memories = {base_memory(address_of(p.node)) for p in placed if p.node.op in _KIND and p.node.op is not Op.LOAD}
         sites: list[AccessSite] = []
         barriers = []
-        for at, (u, loops) in enumerate(placed):
-            if u.op in _KIND:
-                sites += self._read_sites(u, loops, at)
-            elif u.op is Op.BARRIER:
-                barriers.append((at, loops))
+        for at, p in enumerate(placed):
+            if p.node.op in _KIND:
+                sites += self._read_sites(p, at)
+            elif p.node.op is Op.BARRIER:
+                barriers.append(BarrierSite(at, p.loops, p.ifs, all(map(self._is_uniform, p.ifs))))
         return KernelAccesses(self.root, tuple(sites), tuple(barriers), listed)
 
-    def _read_sites(self, access: UOp, loops: tuple[UOp, ...], instruction_position: int) -> list[AccessSite]:
-        """Read the sites of one Load, Store or AtomicAdd in its loops."""
+    def _read_condition(self, opening: UOp) -> Condition:
+        """Read the condition of an If."""
+        value = self.read_symbolic_value(opening.condition)
+        assert isinstance(value, LinearSum | Condition)
+        return value if isinstance(value, Condition) else T.negate(T.is_zero(value))
+
+    def _is_uniform(self, opening: UOp) -> bool:
+        """Return True if the condition of an If is seen to be equal in all lanes of a workgroup."""
+        lanes = {loop_counter(r) for r in toposort(opening.condition) if r.op is Op.RANGE and r.arg.type in LANES}
+        return not any(v.loaded or v in lanes for v in T.collect_unknowns(self._read_condition(opening)))
+
+    def _read_gate(self, gate: UOp | None, ifs: Sequence[UOp]) -> SymbolicValue:
+        """Read the condition of an access: those of the Ifs around it, the outermost first, and its gate."""
+        own = T.TRUE if gate is None else self.read_symbolic_value(gate)
+        around = T.TRUE
+        for f in ifs:
+            condition = self._read_condition(f)
+            if not isinstance(own, Condition) or condition not in T.conjuncts(own):
+                around = T.conjoin(around, condition)
+        if isinstance(own, list):
+            return [T.conjoin(around, c) for c in own if isinstance(c, Condition)]
+        return T.conjoin(around, own) if isinstance(own, Condition) else own
+
+    def _read_sites(self, placed: _PlacedNode, instruction_position: int) -> list[AccessSite]:
+        """Read the sites of one Load, Store or AtomicAdd in its loops and Ifs."""
+        access, loops = placed.node, placed.loops
         address, gate = address_of(access), None if access.op is Op.ATOMICADD else access.gate
-        formulas: list[SymbolicValue] = [
-            self._read_element_index(address),
-            T.TRUE if gate is None else self.read_symbolic_value(gate),
-        ]
+        formulas: list[SymbolicValue] = [self._read_element_index(address), self._read_gate(gate, placed.ifs)]
         loop_condition = T.TRUE
         for r in loops:
             if r.bound.op is Op.CONST:
@@ -88,7 +112,17 @@ class _AccessReader:
             index = T.resolve_wheres_known_true(index, T.conjuncts(condition))
             sites.append(
                 AccessSite(
-                    _KIND[access.op], access, memory, index, condition, loops, site_lane, loop_condition, instruction_position, size
+                    _KIND[access.op],
+                    access,
+                    memory,
+                    index,
+                    condition,
+                    loops,
+                    site_lane,
+                    loop_condition,
+                    instruction_position,
+                    size,
+                    ifs=placed.ifs,
                 )
             )
         return sites
@@ -215,22 +249,37 @@ def _sources_to_read_first(u: UOp) -> Sequence[UOp]:
     return () if u.op in CONVERSIONS and u.operand.dtype.is_float else u.src
 
 
-def _loops_around_nodes(root: UOp) -> list[tuple[UOp, tuple[UOp, ...]]]:
-    """Return each node of a graph with the loops around it, outermost first."""
+class _PlacedNode(NamedTuple):
+    """A node with the loops and the Ifs around it, outermost first."""
+
+    node: UOp
+    loops: tuple[UOp, ...]
+    ifs: tuple[UOp, ...] = ()
+
+
+def _blocks_around_nodes(root: UOp) -> list[_PlacedNode]:
+    """Return each node of a graph with the blocks around it."""
     order = toposort(root)
-    live = open_ranges(order)
-    return [(u, tuple(sort_by_nesting(live[u]))) for u in order]
+    live, guards = open_ranges(order), find_ifs_around(order)
+    if not guards:
+        return [_PlacedNode(u, tuple(sort_by_nesting(live[u]))) for u in order]
+    at = {u: k for k, u in enumerate(order)}
+    return [_PlacedNode(u, tuple(sort_by_nesting(live[u])), tuple(sorted(guards.get(u, ()), key=at.__getitem__))) for u in order]
 
 
-def _loops_around_instructions(instructions: Sequence[UOp]) -> list[tuple[UOp, tuple[UOp, ...]]]:
-    """Return each instruction of a list with the loops around it, outermost first."""
-    placed, loops = [], list[UOp]()
+def _blocks_around_instructions(instructions: Sequence[UOp]) -> list[_PlacedNode]:
+    """Return each instruction of a list with the blocks around it."""
+    placed, loops, ifs = [], list[UOp](), list[UOp]()
     for u in instructions:
         if u.op is Op.END:
             loops = [r for r in loops if r not in u.ranges]
-        placed.append((u, tuple(loops)))
+        elif u.op is Op.ENDIF:
+            ifs = [f for f in ifs if f is not u.if_node]
+        placed.append(_PlacedNode(u, tuple(loops), tuple(ifs)))
         if u.op is Op.RANGE:
             loops.append(u)
+        elif u.op is Op.IF:
+            ifs.append(u)
     return placed
 
 

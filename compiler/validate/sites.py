@@ -28,8 +28,8 @@ class AccessSite:
     """An access, for all iterations of its `loops` (outermost first) and for its `lane`.
 
     `at` is its position in the order of the body, and `size` the number of elements of its memory. The unknowns carry the loops'
-    bounds; `loop_condition` has those that depend on others. `tile_counters` are additional counters of adjacent accesses that
-    are merged into one.
+    bounds; `loop_condition` has those that depend on others. `gate` has the conditions of the Ifs around, too, which are `ifs`
+    (R114: If). `tile_counters` are additional counters of adjacent accesses that are merged into one.
     """
 
     kind: str
@@ -43,6 +43,7 @@ class AccessSite:
     at: int
     size: LinearSum
     tile_counters: tuple[Unknown, ...] = ()
+    ifs: tuple[UOp, ...] = ()
 
     @property
     def condition(self) -> Condition:
@@ -78,17 +79,41 @@ class AccessSite:
         memo: dict[object, object] = {}
         index, gate, within, size = (T.substitute(x, values, memo) for x in (self.index, self.gate, self.loop_condition, self.size))
         return AccessSite(
-            self.kind, self.node, self.memory, index, gate, self.loops, self.lane, within, self.at, size, self.tile_counters
+            self.kind,
+            self.node,
+            self.memory,
+            index,
+            gate,
+            self.loops,
+            self.lane,
+            within,
+            self.at,
+            size,
+            self.tile_counters,
+            self.ifs,
         )
 
 
 @dataclass(frozen=True, slots=True)
+class BarrierSite:
+    """A Barrier: its position in the order of the body, and the loops and Ifs around it.
+
+    `is_uniform` states that the conditions of the Ifs are seen to be equal in all lanes of a workgroup (R60: Barrier).
+    """
+
+    at: int
+    loops: tuple[UOp, ...]
+    ifs: tuple[UOp, ...]
+    is_uniform: bool
+
+
+@dataclass(frozen=True, slots=True)
 class KernelAccesses:
-    """The accesses of a body; `barriers` are positions in its order, each with the loops around."""
+    """The accesses and Barriers of a body."""
 
     root: UOp
     sites: tuple[AccessSite, ...]
-    barriers: tuple[tuple[int, tuple[UOp, ...]], ...] = ()
+    barriers: tuple[BarrierSite, ...] = ()
     ordered: bool = False
 
     def substitute(self, values: Mapping[Unknown, LinearSum]) -> KernelAccesses:

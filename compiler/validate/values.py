@@ -8,15 +8,17 @@ have each instruction of its graph once, after its sources. Spec: Lowering Pipel
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
+from uops.compiler.ir.loops import find_ifs_around
 from uops.compiler.log import GraphTransform, LoweringLog
 from uops.compiler.prove.admission import is_rule_in_ledger
 from uops.compiler.rewrite.rule import RewriteStep, Rule
 from uops.compiler.validate.model import ClaimCounterexample, DecisionMethod, ObligationKind, ValidationVerdict
 from uops.spec.errors import Crash
+from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import ALU, Op
+from uops.spec.ir.ops import ALU, BLOCK_OPENERS, MEMORY_ROOTS, OPAQUE_INSTRUCTIONS, WRITES, Op
 from uops.spec.ir.scope import open_ranges
 
 #: Pass or step -> the check that covers its effect on values: `uops stages` runs the interpreter on the result of each pass.
@@ -136,9 +138,10 @@ def apply_steps_to_fixpoint(root: UOp, step_results: Mapping[UOp, UOp], applied_
 
 
 def validate_linearization(graph: UOp, linear: UOp) -> ValidationVerdict:
-    """Decide that a list has each instruction of a graph once, after its sources, and each access in its loops (R127).
+    """Decide that a list has each instruction of a graph once, after its sources, and each effect in its loops and Ifs.
 
-    An If that the graph lacks may stand around Stores under its condition, and what they alone need.
+    An If that the graph lacks may stand around Stores under its condition, and what they alone need. A list that is the graph
+    itself may get the memory that it leaves out. Spec: R114 (If), R127 (loops of a node).
     """
     fault = _find_linearization_fault(graph, linear)
     return ValidationVerdict(
@@ -153,18 +156,38 @@ def _find_linearization_fault(graph: UOp, linear: UOp) -> str | None:
         return "an instruction is listed twice"
     order = toposort(graph)
     nodes = set(order)
+    if graph.op is Op.LINEAR:
+        kept = tuple(u for u in linear.src if u.op not in MEMORY_ROOTS or u in graph.src)
+        return None if kept == graph.src and nodes.issuperset(linear.src) else "the list is not the one given, with its memory"
     added = {u for u in linear.src if u.op is Op.IF and u not in nodes}
     if fault := next((f for u in added if (f := _find_added_branch_fault(u, linear.src, at))), None):
         return fault
-    instructions = [u for u in linear.src if u not in added and not (u.op is Op.ENDIF and u.if_node in added)]
-    for u in instructions:
-        if u not in nodes:
+    ended = nodes | added
+    for u in linear.src:
+        if u not in ended and not (u.op is Op.ENDIF and u.if_node in ended):
             return f"instruction {at[u]} is not in the graph"
         late = next((s for s in u.src if at.get(s, -1) > at[u]), None)
         if late is not None:
             return f"instruction {at[late]} is used by {at[u]}"
     missing = next((u for u in order if u.op in _EFFECTS and u not in at), None)
-    return _find_loop_nesting_fault(instructions, open_ranges(order)) if missing is None else f"a {missing.op.name} is not listed"
+    if missing is not None:
+        return f"a {missing.op.name} is not listed"
+    return _find_block_fault(linear.src, order, added) or _find_unlisted_operand(linear.src, order)
+
+
+def _find_unlisted_operand(instructions: Sequence[UOp], order: Sequence[UOp]) -> str | None:
+    """Return the reason why instructions are not listed that others use; None if all are. The sizes of Params need not be."""
+    listed = set(instructions).union(toposort(*[u.extents for u in order if u.op is Op.PARAM and u.src]))
+    for k, u in enumerate(instructions):
+        unlisted = next((s for s in u.src if s not in listed and not _needs_no_place(s)), None)
+        if unlisted is not None:
+            return f"a {unlisted.op.name} that instruction {k} uses is not listed"
+    return None
+
+
+def _needs_no_place(u: UOp) -> bool:
+    """Return True for a node that instructions may use without its being listed: memory, and constants."""
+    return u.op is Op.CONST or u.op in MEMORY_ROOTS or (u.op is Op.STACK and u.constant_elements is not None)
 
 
 def _find_added_branch_fault(branch: UOp, instructions: Sequence[UOp], at: Mapping[UOp, int]) -> str | None:
@@ -185,19 +208,42 @@ def _find_added_branch_fault(branch: UOp, instructions: Sequence[UOp], at: Mappi
     return None if user is None else f"instruction {at[user]} needs what is not computed where the condition is false"
 
 
-def _find_loop_nesting_fault(instructions: Sequence[UOp], loops_around: Mapping[UOp, frozenset[UOp]]) -> str | None:
-    """Return the reason why loops do not nest, or an access or loop is not in its innermost loop; None if all is well."""
-    loops: list[UOp] = []
+def _find_block_fault(instructions: Sequence[UOp], order: Sequence[UOp], added: Collection[UOp]) -> str | None:
+    """Return the reason why blocks do not nest, or why an instruction is not in the blocks of its graph; None if all is well.
+
+    `order` has the nodes of the graph, and `added` the Ifs that the graph lacks.
+    """
+    loops_around, ifs_around = open_ranges(order), find_ifs_around(order)
+    blocks: list[UOp] = []
+    path: dict[UOp, tuple[UOp, ...]] = {}
     for k, u in enumerate(instructions):
-        if u.op is Op.END:
-            closed = {loops.pop() for _ in u.ranges if loops}
-            if closed != set(u.ranges):
-                return f"instruction {k} closes loops that are not the innermost ones"
-        if u.op is Op.RANGE:
-            loops.append(u)
-        elif u.op in _EFFECTS and not (loops_around[u].issubset(loops) and loops_around[u].issuperset(loops[-1:])):
+        closed = u.ranges if u.op is Op.END else (u.if_node,) if u.op is Op.ENDIF else ()
+        if {blocks.pop() for _ in closed if blocks} != set(closed):
+            return f"instruction {k} closes {'loops' if u.op is Op.END else 'an If'} that are not the innermost ones"
+        path[u] = tuple(blocks)
+        left = next((s for s in _list_operand_values(u) if s in path and path[s] != path[u][: len(path[s])]), None)
+        if left is not None:
+            return f"instruction {k} needs a {left.op.name} of a block that is closed"
+        loops, ifs = ([b for b in blocks if b.op is op] for op in (Op.RANGE, Op.IF))
+        if (
+            u.op in _EFFECTS
+            and u.op is not Op.RANGE
+            and not (loops_around[u].issubset(loops) and loops_around[u].issuperset(loops[-1:]))
+        ):
             return f"instruction {k} is not in the innermost of its loops"
-    return None
+        guards = ifs_around.get(u, frozenset())
+        if not guards.issubset(ifs) or (u.op in _GUARDED and not guards.issuperset(set(ifs).difference(added))):
+            return f"instruction {k} is not in the Ifs that guard it"
+        if u.op in BLOCK_OPENERS:
+            blocks.append(u)
+    return None if not blocks else f"the {blocks[-1].op.name} of instruction {list(instructions).index(blocks[-1])} has no end"
+
+
+def _list_operand_values(u: UOp) -> Sequence[UOp]:
+    """Return the sources whose values an instruction needs; it only waits for the others."""
+    if u.op is Op.AFTER:
+        return (u.buffer,)
+    return () if u.op in _WAITING else [s for s in u.src if s.dtype is not dt.void]
 
 
 #: Pass -> the decision that it keeps the values.
@@ -207,4 +253,8 @@ _REPLAYED: dict[str, Callable[[UOp, UOp, Mapping[UOp, Sequence[GraphTransform]]]
 }
 #: Instructions that compute a value and do nothing else.
 _PURE = ALU | {Op.BITCAST, Op.INDEX, Op.STACK}
-_EFFECTS = frozenset({Op.STORE, Op.ATOMICADD, Op.RANGE, Op.END, Op.BARRIER, Op.LOAD})
+_EFFECTS = frozenset({Op.STORE, Op.ATOMICADD, Op.RANGE, Op.END, Op.BARRIER, Op.LOAD, Op.CUSTOM, Op.INS})
+#: Instructions that an If around them must guard: executed less often, they change more than their own value.
+_GUARDED = WRITES | OPAQUE_INSTRUCTIONS | {Op.BARRIER, Op.WMMA}
+#: Instructions that have no value, and wait for their sources.
+_WAITING = frozenset({Op.END, Op.ENDIF, Op.GROUP, Op.BARRIER})

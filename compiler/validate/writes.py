@@ -259,6 +259,7 @@ def _restrict_to_iteration_of_outer_loops(s: AccessSite, outer_loop_count: int) 
         s.at,
         s.size,
         s.tile_counters,
+        s.ifs,
     )
 
 
