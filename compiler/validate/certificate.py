@@ -35,6 +35,7 @@ from uops.compiler.validate.plan import caller_buffer_numbers, generate_call_cla
 from uops.compiler.validate.races import generate_race_claims as race_claims
 from uops.compiler.validate.reader import read_accesses
 from uops.compiler.validate.sites import KernelAccesses
+from uops.compiler.validate.sums import generate_sum_claims
 from uops.compiler.validate.values import (
     group_rewriter_transforms_by_result,
     replay_proved_steps_and_find_fault,
@@ -356,6 +357,7 @@ def _generate_claims_with_duplicates(old: KernelAccesses, new: KernelAccesses) -
         yield make_bounds_claim(s)
         yield from generate_no_wrap_claims(s)
     yield from generate_write_and_read_claims(old, new)
+    yield from generate_sum_claims(old, new)
     yield from race_claims(new)
 
 

@@ -35,7 +35,7 @@ from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
 #: Greatest size of a memory with a mark per element, in elements.
-_MAX_MARKS = 1 << 26
+MAX_MARKS = 1 << 26
 
 
 def group_sites_by_param(sites: Iterable[AccessSite]) -> dict[UOp, list[AccessSite]]:
@@ -203,7 +203,7 @@ def decide_written_once_and_all_written(
     expected = None if size is None else mark_elements_or_refute_overlap(before, size, None)
     if marked is not None and expected is not None and not isinstance(expected, ValidationVerdict):
         yield ValidationVerdict(ObligationKind.ONCE, f"stores of {place}", DecisionMethod.POINTS)
-        yield _decide_same_elements_marked(ObligationKind.COVER, place, expected, marked)
+        yield decide_same_elements_marked(ObligationKind.COVER, place, expected, marked)
         return
     if not may_rewrite:
         for j, a in enumerate(after):
@@ -213,7 +213,7 @@ def decide_written_once_and_all_written(
     yield from decide_mutual_coverage(before, after, worker)
 
 
-def _decide_same_elements_marked(kind: ObligationKind, place: str, expected: PointValues, actual: PointValues) -> ValidationVerdict:
+def decide_same_elements_marked(kind: ObligationKind, place: str, expected: PointValues, actual: PointValues) -> ValidationVerdict:
     """Decide that the same elements are marked."""
     if np.array_equal(expected, actual):
         return ValidationVerdict(kind, place, DecisionMethod.POINTS)
@@ -271,7 +271,7 @@ def mark_elements_or_refute_overlap(
     Returns None if they are unknown, too many, or depend on a named variable. If `refute_overlap_in` names a memory, a second
     touch of an element returns a refuted verdict.
     """
-    if size > _MAX_MARKS or any(s.named_variables for s in sites):
+    if size > MAX_MARKS or any(s.named_variables for s in sites):
         return None
     marks = np.zeros(size, np.bool_)
     left = 4 * POINTS
@@ -361,7 +361,7 @@ def decide_mutual_coverage(
             if has_equal_site(s, others):
                 yield ValidationVerdict(ObligationKind.COVER, f"{s} {words}", DecisionMethod.STRUCTURE)
             else:
-                yield _prove_coverage_or_leave_open(make_coverage_claim(s, others, ObligationKind.COVER, f"{s} {words}"), worker)
+                yield prove_coverage_or_leave_open(make_coverage_claim(s, others, ObligationKind.COVER, f"{s} {words}"), worker)
 
 
 def has_equal_site(s: AccessSite, others: Iterable[AccessSite]) -> bool:
@@ -375,7 +375,7 @@ def has_equal_site(s: AccessSite, others: Iterable[AccessSite]) -> bool:
 BY_VALUE = "what the index or the gate is, is a value: stages"
 
 
-def _prove_coverage_or_leave_open(claim: ValidationClaim, worker: SolverWorker) -> ValidationVerdict:
+def prove_coverage_or_leave_open(claim: ValidationClaim, worker: SolverWorker) -> ValidationVerdict:
     """Ask the solver whether the iterations that `find_sufficient_touch_condition` proposes are right.
 
     If not, there may be others, so nothing is refuted. A claim about values of memory is left to the check of values.
@@ -516,7 +516,7 @@ def _decide_loads_within_sites(
         )
         if verdict is None and has_equal_site(s, allowed_sites):
             verdict = ValidationVerdict(ObligationKind.READS, place, DecisionMethod.STRUCTURE)
-        yield verdict or _prove_coverage_or_leave_open(make_coverage_claim(s, allowed_sites, ObligationKind.READS, str(s)), worker)
+        yield verdict or prove_coverage_or_leave_open(make_coverage_claim(s, allowed_sites, ObligationKind.READS, str(s)), worker)
 
 
 def _decide_reads_only_marked(site: AccessSite, allowed_mask: PointValues, place: str) -> ValidationVerdict | None:

@@ -71,7 +71,7 @@ def block_of(instructions: list[UOp], opening: UOp) -> list[UOp]:
     return instructions[instructions.index(opening) + 1 : end]
 
 
-@pytest.mark.parametrize("order", itertools.permutations(range(3)), ids=str)
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))), ids=str)
 def test_the_block_of_an_if_holds_its_stores_and_no_other(order: tuple[int, ...]) -> None:
     opening, closing = branch(is_below(load(IN, ROW), 2))
     guarded = b.store(b.at(b.after(OUT, opening), ROW), b.cast(ROW, dt.int32))

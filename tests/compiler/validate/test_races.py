@@ -59,12 +59,12 @@ def test_threads_of_an_inner_loop_are_others_than_those_around_it(worker):
     assert {v.kind for v in refuted(before, parse(ROW.format(outer="thread", inner="thread")), worker)} == {ObligationKind.RACE}
 
 
-#: Each thread adds to element 0 and reads an element.
+#: Each thread adds its number to element 0 and reads an element.
 COUNTED = """
 %0 = param (3), slot=0 : i32
 %1 = range 3, axis_id=0, type=thread
 %2 = index %0, 0
-%3 = const 1 : i32
+%3 = cast %1 : i32
 %4 = atomicadd %2, %3
 %5 = index %0, {read}
 %6 = load %5
@@ -80,7 +80,7 @@ COUNTED = """
 @pytest.mark.parametrize(("read", "kinds"), [("2", set()), ("0", {ObligationKind.RACE})])
 def test_threads_that_add_to_one_element_are_no_race_but_for_one_that_reads_it(read, kinds, worker):
     before = parse(COUNTED.format(read=read, root='%12 = sink %11, name="counted"'))
-    listed = parse(COUNTED.format(read=read, root="%12 = linear %0, %7, %1, %2, %4, %5, %6, %8, %9, %10, %11"))
+    listed = parse(COUNTED.format(read=read, root="%12 = linear %0, %7, %1, %2, %3, %4, %5, %6, %8, %9, %10, %11"))
     assert {v.kind for v in refuted(before, listed, worker)} == kinds
 
 
