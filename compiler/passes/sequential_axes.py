@@ -10,6 +10,7 @@ hand). The order of LOOP and REDUCE is one of the orders that an unordered loop 
 - Workgroups and lanes become sequential around an access of memory that is also accessed outside of them, where one of the two
   writes: what stands outside happens once (R127), but concurrent lanes would each do it. A kernel in which lanes meet keeps them.
 - In sequential loops alone, an AtomicAdd of a small float becomes a Load, a sum and a Store. Several of them in a loop take turns.
+  In a list of instructions they keep their order (`turn_small_sums_of_list_into_stores`).
 """
 
 from __future__ import annotations
@@ -23,13 +24,15 @@ from uops.compiler.place import untranslatable_error
 from uops.spec.ir import build as B
 from uops.spec.ir.axes import GRID, SEQUENTIAL, UNROLLED, WORKGROUP, AxisType
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import KERNEL_ACCESSES, WRITES, Op
+from uops.spec.ir.ops import BLOCK_CLOSERS, BLOCK_OPENERS, KERNEL_ACCESSES, WRITES, Op
 from uops.spec.ir.scope import base_memory
 
 #: Instructions that have no vectors, and happen once per iteration of every loop around them.
 _ONE_BY_ONE = frozenset({Op.ATOMICADD, Op.IF, Op.CUSTOM, Op.INS})
 #: Instructions for which lanes and workgroups stay concurrent.
 _CONCURRENT = frozenset({Op.BARRIER, Op.SPECIAL, Op.WMMA})
+#: Instructions of a list that a Load behind them may have to wait for.
+_ORDERING = WRITES | BLOCK_OPENERS | BLOCK_CLOSERS | {Op.CUSTOM, Op.INS}
 #: Least size of an atomic sum, in bytes.
 _LEAST_ATOMIC = 4
 
@@ -118,10 +121,38 @@ def _turn_small_sums_into_stores(body: UOp) -> UOp:
                 detail = f"several sums of {u.value.dtype} to one memory stand in different loops"
                 raise untranslatable_error("R56 (AtomicAdd)", u, detail, body)
             waits = (*(done[r] for r in ranges if r in loops[u]), *(done[x] for x in earlier[-1:]))
-            operand, *positions = new.index.src
-            place = UOp(Op.INDEX, (B.after(operand, *waits) if waits else operand, *positions))
-            new = B.store(place, UOp(Op.ADD, (B.load(place), new.value)))
+            new = _store_sum(new, waits)
             earlier.append(u)
         done[u] = new
     log_transform("expand", body, done[body], done)
     return done[body]
+
+
+def _store_sum(atomic: UOp, waits: tuple[UOp, ...]) -> UOp:
+    """Return a Store of what memory holds after `waits`, plus the value of an AtomicAdd."""
+    operand, *positions = atomic.index.src
+    place = UOp(Op.INDEX, (B.after(operand, *waits) if waits else operand, *positions))
+    return B.store(place, UOp(Op.ADD, (B.load(place), atomic.value)))
+
+
+def turn_small_sums_of_list_into_stores(linear: UOp) -> UOp:
+    """Return a list of instructions without AtomicAdds of small floats, if nothing in it is concurrent; else the list itself.
+
+    Each becomes a Store in its place. Its Load is not listed, and waits for the effect, loop or If that is listed before it.
+    """
+    is_concurrent = any(u.op in _CONCURRENT or (u.op is Op.RANGE and u.arg.type not in SEQUENTIAL) for u in linear.instructions)
+    if is_concurrent or not any(u.op is Op.ATOMICADD and u.value.dtype in SMALL for u in linear.instructions):
+        return linear
+    done: dict[UOp, UOp] = {}
+    waits: tuple[UOp, ...] = ()
+    listed = []
+    for u in linear.instructions:
+        src = tuple([done.get(s, s) for s in u.src])
+        new = u if src == u.src else u.replace(src=src)
+        if u.op is Op.ATOMICADD and u.value.dtype in SMALL:
+            new = _store_sum(new, waits)
+        if u.op in _ORDERING:
+            waits = (new,)
+        done[u] = new
+        listed.append(new)
+    return linear.replace(src=tuple(listed))

@@ -26,12 +26,13 @@ from uops.compiler.log import log_transform
 from uops.compiler.passes.select.devectorise import lower_to_native_vectors
 from uops.compiler.passes.select.index_widths import lower_index_arithmetic
 from uops.compiler.passes.select.vectors import has_shaped_values
+from uops.compiler.passes.sequential_axes import turn_small_sums_of_list_into_stores
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules import SELECTED_VALUES as VALUES
 from uops.compiler.target import Target, machine_model_of
 from uops.spec.errors import Unsupported
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.args import BitcastArg
+from uops.spec.ir.args import BitcastArg, CastArg
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import ALU, MEMORY_ROOTS, OPAQUE_INSTRUCTIONS, Op
 
@@ -63,9 +64,11 @@ def select(root: UOp, target: Target, steps: dict[str, UOp] | None = None) -> UO
 
 def select_instructions(body: UOp, target: Target) -> BodyAfterSelectSteps:
     """Select instructions for one kernel body, and return the body after each of STEPS. Raises CompileError or Unsupported."""
-    _refuse_sums_of_small_floats(body, target)
-    if body.op is not Op.SINK:  # a list of instructions, in which the place of each is given (R166, kernels written by hand)
-        primitive = _decompose_non_native_ops_and_small_floats(body, target.ops)
+    is_list = body.op is not Op.SINK  # in which the place of each instruction is given (R166, kernels written by hand)
+    summed = turn_small_sums_of_list_into_stores(body) if is_list else body
+    _refuse_sums_of_small_floats(summed, target)
+    if is_list:
+        primitive = _decompose_non_native_ops_and_small_floats(summed, target.ops)
         listed = primitive if primitive is body else _list_new_instructions(primitive)
         _refuse_foreign_ops(listed, target)
         return BodyAfterSelectSteps(body, body, listed, listed)
@@ -174,6 +177,15 @@ def _bitcast_wmma_operands_to_floats(u: UOp) -> UOp:
     return product if word is u.arg.dtype_out else UOp(Op.BITCAST, (product,), BitcastArg(word))
 
 
+def _cast_index_by_way_of_an_integer(u: UOp) -> UOp:
+    """Lower a Cast of a loop counter to a small float, which stands in lists of instructions alone. Other dtypes keep theirs."""
+    if u.dtype not in SMALL:
+        return u
+    counter = UOp(Op.CAST, (u.operand,), CastArg(dt.int64))
+    (lowered,) = lower_elementwise([u.replace(src=(counter,))], {counter: counter})
+    return lowered
+
+
 def _is_not_float(u: UOp) -> bool:
     return not u.dtype.is_float
 
@@ -183,7 +195,7 @@ _OWN: dict[Op, tuple[Callable[[UOp], bool], Callable[[UOp], UOp]]] = {
     Op.THREEFRY: (lambda u: True, decompose_threefry),
     Op.MULACC: (_is_not_float, _lower_integer_mulacc),
     Op.TRUNC: (_is_not_float, lambda u: u.operand),
-    Op.CAST: (lambda u: u.operand.dtype is dt.index, lambda u: u),
+    Op.CAST: (lambda u: u.operand.dtype is dt.index, _cast_index_by_way_of_an_integer),
     Op.WMMA: (lambda u: True, _bitcast_wmma_operands_to_floats),
 }
 #: Ops of which some nodes are lowered.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from kernel_judge import judge
 
 import uops
-from uops.compiler.passes.sequential_axes import make_unparallelizable_axes_sequential
+from uops.compiler.passes.sequential_axes import make_unparallelizable_axes_sequential, turn_small_sums_of_list_into_stores
 from uops.spec.errors import CompileError
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -15,6 +16,7 @@ from uops.spec.ir.axes import AxisType
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, nodes_with_op
 from uops.spec.ir.ops import Op
+from uops.spec.ir.text import parse
 
 
 def p(slot: int, n: int, d: DType = dt.int32) -> UOp:
@@ -91,3 +93,43 @@ def test_three_small_sums_of_one_memory_take_turns():
     assert len({w for ws in waits.values() for w in ws}) == 2
     x = {"p0": np.zeros(1, np.float16)}
     assert uops.compile(b.sink(b.end(sums, r), name="k"), "llvm")(x).buffers["p0"].tolist() == [30.0]
+
+
+#: Each iteration adds its number, and one more in the first two, to one element that it has read before.
+LISTED = """
+%0 = param (8), slot=0 : f16
+%1 = range 8, axis_id=0, type={kind}
+%2 = const 0 : index
+%3 = index %0, %2
+%4 = load %3
+%5 = cast %1 : f16
+%6 = atomicadd %3, %5
+%7 = const 2 : index
+%8 = cmplt %1, %7
+%9 = if %8
+%10 = const 1 : f16
+%11 = atomicadd %3, %10
+%12 = endif %9
+%13 = param (8), slot=1 : f16
+%14 = index %13, %1
+%15 = store %14, %4
+%16 = end %15, %1
+%17 = linear %0, %13, %1, %3, %4, %5, %6, %8, %9, %11, %12, %14, %15, %16
+%18 = buffer size=8, device="CPU", addrspace=global, unique=1 : f16
+%19 = buffer size=8, device="CPU", addrspace=global, unique=2 : f16
+%20 = call %17, %18, %19, written=[0, 1]
+%21 = linear %20
+"""
+
+
+def test_small_sums_of_a_list_are_stored_in_its_order() -> None:
+    graph = parse(LISTED.format(kind="loop"))
+    given = {"b1": np.array([5] + 7 * [9], np.float16), "b2": np.zeros(8, np.float16)}
+    found = judge(graph, given)
+    assert found["b1"].tolist() == [5 + 28 + 2] + 7 * [9]
+    assert found["b2"].tolist() == [5, 6, 8, 10, 13, 17, 22, 28]
+
+
+def test_small_sums_of_a_list_that_threads_share_are_refused() -> None:
+    list_of_threads = parse(LISTED.format(kind="thread")).src[0].body
+    assert turn_small_sums_of_list_into_stores(list_of_threads) is list_of_threads

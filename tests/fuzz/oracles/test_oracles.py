@@ -83,6 +83,18 @@ def test_who_cannot_judge_a_case_has_not_judged_it() -> None:
     assert c.counts["not asked:rule-off, no rule is applied"] == 1
 
 
+def test_a_program_whose_index_has_no_width_without_a_rule_is_not_judged_without_it() -> None:
+    """R08 (index dtype): the compiler refuses a width that it does not prove."""
+    position = b.mod(b.cast(b.param(1, (), dt.uint64), dt.index), 3)
+    sample = ProgramSample("tensor", b.at(X, position), {"p0": np.arange(4, dtype=np.int32), "p1": np.uint64(7)})
+    for seed in range(12):
+        c = OracleContext(sample, Subject("c"), seed=seed)
+        assert oracles.find_first_objection(c, oracles.select_oracles_in_table_order(["rule-off"])) is None
+        if any("proves the width of an index" in what for what in c.counts):
+            return
+    pytest.fail("no drawn rule proves a width")
+
+
 def test_the_end_of_a_process_is_like_no_other_fault() -> None:
     made = ("add:i32",)
     crash, value = (TriagedFinding("allowed", Fault(kind, ""), MACHINE_CODE, made) for kind in ("crash", "value"))
