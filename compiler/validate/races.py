@@ -208,10 +208,12 @@ def _find_counters_equal_if_unordered(
         and all(f in a.ifs and f in b.ifs for f in bar.ifs)
     ]
     steps = [r for r in common if r.arg.type not in axis_types]
+    outermost_lanes = next((k for k, r in enumerate(common) if r.arg.type in axis_types), len(common))
     for k, r in enumerate(steps):
         begin, end = loop_positions[r]
         between = any(last < at < end or begin < at < first for at in bars)  # from one iteration to the next
-        if r.arg.type not in GROUPS and _may_iterate_twice(r) and not (between and any(begin < at < end for at in bars)):
+        is_repeated_by_lanes = r in common[outermost_lanes:] and r.arg.type not in GROUPS and _may_iterate_twice(r)
+        if is_repeated_by_lanes and not (between and any(begin < at < end for at in bars)):
             return tuple(loop_counter(x) for x in steps[:k])
     return None if any(first < at < last for at in bars) else tuple(loop_counter(r) for r in steps)
 

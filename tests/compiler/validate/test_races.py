@@ -59,6 +59,31 @@ def test_threads_of_an_inner_loop_are_others_than_those_around_it(worker):
     assert {v.kind for v in refuted(before, parse(ROW.format(outer="thread", inner="thread")), worker)} == {ObligationKind.RACE}
 
 
+#: Eight lanes change a row that moves by one element per iteration of the other loop.
+MOVING = """
+%0 = param (11), slot=0 : f32
+%1 = range {outer}
+%2 = range {inner}
+%3 = add %1, %2
+%4 = index %0, %3
+%5 = load %4
+%6 = sqrt %5
+%7 = store %4, %6
+%8 = end %7, %2
+%9 = end %8, %1
+{root}
+"""
+LOOP, LANES = "4, axis_id=0, type=loop", "8, axis_id=1, type=local"
+
+
+@pytest.mark.parametrize(("outer", "inner", "kinds"), [(LOOP, LANES, set()), (LANES, LOOP, {ObligationKind.RACE})])
+def test_a_loop_around_all_lanes_runs_one_iteration_after_the_other(outer, inner, kinds, worker):
+    """R57 (Range). A loop that each lane runs for itself does not wait for the other lanes."""
+    before = parse(MOVING.format(outer=outer, inner=inner, root='%10 = sink %9, name="moving"'))
+    listed = parse(MOVING.format(outer=outer, inner=inner, root="%10 = linear %0, %1, %2, %3, %4, %5, %6, %7, %8, %9"))
+    assert {v.kind for v in refuted(before, listed, worker)} == kinds
+
+
 #: Each thread adds its number to element 0 and reads an element.
 COUNTED = """
 %0 = param (3), slot=0 : i32
