@@ -179,7 +179,7 @@ class Backend(ABC):
 
 
 #: The surfaces of a target of this compiler.
-COMPILED_SURFACES = (TENSOR_SURFACE, KERNEL_SURFACE, NATIVE_SURFACE)
+COMPILED_SURFACES = (TENSOR_SURFACE, KERNEL_SURFACE, NATIVE_SURFACE, DEVICES_SURFACE)
 
 
 class CompilerBackend(Backend):

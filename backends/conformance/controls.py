@@ -14,7 +14,7 @@ import numpy as np
 
 from uops import __version__
 from uops.backends.conformance.judge import interpret
-from uops.backends.contract import COMPILED_SURFACES, DEVICES_SURFACE, Backend, Capabilities, Deviation, Inputs, Missing
+from uops.backends.contract import COMPILED_SURFACES, Backend, Capabilities, Deviation, Inputs, Missing
 from uops.spec.errors import Unsupported
 from uops.spec.ir.args import SourceArg
 from uops.spec.ir.build import binary
@@ -22,9 +22,6 @@ from uops.spec.ir.dtypes import float32
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.result import Result
-
-#: The surfaces of the interpreter, which knows no machine: values may be on several devices.
-INTERPRETED_SURFACES = (*COMPILED_SURFACES, DEVICES_SURFACE)
 
 
 class Interp(Backend):
@@ -38,7 +35,7 @@ class Interp(Backend):
 
     def capabilities(self) -> Capabilities:
         """Declare everything, on every surface."""
-        return Capabilities(surfaces=INTERPRETED_SURFACES, bestiary=True)
+        return Capabilities(surfaces=COMPILED_SURFACES, bestiary=True)
 
     def run(self, graph: UOp, inputs: Inputs) -> Result:
         """Evaluate the graph with the interpreter."""
@@ -72,7 +69,7 @@ class RefusingFloat32(Interp):
     def capabilities(self) -> Capabilities:
         """Declare everything, with a deviation for every cell, which must not excuse a refusal."""
         deviations = (Deviation("*", "*", level, "says nothing of refusals", "https://example.org") for level in ("strict", "core"))
-        return Capabilities(deviations=tuple(deviations), surfaces=INTERPRETED_SURFACES)
+        return Capabilities(deviations=tuple(deviations), surfaces=COMPILED_SURFACES)
 
     def run(self, graph: UOp, inputs: Inputs) -> Result:
         """Evaluate the graph, or raise Unsupported if it has a float32."""
@@ -88,7 +85,7 @@ class Empty(Interp):
 
     def capabilities(self) -> Capabilities:
         """Declare every cell unsupported."""
-        return Capabilities(unsupported=(Missing("*", "*", "implements nothing"),), surfaces=INTERPRETED_SURFACES)
+        return Capabilities(unsupported=(Missing("*", "*", "implements nothing"),), surfaces=COMPILED_SURFACES)
 
 
 class Refusing(Interp):

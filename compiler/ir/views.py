@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from uops.compiler.ir.affine import index_constant
+from uops.spec.errors import Crash
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import CastArg
@@ -196,6 +197,8 @@ def _match_axis_groups(old: Sequence[Dim], new: Sequence[Dim]) -> Iterator[tuple
                 m, i = m * int(old[i]), i + 1
             elif j < len(new):
                 n, j = n * int(new[j]), j + 1
+            elif m != n:
+                raise Crash(f"a reshape of {tuple(old)} to {tuple(new)} changes the number of elements")
             if m == n and (j > b or j == len(new)) and (i > a or i == len(old)):
                 break
         while i < len(old) and old[i] == 1:

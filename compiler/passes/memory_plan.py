@@ -17,7 +17,8 @@ from uops.compiler.ir.buffers import highest_unique
 from uops.compiler.log import log_transform
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.args import SliceArg
+from uops.spec.ir.args import Device, SliceArg
+from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
@@ -46,9 +47,9 @@ class LiveRange:
 
 
 def plan_memory(launch: UOp, caller_buffers: Collection[UOp]) -> UOp:
-    """Replace the intermediates of a launch by Slices of arenas. `caller_buffers` are the Buffers that the caller sees.
+    """Replace the intermediates of a launch by Slices of arenas, one per device. `caller_buffers` are those that the caller sees.
 
-    Bools have an arena of their own, because a Bitcast to bool is ill-formed (R46, Bitcast and Slice).
+    Bools have arenas of their own, because a Bitcast to bool is ill-formed (R46, Bitcast and Slice).
     """
     lives = [life for life in find_live_ranges(launch, caller_buffers) if life.aligned_size]
     if not lives:
@@ -56,12 +57,13 @@ def plan_memory(launch: UOp, caller_buffers: Collection[UOp]) -> UOp:
     # Memory inside of a kernel body has ids of its own (R130, ids of memory inside of a body).
     unique = highest_unique(a for c in launch.src for a in c.arguments)
     replacements: dict[UOp, UOp] = {}
-    for d in (dt.uint8, dt.bool_):
-        members = [life for life in lives if (life.buffer.dtype is dt.bool_) == (d is dt.bool_)]
-        if members:
-            unique += 1
-            arena = B.buffer(assign_offsets_and_get_arena_bytes(members), d, members[0].buffer.arg.device, unique=unique)
-            replacements.update({life.buffer: _slice_arena(arena, life) for life in members})
+    arenas: dict[tuple[DType, Device], list[LiveRange]] = {}
+    for life in lives:
+        arenas.setdefault((dt.bool_ if life.buffer.dtype is dt.bool_ else dt.uint8, life.buffer.arg.device), []).append(life)
+    for (d, device), members in sorted(arenas.items(), key=lambda item: item[0][0] is dt.bool_):
+        unique += 1
+        arena = B.buffer(assign_offsets_and_get_arena_bytes(members), d, device, unique=unique)
+        replacements.update({life.buffer: _slice_arena(arena, life) for life in members})
     calls = [c.replace(src=(c.body, *(replacements.get(a, a) for a in c.arguments))) for c in launch.src]
     planned = launch.replace(src=tuple(calls))
     log_transform("memory plan", launch, planned, replacements)

@@ -16,7 +16,7 @@ import numpy as np
 
 from uops.backends.answer import collect_caller_input_nodes
 from uops.backends.testing.values import from_bits, special_bits
-from uops.fuzz.generate import chains, laws, programs
+from uops.fuzz.generate import chains, devices, laws, programs
 from uops.fuzz.generate.bestiary.families import FAMILIES, generate_family_case
 from uops.fuzz.generate.declared import EVERYTHING, SupportedOpDtypes
 from uops.fuzz.generate.draw import SeededDraw
@@ -37,7 +37,7 @@ from uops.spec.suggest import format_did_you_mean
 from uops.spec.verify.dialects import Dialect
 
 #: The version of the generator; it changes whenever some (seed, k, kinds, declared) gives another case.
-VERSION = 18
+VERSION = 19
 #: Numbers of nodes and of elements of one graph; small ones are more frequent, since most bugs show in small graphs.
 NODES = (2, 3, 3, 4, 4, 5, 5, 6, 7, 8, 10, 12, 16)
 ELEMENTS = (8, 16, 32, 32, 64, 64, 100, 200)
@@ -174,8 +174,8 @@ KINDS: dict[str, ProgramKind] = {k.name: k for k in (
                 Dialect.SCHEDULED, generate_kernel_launch),
     ProgramKind("calls", "Calls of kernels written by hand, among statements on the same Buffers",
                 Dialect.TENSOR, programs.generate_program_with_kernel_calls, 2),
-    ProgramKind("devices", "graphs on several devices",
-                Dialect.TENSOR, _tensor_graph_generator(FEATURES)),
+    ProgramKind("devices", "programs on several devices: shards, collectives, Stores",
+                Dialect.TENSOR, devices.generate_program_on_devices),
     ProgramKind("bestiary", "graphs of the second document, against legalize",
                 Dialect.BESTIARY, _generate_bestiary),
 )}

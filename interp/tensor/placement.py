@@ -175,8 +175,9 @@ def _place_collapsed(m: Any, scope: TensorScope, u: UOp, sources: Sequence[Place
     placed = sources[0]
     if placed.owners is None or not placed.owners.size:
         return placed._replace(owners=None)
-    least, most = (f.reduce(placed.owners, axis=tuple(u.arg.axes), keepdims=True) for f in (np.minimum, np.maximum))
-    return placed._replace(owners=least if np.array_equal(least, most) else None)
+    most = placed.owners.max(axis=tuple(u.arg.axes), keepdims=True)
+    is_of_one = (placed.owners == most) | (placed.owners == 0)  # an element that each device has goes with any other
+    return placed._replace(owners=most if is_of_one.all() else None)
 
 
 def _place_stack(m: Any, scope: TensorScope, u: UOp, sources: Sequence[Placement]) -> Placement:
@@ -208,11 +209,11 @@ def _assert_placement(u: UOp, found: Placement, shape: tuple[int, ...] | None) -
     axis = u.axis
     if shape is None or 0 in shape:
         return
-    if axis is None:
-        if found.owners is not None and found.owners.any():
+    n = len(found.device) if isinstance(found.device, tuple) else 1
+    if axis is None:  # of one device, what it owns is whole
+        if n > 1 and found.owners is not None and found.owners.any():
             raise_unsound(u, "axis", axis, "elements that single devices own")
         return
-    n = len(found.device) if isinstance(found.device, tuple) else 1
     if found.owners is None or not 0 <= axis < len(shape) or shape[axis] % n:
         raise_unsound(u, "axis", axis, f"a value of shape {shape} that is whole on {found.device}")
     right = split_among_devices(shape, axis, n)

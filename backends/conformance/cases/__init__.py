@@ -19,7 +19,7 @@ from uops.backends.conformance.cases import (
 )
 from uops.backends.conformance.cases.bestiary.kernels import generate_bestiary_kernel_cases
 from uops.backends.conformance.cases.bestiary.values import generate_bestiary_value_cases
-from uops.backends.conformance.cases.named import graphs, memory, tables
+from uops.backends.conformance.cases.named import devices, graphs, memory, tables
 from uops.backends.conformance.cases.named.generate import generate
 from uops.backends.conformance.model import ConformanceCase, ConformanceTier
 
@@ -37,7 +37,7 @@ SOURCES = (
     generate_bestiary_kernel_cases,
     native.generate_native_cases,
     schedules.generate_schedule_cases,
-    lambda tier: generate((*memory.CASES, *tables.CASES, *graphs.CASES), tier),
+    lambda tier: generate((*memory.CASES, *tables.CASES, *graphs.CASES, *devices.CASES), tier),
 )
 
 

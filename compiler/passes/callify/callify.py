@@ -24,8 +24,8 @@ from uops.compiler.ir.views import WHOLE_VIEWS, strip_views, view_front_of_memor
 from uops.compiler.log import log_transform
 from uops.compiler.passes.callify.hazards import insert_hazard_copies
 from uops.compiler.passes.callify.kernel_calls import pass_memory_to_kernel_calls
-from uops.compiler.place import untranslatable_error
-from uops.spec.errors import CompileError, SpecError
+from uops.compiler.passes.callify.partition import partition_over_devices
+from uops.spec.errors import SpecError
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace, BufferArg, CallArg, ParamArg
@@ -33,13 +33,10 @@ from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import Dim, UOp, substitute, toposort
 from uops.spec.ir.ops import CALL_LIKE, EFFECT_GROUPS, MEMORY_ROOTS, Op
 from uops.spec.ir.scope import base_memory, is_variable, root_items
-from uops.spec.untrusted import quote_name
 from uops.spec.verify.infer import is_kernel_body
 
 #: Gradient markers, which mean nothing outside of the front end.
 _GRADIENT_MARKERS = frozenset({Op.DETACH, Op.CONTIGUOUS_BACKWARD})
-#: Ops with a device of their own; every other value has the device of one of its sources.
-_DEVICE_OPS = MEMORY_ROOTS | {Op.LOAD}
 #: Ops that `inline_calls_and_drop_markers` removes.
 _INLINED = _GRADIENT_MARKERS | {Op.FUNCTION, Op.CALL, Op.GETTUPLE}
 
@@ -70,9 +67,11 @@ def callify(root: UOp) -> UOp:
 
 def convert_graph_to_call(root: UOp) -> CallifiedProgram:
     """Convert a graph to one Call, and return it with its outputs. Raises CompileError or SpecError."""
-    resolved = inline_calls_and_drop_markers(root)
-    allocated = _make_output_buffers(root, resolved)
-    resolved, temporaries = pass_memory_to_kernel_calls(resolved, highest_unique(toposort(root)) + 1 + len(allocated))
+    inlined = inline_calls_and_drop_markers(root)
+    allocated = _make_output_buffers(root, inlined)
+    first_unique = highest_unique(toposort(root)) + 1 + len(allocated)
+    partitioned, parts = partition_over_devices(inlined, first_unique)
+    resolved, temporaries = pass_memory_to_kernel_calls(partitioned, first_unique + len(parts))
     targets, items = iter(allocated), root_items(resolved)
     has_copies = any(v.op is Op.CONTIGUOUS for v in items)
     used = {s for v in items for u in toposort(v) for s in u.src} if has_copies else set()
@@ -87,7 +86,7 @@ def convert_graph_to_call(root: UOp) -> CallifiedProgram:
     called = UOp(Op.CALL, (body, *arguments), CallArg(written=written_slots(body)))
     written = {v: base_memory(effect.buffer) for v, effect in zip(items, effects) if effect is not v}
     log_transform("store", root, called, written)
-    return CallifiedProgram(called, allocated, temporaries)
+    return CallifiedProgram(called, allocated, temporaries | parts)
 
 
 def outputs(root: UOp) -> tuple[ProgramOutput, ...]:
@@ -101,8 +100,6 @@ def inline_calls_and_drop_markers(root: UOp) -> UOp:
     for u in _order_outside_opaque_bodies(root):
         if u.op in _INLINED or not done.keys().isdisjoint(u.src):
             done[u] = _inline_or_rebuild_node(u, tuple([done.get(s, s) for s in u.src]), root)
-        elif u.op in _DEVICE_OPS and u.device.__class__ is tuple:
-            raise _multi_device_error(u, root)
     resolved = done.get(root, root)
     log_transform("resolve", root, resolved, done)
     return resolved
@@ -125,15 +122,7 @@ def _inline_or_rebuild_node(node: UOp, new_sources: tuple[UOp, ...], error_root:
     if node.op in _GRADIENT_MARKERS:
         (operand,) = new_sources
         return operand
-    if isinstance(node.device, tuple):
-        raise _multi_device_error(node, error_root)
     return node if new_sources == node.src else node.replace(src=new_sources)
-
-
-def _multi_device_error(u: UOp, root: UOp) -> CompileError:
-    devices = ", ".join(map(quote_name, u.device))  # type: ignore[arg-type]
-    detail = f"on the devices {devices}, but the compiler takes graphs of one device"
-    return untranslatable_error("Lowering Pipeline/Callify", u, detail, root)
 
 
 def _apply_body_to_arguments(function_or_call: UOp, new_sources: tuple[UOp, ...], error_root: UOp) -> UOp:

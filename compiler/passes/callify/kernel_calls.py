@@ -119,7 +119,8 @@ class _CallInMemory:
         written = tuple(k for k in written if self._may_use(k))
         self._refuse_aliased_write(written)
         writes, passed = {self.references[k] for k in written}, dict[UOp, UOp]()
-        for slot, reference in enumerate(self.references):
+        for slot in sorted(range(len(self.references)), key=lambda k: k not in self.params):  # a slot with a Param decides
+            reference = self.references[slot]
             if reference not in passed:
                 passed[reference] = self._pass_argument(slot, reference, reference in writes)
         if self.body.op in OPAQUE_BODIES:  # which take their arguments as they are numbered

@@ -73,11 +73,6 @@ def test_arguments_are_memory_then_variables_and_written_ones_are_declared() -> 
     assert {u.arg.slot for u in toposort(called.src[0]) if u.op is Op.PARAM} == {0, 1, 2}
 
 
-def test_graphs_of_several_devices_are_refused_by_name() -> None:
-    with pytest.raises(CompileError, match="graphs of one device"):
-        callify(b.copy(b.param(0, (4,), dt.float32), ("A", "B")))
-
-
 # Hazards
 
 

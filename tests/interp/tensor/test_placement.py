@@ -97,3 +97,14 @@ def test_a_planted_device_in_a_kernel_is_refuted(monkeypatch: pytest.MonkeyPatch
     fresh = call(100 + op.value)  # nodes of its own, for which nothing is derived yet
     with pytest.raises(Unsound, match=f"device of {op.name}"):
         run(fresh, inputs)
+
+
+def test_a_reduce_of_what_a_pad_added_is_where_the_rest_is() -> None:
+    """Elements that a Pad adds are everyone's, so they do not hide the owner of the others."""
+    assert b.reduce(NODES[Op.PAD], Op.ADD, (0,)).axis == 1
+    assert run(b.reduce(NODES[Op.PAD], Op.ADD, (0,)), INPUTS).values[0].tolist() == [[36, 40, 44, 48, 52, 56]]
+
+
+def test_a_tuple_of_one_device_owns_the_whole() -> None:
+    alone = b.param(0, (4, 6), dt.int32, PAIR[:1], 0)
+    assert run(b.reduce(alone, Op.MAX, (0,)), INPUTS).values[0].tolist() == [[18, 19, 20, 21, 22, 23]]

@@ -1,0 +1,184 @@
+"""Cases of ops on values of several devices: on the sharded axis, and beside it. Spec: R72 to R76, R79, R82, R83 (devices)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from uops.backends.conformance.cases.common import Inputs, add_param
+from uops.backends.conformance.cases.launches import small_numbers
+from uops.backends.conformance.cases.named.generate import NUMBERS, Build, NamedCase
+from uops.backends.contract import DEVICES_SURFACE
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import Device
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+from uops.spec.rows.collectives import COLLECTIVES
+from uops.spec.rows.rows import ROWS
+
+#: Three devices, so that a program that knows two is seen.
+DEVICES = ("D0", "D1", "D2")
+
+
+def shard(d: DType, shape: tuple[int, ...], axis: int | None, inputs: Inputs) -> UOp:
+    """Add a Param that is sharded along an axis, or whole on each device."""
+    slot = sum(k.startswith("p") for k in inputs)
+    inputs[f"p{slot}"] = small_numbers(d, math.prod(shape)).reshape(shape)
+    return b.param(slot, shape, d, DEVICES, axis)
+
+
+def fill_buffer(d: DType, size: int, inputs: Inputs, devices: Device = DEVICES) -> UOp:
+    """Add a Buffer with `size` elements on each device."""
+    unique = 1 + sum(k.startswith("b") for k in inputs)
+    inputs[f"b{unique}"] = small_numbers(d, size * (len(devices) if isinstance(devices, tuple) else 1))
+    return b.buffer(size, d, devices, unique=unique)
+
+
+def _sharded(axis: int | None, build: Callable[[UOp], UOp], shape: tuple[int, ...] = (6, 3, 4)) -> Build:
+    return lambda d, i: build(shard(d, shape, axis, i))
+
+
+def _beside_a_whole_value(d: DType, i: Inputs) -> UOp:
+    """Select from a sharded and a whole value, by a whole condition: each device takes its part of what is whole."""
+    x, whole = shard(d, (6, 4), 0, i), shard(d, (6, 4), None, i)
+    return UOp(Op.WHERE, (UOp(Op.CMPEQ, (whole, x)), b.flip(whole, (False, True)), b.const(1, d)))
+
+
+def _beside_a_row(d: DType, i: Inputs) -> UOp:
+    return b.where(shard(dt.bool_, (6, 1), 0, i), shard(d, (4,), None, i), shard(d, (6, 4), 0, i))
+
+
+def _store(axis: int | None, gated: bool = False) -> Build:
+    """Store to columns of a sharded Buffer, of a value that is sharded or whole; then read all of it."""
+
+    def make(d: DType, i: Inputs) -> UOp:
+        buffer = fill_buffer(d, 6, i)
+        target = b.shrink(b.reshape(buffer, (6, 3)), (0, 1), (6, 2))
+        value = shard(d, (6, 2), axis, i)
+        gate = (shard(dt.bool_, (6, 2), axis, i),) if gated else ()
+        return b.tuple_(b.copy(b.after(buffer, b.store(target, b.flip(value, (False, True)), *gate)), "D0"), value)
+
+    return make
+
+
+def _store_then_copy(d: DType, i: Inputs) -> UOp:
+    """Copy what was stored on every device, then what was there before: a copy that is late or early differs."""
+    buffer = fill_buffer(d, 4, i)
+    before = b.copy(b.contiguous(buffer), DEVICES[::-1])
+    stored = b.after(buffer, b.store(b.after(buffer, before), shard(d, (12,), 0, i)))
+    return b.tuple_(before, b.copy(stored, "D1"), stored)
+
+
+def _write_copies_apart(d: DType, i: Inputs) -> UOp:
+    """Change the copies of one value on each device: memory that devices share would be changed several times."""
+    x = shard(d, (4,), None, i)
+    parts = b.copy(b.expand(b.reshape(x, (1, 4)), (3, 4)), DEVICES)
+    changed = UOp(Op.WHERE, (UOp(Op.CMPEQ, (parts, parts)), parts, b.const(0, d)))
+    buffer = fill_buffer(d, 4, i)
+    return b.after(buffer, b.store(b.reshape(buffer, (3, 4)), changed))
+
+
+def _gated_load(d: DType, i: Inputs) -> UOp:
+    x, gate = shard(d, (6, 2), 0, i), shard(dt.bool_, (6, 2), None, i)
+    return b.load(fill_like(x, d, i), gate=gate, alt=x)
+
+
+def fill_like(x: UOp, d: DType, i: Inputs) -> UOp:
+    """Add a sharded Buffer of the shape of `x`."""
+    return b.reshape(fill_buffer(d, math.prod(x.shape) // len(DEVICES), i), x.shape)
+
+
+def _redistribute(d: DType, i: Inputs) -> UOp:
+    """Copy rows of what is sharded by columns to the devices in another order: every device sends a piece to every other."""
+    return b.copy(b.flip(shard(d, (6, 9), 1, i), (True, False)), DEVICES[::-1])
+
+
+def _replicate(d: DType, i: Inputs) -> UOp:
+    x = shard(d, (2, 6), 1, i)
+    return b.replicated(b.copy(b.expand(b.reshape(x, (1, 2, 6)), (3, 2, 6)), DEVICES), 0)
+
+
+def _to_bytes(d: DType, i: Inputs) -> UOp:
+    return b.bitcast(shard(d, (2, 6), 1, i), dt.uint8)
+
+
+def _index_by_vector(d: DType, i: Inputs) -> UOp:
+    i["p9"] = np.array([3, 0, 3], np.int32)
+    return b.at(shard(d, (4, 6), 1, i), b.cast(b.param(9, (3,), dt.int32, DEVICES), dt.index))
+
+
+def _sum_over(*axes: int) -> Callable[[UOp], UOp]:
+    return lambda x: b.reduce(x, Op.ADD, axes)
+
+
+# fmt: off
+#: (op, edge class, builder) of each case.
+_OPS: tuple[tuple[Op, str, Build], ...] = (
+    (Op.BUFFER, "sharded", lambda d, i: b.flip(b.copy(fill_buffer(d, 4, i), "CPU"), (True,))),
+    (Op.PARAM, "sharded-inner", lambda d, i: b.contiguous(shard(d, (2, 6), 1, i))),
+    (Op.PARAM, "whole-on-each", lambda d, i: b.flip(shard(d, (2, 5), None, i), (True, True))),
+    (Op.RESHAPE, "sharded-merge", _sharded(1, lambda x: b.reshape(x, (2, 24)), (2, 6, 4))),
+    (Op.RESHAPE, "sharded-split", _sharded(0, lambda x: b.reshape(x, (3, 4, 2)), (12, 2))),
+    (Op.RESHAPE, "beside-axis", _sharded(0, lambda x: b.reshape(x, (6, 2, 6)))),
+    (Op.PERMUTE, "moves-axis", _sharded(0, lambda x: b.permute(x, (2, 0, 1)))),
+    (Op.PERMUTE, "beside-axis", _sharded(0, lambda x: b.permute(x, (0, 2, 1)))),
+    (Op.EXPAND, "beside-axis", _sharded(0, lambda x: b.expand(b.reshape(x, (6, 1, 12)), (6, 2, 12)))),
+    (Op.PAD, "beside-axis", _sharded(1, lambda x: b.pad(x, (1, 0, 2), (4, 6, 5)), (2, 6, 3))),
+    (Op.SHRINK, "beside-axis", _sharded(1, lambda x: b.shrink(x, (1, 0, 0), (2, 6, 2)), (4, 6, 3))),
+    (Op.FLIP, "beside-axis", _sharded(1, lambda x: b.flip(x, (True, False, True)), (2, 6, 3))),
+    (Op.INDEX, "beside-axis", _sharded(1, lambda x: b.at(x, 2), (4, 6))),
+    (Op.INDEX, "vector-beside-axis", _index_by_vector),
+    (Op.STACK, "sharded", lambda d, i: b.stack(shard(d, (6,), 0, i), b.at(shard(d, (2, 6), 1, i), 1))),
+    (Op.REPLICATED, "of-copies", _replicate),
+    (Op.BITCAST, "sharded-last-axis", _to_bytes),
+    (Op.WHERE, "beside-whole", _beside_a_whole_value),
+    (Op.WHERE, "sharded-broadcast", _beside_a_row),
+    (Op.STORE, "sharded", _store(0)),
+    (Op.STORE, "of-whole", _store(None)),
+    (Op.STORE, "sharded-gate", _store(0, gated=True)),
+    (Op.AFTER, "copies-in-order", _store_then_copy),
+    (Op.CONTIGUOUS, "copies-apart", _write_copies_apart),
+    (Op.LOAD, "sharded-gate", _gated_load),
+    (Op.LOAD, "scatter", lambda d, i: b.copy(b.flip(add_param(d, (6, 2), i), (True, False)), DEVICES)),
+    (Op.LOAD, "gather-inner", _sharded(1, lambda x: b.copy(b.flip(x, (True, False)), "D1"), (2, 6))),
+    (Op.LOAD, "of-whole", _sharded(None, lambda x: b.copy(b.flip(x, (True,)), "D2"), (5,))),
+    (Op.LOAD, "redistribute", _redistribute),
+)
+#: The same, of values that can be added.
+_SUMS: tuple[tuple[Op, str, Build], ...] = (
+    (Op.REDUCE, "sharded-axis", _sharded(0, _sum_over(0))),
+    (Op.REDUCE, "sharded-axis-and-other", _sharded(1, _sum_over(0, 1), (3, 6, 2))),
+    (Op.REDUCE, "beside-axis", _sharded(0, _sum_over(1))),
+    (Op.REDUCE, "max-of-sharded-axis", _sharded(0, lambda x: b.reduce(x, Op.MAX, (0,)))),
+    (Op.ADD, "sharded", lambda d, i: UOp(Op.ADD, (shard(d, (6, 2), 0, i), b.flip(shard(d, (6, 2), 0, i), (False, True))))),
+)
+# fmt: on
+
+
+def _collective_on(name: str, n: int) -> Build:
+    """Build a collective over `n` devices, of 2n elements on each or on one."""
+    devices = tuple(f"D{k}" for k in range(n))
+
+    def make(d: DType, i: Inputs) -> UOp:
+        if name in ("broadcast", "scatter"):
+            operand = b.flip(add_param(d, (2 * n,), i, values=small_numbers(d, 2 * n)), (True,))
+        else:
+            operand = fill_buffer(d, 2 * n, i, devices)
+        return COLLECTIVES[name](operand, devices)
+
+    return make
+
+
+CASES = (
+    *(NamedCase(ROWS[op].id, edge, build, DEVICES_SURFACE) for op, edge, build in _OPS),
+    *(NamedCase(ROWS[op].id, edge, build, DEVICES_SURFACE, NUMBERS) for op, edge, build in _SUMS),
+    *(
+        NamedCase(f"Collective/{name}", f"{n}-devices", _collective_on(name, n), DEVICES_SURFACE, NUMBERS)
+        for name in COLLECTIVES
+        for n in (1, 3, 4, 7)
+    ),
+)

@@ -1,0 +1,343 @@
+"""Partition of a graph on several devices: one value per device, and copies between devices.
+
+Takes: TENSOR without Functions, whose nodes may be on n-tuple devices. Gives: TENSOR in which each node is on one device or on
+none. Only a Load with a device reads a value of another device.
+Spec: Lowering Pipeline/Callify; R53 (Copy, Contiguous), R72 (device of ALU), R73 (n-tuple Buffer), R74 (axis), R75 (n-tuple sizes),
+R76 (null axis on D), R79 (Param and axis), R82 (other ops on devices), R83 (sharded indices, stores), R180 (memory of callers).
+
+A value on the devices D becomes a part per device. A sharded value has the n parts of its axis, any other is whole on each device.
+An op runs on the parts of its sources, device by device. Two ops move data:
+
+- A Load with a device builds each part of its result from the pieces of its operand's parts (`_DevicePartition._redistribute`).
+- A Reduce along the sharded axis reduces each part, and then the n results on each device, in one order (R76, null axis on D).
+
+Memory of callers is whole, on the host (R180, memory of callers). Its parts are copies. Those of written memory go back at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from uops.compiler.ir.bodies import order_outside_kernels
+from uops.compiler.ir.buffers import COPIES, HOST
+from uops.compiler.ir.extents import max_elements
+from uops.compiler.ir.views import view_front_of_memory
+from uops.compiler.log import log_transform
+from uops.compiler.place import untranslatable_error
+from uops.spec.ir import build as B
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import AddrSpace, BufferArg
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import Dim, UOp
+from uops.spec.ir.ops import ALU, EFFECT_GROUPS, MARKERS, MEMORY_ROOTS, RESULT_ROOTS, Op
+from uops.spec.ir.scope import base_memory, root_items
+
+#: Views below which a value is one range of memory, if Shrinks cut the first axis alone.
+_WHOLE_OR_FRONT = frozenset({Op.AFTER, Op.RESHAPE})
+
+
+def is_on_several_devices(order: Sequence[UOp]) -> bool:
+    """Return True if a node is on an n-tuple device."""
+    return any((u.op in MEMORY_ROOTS or u.op is Op.LOAD) and u.device.__class__ is tuple for u in order)
+
+
+class PartitionedProgram(NamedTuple):
+    """A graph whose nodes are on one device each. `temporaries` are its new Buffers, which no caller sees."""
+
+    root: UOp
+    temporaries: frozenset[UOp] = frozenset()
+
+
+def partition_over_devices(root: UOp, first_unique: int) -> PartitionedProgram:
+    """Return a graph on several devices as one whose nodes are on one device each; any other graph as it is.
+
+    New Buffers are numbered from `first_unique`. Raises CompileError for kernels on several devices, and for a sharded axis of
+    symbolic extent.
+    """
+    order = order_outside_kernels(root)
+    if not is_on_several_devices(order):
+        return PartitionedProgram(root)
+    partition = _DevicePartition(root, order, first_unique)
+    result = partition.build_root()
+    log_transform("partition", root, result, {u: tuple(p.parts) for u, p in partition.done.items()})
+    return PartitionedProgram(result, frozenset(partition.buffers))
+
+
+class _PlacedValue(NamedTuple):
+    """A value as one part per device. A value on one device, or on none, has one part and `devices` None.
+
+    An effect has a part per device, too: those of all parts of what it writes.
+    """
+
+    parts: tuple[UOp, ...]
+    devices: tuple[str, ...] | None = None
+    axis: int | None = None
+
+
+class _DevicePartition:
+    """The partition of one graph; `done` maps each node to its parts."""
+
+    def __init__(self, root: UOp, order: Sequence[UOp], first_unique: int) -> None:
+        self.root, self.order, self.first_unique = root, order, first_unique
+        self.buffers: list[UOp] = []
+        self.done: dict[UOp, _PlacedValue] = {}
+        self.written = {base_memory(u.buffer) for u in order if u.op is Op.STORE}
+        self.host: dict[UOp, UOp] = {}  # memory of the caller on D -> the same memory on the host
+        self.effects: dict[UOp, list[UOp]] = {}  # such memory that is written -> the Stores to its parts
+
+    def build_root(self) -> UOp:
+        """Return the root with its values whole, and written memory of callers put back."""
+        for u in self.order:
+            if u is not self.root or u.op not in RESULT_ROOTS:
+                self.done[u] = self._place(u)
+        items: list[UOp] = []
+        for item in root_items(self.root):
+            placed = self.done[item]
+            items += placed.parts if item.dtype is dt.void else [self._gather(item, placed, HOST)]
+        items += [self._put_back(memory) for memory in self.host if memory in self.written]
+        if len(items) == 1 and self.root.op not in RESULT_ROOTS:
+            return items[0]
+        return UOp(Op.TUPLE, tuple(items)) if self.root.op not in EFFECT_GROUPS else self.root.replace(src=tuple(items))
+
+    # Nodes
+
+    def _place(self, u: UOp) -> _PlacedValue:
+        """Return the parts of a node whose sources are done."""
+        if u.op in MEMORY_ROOTS and u.device.__class__ is tuple:
+            return self._split_memory(u)
+        if u.op is Op.LOAD and u.arg.device is not None:
+            return self._place_copy(u)
+        if u.op is Op.CALL:
+            return self._place_call(u)
+        placed = [self.done[s] for s in u.src]
+        if u.op is Op.AFTER:
+            return self._place_after(u, placed)
+        devices = next((p.devices for p in placed if p.devices is not None), None)
+        if devices is None:
+            return _PlacedValue((u.replace(src=tuple([p.parts[0] for p in placed])),))
+        if u.op in EFFECT_GROUPS:
+            return _PlacedValue((u.replace(src=tuple([part for p in placed for part in p.parts])),))
+        if u.op not in _LOCAL:
+            raise untranslatable_error("R72 (device)", u, f"{u.op.name} of values on several devices is not supported", self.root)
+        if u.op is Op.REDUCE and u.operand.axis in u.arg.axes:
+            return self._reduce_over_devices(u, placed[0])
+        axis = u.buffer.axis if u.op is Op.STORE else u.axis
+        parts = tuple([self._build_part(u, k, devices, axis) for k in range(len(devices))])
+        if u.op is Op.STORE:
+            self.effects.setdefault(base_memory(u.buffer), []).extend(parts)
+        return _PlacedValue(parts, devices, axis)
+
+    def _place_call(self, u: UOp) -> _PlacedValue:
+        """Place the Call of a kernel whose arguments are on one device."""
+        placed = [self.done[a] for a in u.arguments]
+        if any(p.devices is not None for p in placed):
+            raise untranslatable_error("R72 (device)", u, "a kernel written by hand is on one device", self.root)
+        return _PlacedValue((u.replace(src=(u.body, *[p.parts[0] for p in placed])),))
+
+    def _build_part(self, u: UOp, k: int, devices: tuple[str, ...], axis: int | None) -> UOp:
+        """Return the part of a node on device `k`."""
+        n = len(devices)
+        if u.op in _SHAPED:
+            operand, *vectors = u.src
+            shape = B.shape_vector(self._local_shape(u, axis, n))
+            return u.replace(src=(self.done[operand].parts[k], *[self.done[v].parts[0] for v in vectors[:-1]], shape))
+        if u.op is Op.REPLICATED:
+            part = self.done[u.operand].parts[k]
+            return part if part.shape == self._local_shape(u, axis, n) else u.replace(src=(part,))
+        return u.replace(src=tuple([self._part_for(u, s, k, axis, n) for s in u.src]))
+
+    def _part_for(self, u: UOp, s: UOp, k: int, axis: int | None, n: int) -> UOp:
+        """Return the part of a source that the part of `u` on device `k` needs: of a whole value, its part of the sharded axis."""
+        placed = self.done[s]
+        part = placed.parts[0] if placed.devices is None else placed.parts[k]
+        if axis is None or placed.axis is not None or u.op not in _ALIGNED:
+            return part
+        rank = len(u.buffer.shape if u.op is Op.STORE else u.shape)
+        along = axis - (rank - len(s.shape))
+        return part if along < 0 or s.shape[along] == 1 else self._cut(u, part, along, k, n)
+
+    def _place_after(self, u: UOp, placed: list[_PlacedValue]) -> _PlacedValue:
+        """Let each part wait for the effects on all devices."""
+        buffer, *dependencies = placed
+        effects = tuple(dict.fromkeys(part for d in dependencies for part in d.parts))
+        return buffer._replace(parts=tuple([u.replace(src=(part, *effects)) for part in buffer.parts]))
+
+    def _local_shape(self, u: UOp, axis: int | None, n: int) -> tuple[Dim, ...]:
+        """Return the shape of one part of `u`."""
+        return u.shape if axis is None else tuple([self._divide(u, d, n) if k == axis else d for k, d in enumerate(u.shape)])
+
+    def _divide(self, u: UOp, extent: Dim, n: int) -> int:
+        if isinstance(extent, UOp) or extent % n:
+            detail = f"{n} devices share an axis of extent {extent!r}, expected a constant that is a multiple of {n}"
+            raise untranslatable_error("R75 (n-tuple sizes)", u, detail, self.root)
+        return int(extent) // n
+
+    def _cut(self, u: UOp, whole: UOp, axis: int, k: int, n: int) -> UOp:
+        """Return part `k` of `n` of an axis."""
+        size = self._divide(u, whole.shape[axis], n)
+        return shrink_axis(whole, axis, k * size, size)
+
+    # Memory
+
+    def _split_memory(self, memory: UOp) -> _PlacedValue:
+        """Return the parts of a Buffer or Param of the caller. Each is a copy, in a Buffer of its own if the memory is written."""
+        devices = memory.device
+        assert isinstance(devices, tuple)
+        axis, n = memory.axis, len(devices)
+        if memory.op is Op.BUFFER:
+            arg = replace(memory.arg, device=HOST, size=memory.arg.size * n)
+            whole = UOp(Op.BUFFER, (), arg)
+        else:
+            whole = memory.replace(arg=replace(memory.arg, device=HOST, axis=None))
+        self.host[memory] = whole
+        parts = []
+        for k, device in enumerate(devices):
+            piece = whole if axis is None else self._cut(memory, whole, axis, k, n)
+            part = B.copy(piece if is_range_of_memory(piece) else B.contiguous(piece), device)
+            if memory in self.written:
+                own = self._allocate(part.shape, part.dtype, device)
+                part = B.after(own, B.store(own, part))
+            parts.append(part)
+        return _PlacedValue(tuple(parts), devices, axis)
+
+    def _put_back(self, memory: UOp) -> UOp:
+        """Return the effect that writes the parts of a caller's memory back, after all Stores to them."""
+        placed, whole = self.done[memory], self.host[memory]
+        effects = self.effects.get(memory, [])
+        parts = tuple([B.after(part, *effects) for part in placed.parts])
+        value = self._gather(memory, placed._replace(parts=parts), HOST)
+        return B.store(whole, value)
+
+    def _allocate(self, shape: tuple[Dim, ...], dtype: DType, device: str) -> UOp:
+        """Return a view of a new Buffer, of this shape."""
+        unique = self.first_unique + len(self.buffers)
+        buffer = UOp(Op.BUFFER, (), BufferArg(max_elements(shape), dtype.storage, device, AddrSpace.GLOBAL, unique))
+        self.buffers.append(buffer)
+        return view_front_of_memory(buffer, shape)
+
+    # Copies
+
+    def _place_copy(self, u: UOp) -> _PlacedValue:
+        """Place a Load to devices: after its gate was applied where its operand is."""
+        operand, placed = u.buffer, self.done[u.buffer]
+        if u.gate is not None:
+            local = u.replace(arg=replace(u.arg, device=None))
+            self.done[local] = placed = self._place(local)
+            operand = local
+        target = u.arg.device
+        if not isinstance(target, tuple) and placed.devices is None:
+            return _PlacedValue((self._copy(placed.parts[0], target),))
+        if not isinstance(target, tuple):
+            return _PlacedValue((self._gather(operand, placed, target),))
+        n = len(target)
+        size = self._divide(u, u.shape[0], n)
+        parts = [self._redistribute(operand, placed, device, 0, k * size, size) for k, device in enumerate(target)]
+        return _PlacedValue(tuple(parts), target, 0)
+
+    def _gather(self, u: UOp, placed: _PlacedValue, device: str) -> UOp:
+        """Return all of a value on several devices on one device; any other value as it is."""
+        if placed.devices is None:
+            return placed.parts[0]
+        if not u.shape or placed.axis is None:
+            return self._copy(_part_on_or_first(placed, device), device)
+        extent = u.shape[0]
+        return self._redistribute(u, placed, device, None, 0, extent)
+
+    def _redistribute(self, u: UOp, placed: _PlacedValue, device: str, axis: int | None, offset: int, size: Dim) -> UOp:
+        """Return on one device the elements of a value from `offset` on along `axis`; all of them if that is None."""
+
+        def select(value: UOp) -> UOp:
+            return value if axis is None else shrink_axis(value, axis, offset, int(size))
+
+        if placed.devices is None or placed.axis is None:
+            return self._copy(select(_part_on_or_first(placed, device)), device)
+        n = len(placed.devices)
+        along = placed.axis
+        width = self._divide(u, u.shape[along], n)
+        pieces: list[UOp] = []
+        for j, part in enumerate(placed.parts):
+            if along == axis:  # only what part j has of the elements
+                first, last = max(offset, j * width), min(offset + int(size), (j + 1) * width)
+                if first < last:
+                    pieces.append(self._copy(shrink_axis(part, along, first - j * width, last - first), device))
+            else:
+                pieces.append(self._copy(select(part), device))
+        return self._concatenate(pieces, along, device)
+
+    def _copy(self, value: UOp, device: str) -> UOp:
+        """Return a value on another device. What is sent is one range of memory, so that a device can send it as it is."""
+        if value.device == device:
+            return B.contiguous(value)
+        is_sendable = value.device is None or is_range_of_memory(value)
+        return B.copy(value if is_sendable else B.contiguous(value), device)
+
+    def _concatenate(self, pieces: Sequence[UOp], axis: int, device: str) -> UOp:
+        """Return values on one device as one, in a Buffer of its own."""
+        if len(pieces) == 1:
+            return pieces[0]
+        first = pieces[0]
+        extents = [int(p.shape[axis]) for p in pieces]
+        shape = (*first.shape[:axis], sum(extents), *first.shape[axis + 1 :])
+        view = self._allocate(shape, first.dtype, device)
+        stores, offset = [], 0
+        for piece, extent in zip(pieces, extents, strict=True):
+            stores.append(B.store(shrink_axis(view, axis, offset, extent), B.cast(piece, first.dtype.storage)))
+            offset += extent
+        return B.cast(B.after(view, *stores), first.dtype)
+
+    def _reduce_over_devices(self, u: UOp, placed: _PlacedValue) -> _PlacedValue:
+        """Reduce each part, then the results of all devices on each of them, in the order of the devices."""
+        assert placed.devices is not None
+        partials = [UOp(Op.REDUCE, (part,), u.arg) for part in placed.parts]
+        results = []
+        for device in placed.devices:
+            total, *others = [self._copy(p, device) for p in partials]
+            for other in others:
+                total = UOp(u.arg.op, (total, other))
+            results.append(total)
+        return _PlacedValue(tuple(results), placed.devices)
+
+
+def _part_on_or_first(placed: _PlacedValue, device: str) -> UOp:
+    """Return the part of a whole value on a device, or else on the first one."""
+    devices = placed.devices or ()
+    return placed.parts[devices.index(device) if device in devices else 0]
+
+
+def shrink_axis(value: UOp, axis: int, offset: int, size: int) -> UOp:
+    """Return the elements of a value from `offset` on along one axis."""
+    if value.shape[axis] == size:
+        return value
+    return B.shrink(
+        value,
+        [offset if k == axis else 0 for k in range(len(value.shape))],
+        [size if k == axis else n for k, n in enumerate(value.shape)],
+    )
+
+
+def is_range_of_memory(value: UOp) -> bool:
+    """Return True if a value is one contiguous range of a memory, in order."""
+    while value.op in _WHOLE_OR_FRONT or (value.op is Op.SHRINK and _cuts_first_axis_alone(value)):
+        value = value.src[0]  # operand, or buffer of an After
+    return value.op in COPIES or value.op is Op.BUFFER or (value.op is Op.PARAM and value.arg.name is None)
+
+
+def _cuts_first_axis_alone(shrink: UOp) -> bool:
+    """Return True if a Shrink keeps all of each axis but the first that has more than one element."""
+    pairs = [(n, m) for n, m in zip(shrink.operand.shape, shrink.shape) if n != 1]
+    return all(n == m for n, m in pairs[1:])
+
+
+#: Ops with a source for the shape of their result, the last one.
+_SHAPED = frozenset({Op.RESHAPE, Op.EXPAND, Op.PAD, Op.SHRINK})
+#: Ops whose sources are aligned with their result, or with the memory that they write.
+_ALIGNED = ALU | {Op.STORE, Op.LOAD, Op.STACK}
+#: Ops that run on the parts of their sources.
+_LOCAL = (
+    ALU
+    | MARKERS
+    | _SHAPED
+    | {Op.PERMUTE, Op.FLIP, Op.BITCAST, Op.SLICE, Op.REPLICATED, Op.REDUCE, Op.STACK, Op.INDEX, Op.LOAD, Op.STORE, Op.CONTIGUOUS}
+)
