@@ -20,6 +20,7 @@ from uops.compiler.config import Config
 from uops.compiler.decompose import SMALL
 from uops.compiler.entry import ProgramInterface, convert_to_entering_program, describe_callified, describe_launch
 from uops.compiler.ir.bodies import KernelBodyCache, map_kernel_bodies
+from uops.compiler.ir.devices import find_named_devices, require_known_devices
 from uops.compiler.log import LoweringLog, active_log, record_transforms
 from uops.compiler.native import registry_version, require_bodies_of_target
 from uops.compiler.passes.callify.callify import convert_graph_to_call
@@ -264,6 +265,7 @@ def lower(
     memory = active_cache() or LoweringCache()
     with use_lowering_cache(memory):  # callify goes through the same graph
         graph, dialect, private = convert_to_entering_program(graph, dialect)
+        _check_devices(graph, target)
     effective_config = config or configuration.default_config()
     state = LoweringState(target, effective_config, memory=memory, on_interface=on_interface, entry=dialect, private=private)
     last = next(p.name for p in reversed(PIPELINE) if p.stage == upto)
@@ -277,6 +279,16 @@ def lower(
     if lowered.op is Op.LINEAR:
         require_bodies_of_target(lowered, target.name, target.key)
     return lowered
+
+
+def _check_devices(graph: UOp, target: Target) -> None:
+    """Raise Unsupported for a device that the target lacks, and SpecError for a value on another device than its user (R72)."""
+    named = find_named_devices(graph)
+    require_known_devices(named, target.name)
+    if len(named) > 1:
+        from uops.spec.verify.verifier import verify  # late: programs on one device do not need the verifier
+
+        verify(graph)
 
 
 def _take_compiled_program(launch: UOp, state: LoweringState) -> UOp:

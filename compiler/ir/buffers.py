@@ -12,8 +12,6 @@ from uops.spec.ir.ops import Op
 
 #: Ops that copy their source to fresh memory by definition (R52, Load; R53, Copy and Contiguous).
 COPIES = frozenset({Op.LOAD, Op.CONTIGUOUS})
-#: The device of memory that a caller passes for values on several devices (R180, memory of callers).
-HOST = "CPU"
 
 
 def storage_dtype(d: DType) -> DType:

@@ -21,7 +21,7 @@ from uops.compiler.log import log_transform
 from uops.compiler.passes.branches import branch_around_costly_stores
 from uops.compiler.place import untranslatable_error
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import ALU, BLOCK_OPENERS, MEMORY_ROOTS, OPAQUE_INSTRUCTIONS, WRITES, Op
+from uops.spec.ir.ops import ALU, BLOCK_OPENERS, COLLECTIVE, MEMORY_ROOTS, OPAQUE_INSTRUCTIONS, WRITES, Op
 from uops.spec.ir.scope import open_ranges
 
 #: Ops that are no instructions: the root and constants, which stand where they are used, as do vectors of constants. The sizes of
@@ -30,7 +30,7 @@ _STRUCTURE = frozenset({Op.SINK, Op.CONST})
 #: Instructions that may be repeated in more loops than they depend on: they read no memory and have no effect.
 _REPEATABLE = ALU | {Op.BITCAST, Op.INDEX, Op.STACK, Op.AFTER, Op.IF}
 #: Instructions that must be executed exactly where the Ifs around them are taken, and not less often.
-_EFFECTS = WRITES | OPAQUE_INSTRUCTIONS | {Op.BARRIER, Op.WMMA}
+_EFFECTS = WRITES | OPAQUE_INSTRUCTIONS | COLLECTIVE
 _NO_BLOCKS: frozenset[UOp] = frozenset()
 
 

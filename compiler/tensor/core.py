@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from uops.compiler.ir.devices import HOST
 from uops.compiler.tensor import storage
 from uops.compiler.tensor.checks import (
     IndexCheck,
@@ -26,6 +27,7 @@ from uops.compiler.tensor.faults import fault, format_for_error, require_axes, r
 from uops.compiler.tensor.realize import compute_in_one_program
 from uops.spec.errors import SpecIndexError, SpecTypeError
 from uops.spec.ir import build as B
+from uops.spec.ir.args import Device
 from uops.spec.ir.dtypes import DType, promote
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
@@ -100,9 +102,14 @@ class LazyTensorBase:
         return self.uop.dtype
 
     @property
-    def device(self) -> str:
-        """The device of the value; a constant, which is nowhere, counts as on the CPU."""
-        return str(self.uop.device or "CPU")
+    def device(self) -> Device:
+        """The device of the value, or the tuple of its devices; a constant, which is nowhere, counts as on the CPU."""
+        return self.uop.device or HOST
+
+    @property
+    def sharded_axis(self) -> int | None:
+        """The axis that several devices share, a part each; None where each of them holds the whole value (R74, axis)."""
+        return self.uop.axis
 
     @property
     def ndim(self) -> int:
@@ -140,7 +147,7 @@ class LazyTensorBase:
                     t.uop = undo_assignments_of_failed_check(t.uop, e.check)
                 raise
             leaves = {
-                u: storage.make_leaf_and_record_unless_constant(u, np.asarray(a).reshape(u.shape), c)
+                u: storage.make_leaf_on_device_and_record_unless_constant(u, np.asarray(a).reshape(u.shape), c)
                 for u, (a, c) in zip(missing, computed, strict=True)
             }
             for t in tensors:
@@ -169,7 +176,7 @@ class LazyTensorBase:
         source = self._convert_assigned_value(value)
         owners: list[LazyTensorBase] = [owner for owner in (r() for r, _ in self._links) if owner is not None]
         if not owners:
-            self.uop = B.assign(storage.reshape_node(B.buffer(self.numel(), self.dtype), self.shape), source)
+            self.uop = B.assign(_make_fresh_memory(self.uop), source)
             return self
         root, old = owners[0], _copy_to_fresh_buffer(owners[0].uop)
         root.uop = B.after(old, B.store(self._replay_view_on(root, old), source))
@@ -261,4 +268,17 @@ class LazyTensorBase:
 
 def _copy_to_fresh_buffer(u: UOp) -> UOp:
     """Return fresh memory with the contents of `u`, as a reference of its shape."""
-    return B.assign(storage.reshape_node(B.buffer(math.prod(u.shape), u.dtype), u.shape), u)
+    return B.assign(_make_fresh_memory(u), u)
+
+
+def _make_fresh_memory(u: UOp) -> UOp:
+    """Return fresh memory for a value like `u`, as a reference of its shape, on the devices of `u`."""
+    size, device, axis = math.prod(u.shape), u.device or HOST, u.axis
+    if not isinstance(device, tuple):
+        return storage.reshape_node(B.buffer(size, u.dtype, device), u.shape)
+    if axis is None:
+        detail = f"expected a Tensor that is sharded over {device}, got one that is whole on each; shard it first"
+        raise fault("assign", "STORE.C1", detail)
+    shape = (u.shape[axis], *u.shape[:axis], *u.shape[axis + 1 :])  # a Buffer is sharded along its first axis (R73)
+    memory = storage.reshape_node(B.buffer(size // len(device), u.dtype, device), shape)
+    return memory if axis == 0 else B.permute(memory, (*range(1, axis + 1), 0, *range(axis + 1, len(shape))))

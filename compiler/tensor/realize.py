@@ -103,6 +103,8 @@ def compute_in_one_program(nodes: Sequence[UOp], backend: str | None, unchecked:
         raise SpecTypeError(f"@function {_tracing.get()} runs lazily: the value of a Tensor is not known while it is traced")
     graph = _GraphCapture()
     closed = [graph.replace_buffers_by_params(u) for u in nodes]
+    if graph.has_copies_to_devices:
+        _require_operands_on_one_device(nodes)
     checks = (
         {} if (_unchecked.get() if unchecked is None else unchecked) else graph.check_known_indices_and_collect_computed_checks()
     )
@@ -115,6 +117,14 @@ def compute_in_one_program(nodes: Sequence[UOp], backend: str | None, unchecked:
     for check, number in zip(checks.values(), values[len(nodes) :], strict=True):
         check.raise_if_greatest_offset_outside(number)
     return [ComputedValue(value, c is u) for value, c, u in zip(values, closed, nodes)]
+
+
+def _require_operands_on_one_device(nodes: Sequence[UOp]) -> None:
+    """Raise SpecError for operands on different devices (R72); Params of the closed graph are on none, so it would not show."""
+    from uops.spec.verify.verifier import verify  # late: programs on one device do not need the verifier
+
+    for u in nodes:
+        verify(u)
 
 
 def _raise_index_error(checks: Iterable[IndexCheck], backend: str | None) -> None:
@@ -155,8 +165,10 @@ def capture(*values: Any) -> CapturedGraph:
 
 
 class _GraphCapture:
-    """A graph under construction. `done` maps nodes of the front end to their form in terms of Params; `fresh` counts new
-    memories."""
+    """A graph under construction.
+
+    `done` maps nodes of the front end to their form in terms of Params; `fresh` counts new memories.
+    """
 
     def __init__(self) -> None:
         from uops.compiler.tensor import checks, storage  # late: they load NumPy, which naming a backend does not need
@@ -167,6 +179,7 @@ class _GraphCapture:
         self.done: dict[UOp, UOp] = {}
         self.checked_nodes: list[UOp] = []
         self.fresh = 0
+        self.has_copies_to_devices = False
 
     def replace_buffers_by_params(self, root: UOp) -> UOp:
         """Return `root` in terms of Params. Bodies of Functions are not entered: they are closed already (R64: Function)."""
@@ -213,6 +226,8 @@ class _GraphCapture:
             closed = (self.checks_module.strip_unchecked_tags(u.body) if u.tag == self.checks_module.UNCHECKED else u.body, *closed)
         elif leaf_or_sources is not u.src:
             return closed[0]
+        if u.op is Op.LOAD and u.arg.device is not None:
+            self.has_copies_to_devices = True
         if u.op in _CHECKED:
             self.checked_nodes.append(u)
             return UOp(u.op, closed, u.arg, None if u.tag == self.checks_module.UNCHECKED else u.tag)

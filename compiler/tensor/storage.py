@@ -6,24 +6,32 @@ Buffer's contents change, so a node's value is fixed. `find_realized_leaf` maps 
 
 from __future__ import annotations
 
+import itertools
 import math
 import weakref
 from typing import Any
 
 import numpy as np
 
+from uops.compiler.ir.devices import HOST
 from uops.compiler.runtime.program import numpy_dtype
 from uops.compiler.tensor.dtypes import as_dtype
 from uops.spec.ir import build as B
+from uops.spec.ir.args import Device
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
+from uops.spec.rows.collectives import replicate_on_devices
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _arrays: weakref.WeakKeyDictionary[UOp, Array] = weakref.WeakKeyDictionary()
 _stand_ins: weakref.WeakSet[UOp] = weakref.WeakSet()
+#: Copy of a leaf on other devices -> the leaf.
+_placed: weakref.WeakKeyDictionary[UOp, UOp] = weakref.WeakKeyDictionary()
 #: Realized node -> leaf with its value.
 _realized: weakref.WeakKeyDictionary[UOp, UOp] = weakref.WeakKeyDictionary()
+#: Slots of stand-ins that are Params.
+_stand_in_slots = itertools.count(1 << 32)
 #: Least and greatest element of each Buffer whose memory nobody else holds; None until they are needed.
 _ranges: weakref.WeakKeyDictionary[UOp, tuple[int, int] | None] = weakref.WeakKeyDictionary()
 
@@ -45,7 +53,12 @@ def make_leaf_buffer(array: Array, is_memory_shared: bool = False) -> UOp:
 
 
 def make_stand_in_for_function_input(u: UOp) -> UOp:
-    """Return a Buffer without data in place of `u`, which marks the uses of `u` as an input of a @function."""
+    """Return a Buffer without data in place of `u`, which marks the uses of `u` as an input of a @function.
+
+    A value on other devices has a Param, as no Buffer is whole on several devices, or sharded along an inner axis (R73).
+    """
+    if u.device is not None and u.device != HOST:
+        return B.param(next(_stand_in_slots), u.shape, u.dtype, u.device, u.axis)
     buffer = B.buffer(math.prod(u.shape), u.dtype)
     _stand_ins.add(buffer)
     return reshape_node(buffer, u.shape)
@@ -75,7 +88,7 @@ def value_of(u: UOp) -> Array | None:
 
 def data_of(u: UOp) -> Array | None:
     """Return the flat array of a node that needs no computation, or None."""
-    source = _skip_reshapes(u)
+    source = _skip_reshapes_and_placement(u)
     return _arrays.get(source) if source.op is Op.BUFFER else None
 
 
@@ -84,7 +97,7 @@ def range_of_unshared_integer_buffer(u: UOp) -> tuple[int, int] | None:
 
     The Buffer has at least one element. The result is memoized.
     """
-    buffer = _skip_reshapes(u)
+    buffer = _skip_reshapes_and_placement(u)
     bounds = _ranges.get(buffer)
     if bounds is None and buffer in _ranges:
         array = _arrays[buffer]
@@ -92,10 +105,13 @@ def range_of_unshared_integer_buffer(u: UOp) -> tuple[int, int] | None:
     return bounds
 
 
-def _skip_reshapes(u: UOp) -> UOp:
-    while u.op is Op.RESHAPE:
-        u = u.operand
-    return u
+def _skip_reshapes_and_placement(u: UOp) -> UOp:
+    """Return the node below Reshapes; of a leaf's copy on other devices, what is below those of the leaf."""
+    while True:
+        leaf = _placed.get(u) if _placed else None
+        if leaf is None and u.op is not Op.RESHAPE:
+            return u
+        u = u.operand if leaf is None else leaf
 
 
 def find_realized_leaf(u: UOp) -> UOp | None:
@@ -103,12 +119,28 @@ def find_realized_leaf(u: UOp) -> UOp | None:
     return _realized.get(u)
 
 
-def make_leaf_and_record_unless_constant(realized_node: UOp, array: Array, is_constant: bool) -> UOp:
-    """Return the leaf that stands for `realized_node`, whose value is `array`.
+def copy_to_devices(u: UOp, device: Device, axis: int | None) -> UOp:
+    """Build a copy of `u` on a device, or on several: sharded along `axis`, or whole on each of them if that is None."""
+    if not isinstance(device, tuple):
+        return B.copy(u, device)
+    if axis is None:
+        return replicate_on_devices(u, device)
+    rank = len(u.shape)
+    first = B.permute(u, (axis, *range(axis), *range(axis + 1, rank))) if axis else u  # a Load shards the first axis (R74)
+    copied = B.copy(first, device)
+    return B.permute(copied, (*range(1, axis + 1), 0, *range(axis + 1, rank))) if axis else copied
+
+
+def make_leaf_on_device_and_record_unless_constant(realized_node: UOp, array: Array, is_constant: bool) -> UOp:
+    """Return the node that stands for `realized_node`, whose value is `array`: its leaf, or a copy of that on other devices.
 
     A constant node may outlive every Tensor, in a cache of programs: it is not recorded, so that its array can be freed.
     """
     leaf = make_leaf_buffer(array, is_memory_shared=True)  # a backend may give memory that it was given
+    device = realized_node.device
+    if device is not None and device != HOST:
+        host_leaf, leaf = leaf, copy_to_devices(leaf, device, realized_node.axis)
+        _placed[leaf] = host_leaf
     if not is_constant:
         _realized[realized_node] = leaf
     return leaf

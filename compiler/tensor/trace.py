@@ -17,6 +17,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
 
+from uops.compiler.ir.devices import HOST
 from uops.compiler.tensor import storage
 from uops.compiler.tensor.checks import UNCHECKED, IndexCheck, attach_hoisted_checks_unless_data_proves, checks_of
 from uops.compiler.tensor.realize import forbid_realization
@@ -121,11 +122,16 @@ def _replace_inputs_and_captures_by_params(values: list[UOp], nodes_sources_firs
 
     `nodes_sources_first` is the toposort of the values.
     """
-    done = _map_stand_ins_and_their_buffers({u: B.param(slot, u.shape, u.dtype) for slot, u in enumerate(inputs)})
+    done = _map_stand_ins_and_their_buffers({u: _param_like(slot, u) for slot, u in enumerate(inputs)})
     captured = [u for u in nodes_sources_first if u.op is Op.BUFFER and u not in done]
-    done |= {u: B.param(len(inputs) + k, u.shape, u.dtype) for k, u in enumerate(captured)}
+    done |= {u: _param_like(len(inputs) + k, u) for k, u in enumerate(captured)}
     _rebuild_nodes_in_order(nodes_sources_first, done)
     return ClosedValues([done[v] for v in values], captured)
+
+
+def _param_like(slot: int, u: UOp) -> UOp:
+    """Return the Param of a Function for an argument like `u`. It names devices only if `u` is not on the host (R79)."""
+    return B.param(slot, u.shape, u.dtype, *(() if u.device in (None, HOST) else (u.device, u.axis)))
 
 
 def _express_checks_in_call_arguments(body_nodes: list[UOp], arguments_by_stand_in: dict[UOp, UOp]) -> tuple[IndexCheck, ...]:

@@ -18,7 +18,7 @@ from uops.compiler.validate.model import ClaimCounterexample, DecisionMethod, Ob
 from uops.spec.errors import Crash
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import ALU, BLOCK_OPENERS, MEMORY_ROOTS, OPAQUE_INSTRUCTIONS, WRITES, Op
+from uops.spec.ir.ops import ALU, BLOCK_OPENERS, COLLECTIVE, MEMORY_ROOTS, OPAQUE_INSTRUCTIONS, WRITES, Op
 from uops.spec.ir.scope import open_ranges
 
 #: Pass or step -> the check that covers its effect on values: `uops stages` runs the interpreter on the result of each pass.
@@ -255,6 +255,6 @@ _REPLAYED: dict[str, Callable[[UOp, UOp, Mapping[UOp, Sequence[GraphTransform]]]
 _PURE = ALU | {Op.BITCAST, Op.INDEX, Op.STACK}
 _EFFECTS = frozenset({Op.STORE, Op.ATOMICADD, Op.RANGE, Op.END, Op.BARRIER, Op.LOAD, Op.CUSTOM, Op.INS})
 #: Instructions that an If around them must guard: executed less often, they change more than their own value.
-_GUARDED = WRITES | OPAQUE_INSTRUCTIONS | {Op.BARRIER, Op.WMMA}
+_GUARDED = WRITES | OPAQUE_INSTRUCTIONS | COLLECTIVE
 #: Instructions that have no value, and wait for their sources.
 _WAITING = frozenset({Op.END, Op.ENDIF, Op.GROUP, Op.BARRIER})

@@ -127,6 +127,7 @@ class DeviceProgramMaker:
         return b.const(self.draw.integer(0, 1), x.dtype)
 
     def add_elementwise(self) -> None:
+        """Add an elementwise op on a value and a partner."""
         x = self._draw_value()
         fitting: list[tuple[UOp, ...]] = []
         op = self.draw.choice(_UNARY + _BINARY * 2)
@@ -141,6 +142,7 @@ class DeviceProgramMaker:
             self._keep(UOp(op, sources))
 
     def add_cast(self) -> None:
+        """Add a Cast or a Bitcast."""
         x = self._draw_value()
         d = self.draw.choice(self.dtypes)
         if self.draw.chance(70):
@@ -149,6 +151,7 @@ class DeviceProgramMaker:
             self._keep(b.bitcast(x, d))
 
     def add_movement(self) -> None:
+        """Add a movement op, mostly beside the sharded axis."""
         x, draw = self._draw_value(), self.draw
         if not x.shape:
             self._keep(b.reshape(x, (1,) * draw.integer(1, 2)))
@@ -189,6 +192,7 @@ class DeviceProgramMaker:
                 self._keep(b.stack(x, self._draw_partner(x) if self.draw.chance(60) else x))
 
     def add_reduce(self) -> None:
+        """Add a Reduce, half of them along the sharded axis."""
         x = self._draw_value()
         ops = [op for op in (Op.ADD, Op.MAX, Op.MUL) if accepts_dtypes(op, (x.dtype, x.dtype))]
         if not x.shape or not ops:
@@ -202,6 +206,7 @@ class DeviceProgramMaker:
     # Copies
 
     def add_copy(self) -> None:
+        """Add a copy to one device, whole to each, or sharded, perhaps in another order of devices."""
         x, draw = self._draw_value(), self.draw
         n = len(self.devices)
         if draw.chance(30) or not x.shape:
@@ -213,6 +218,7 @@ class DeviceProgramMaker:
             self._keep(b.copy(x, self.devices if draw.chance(70) else self.devices[::-1]))
 
     def add_collective(self) -> None:
+        """Add a collective of the specification."""
         x = self._draw_value()
         if isinstance(x.device, tuple) and x.axis is not None:
             flat = b.reshape(x, (math.prod(x.shape),))
@@ -225,6 +231,7 @@ class DeviceProgramMaker:
     # Memory
 
     def add_store(self) -> None:
+        """Add a Store to all of a Buffer, or to some of its columns."""
         if not self.memories:
             return
         memory, draw = self.draw.choice(self.memories), self.draw

@@ -198,6 +198,8 @@ NON_INSTRUCTIONS = frozenset({Op.CONST, Op.STACK, Op.PARAM, Op.BUFFER})
 #: Instructions of a Linear that open a block, and those that close one.
 BLOCK_OPENERS = frozenset({Op.RANGE, Op.IF})
 BLOCK_CLOSERS = frozenset({Op.END, Op.ENDIF})
+#: Instructions that the lanes of a workgroup, or of a warp, execute together.
+COLLECTIVE = frozenset({Op.BARRIER, Op.WMMA})
 #: Instructions whose meaning is a text or a name of the target, or is registered.
 OPAQUE_INSTRUCTIONS = frozenset({Op.CUSTOM, Op.CUSTOMI, Op.INS})
 #: Ops that only kernels have: a scope with one of them, outside of loops that it closes, is a kernel as a whole (R166).

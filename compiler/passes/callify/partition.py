@@ -3,7 +3,7 @@
 Takes: TENSOR without Functions, whose nodes may be on n-tuple devices. Gives: TENSOR in which each node is on one device or on
 none. Only a Load with a device reads a value of another device.
 Spec: Lowering Pipeline/Callify; R53 (Copy, Contiguous), R72 (device of ALU), R73 (n-tuple Buffer), R74 (axis), R75 (n-tuple sizes),
-R76 (null axis on D), R79 (Param and axis), R82 (other ops on devices), R83 (sharded indices, stores), R180 (memory of callers).
+R76 (null axis on D), R79 (Param and axis), R82 (other ops on devices), R83 (sharded indices, stores), R182 (memory of callers).
 
 A value on the devices D becomes a part per device. A sharded value has the n parts of its axis, any other is whole on each device.
 An op runs on the parts of its sources, device by device. Two ops move data:
@@ -11,7 +11,7 @@ An op runs on the parts of its sources, device by device. Two ops move data:
 - A Load with a device builds each part of its result from the pieces of its operand's parts (`_DevicePartition._redistribute`).
 - A Reduce along the sharded axis reduces each part, and then the n results on each device, in one order (R76, null axis on D).
 
-Memory of callers is whole, on the host (R180, memory of callers). Its parts are copies. Those of written memory go back at the end.
+Memory of callers is whole, on the host (R182, memory of callers). Its parts are copies. Those of written memory go back at the end.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from uops.compiler.ir.bodies import order_outside_kernels
-from uops.compiler.ir.buffers import COPIES, HOST
+from uops.compiler.ir.buffers import COPIES
+from uops.compiler.ir.devices import HOST
 from uops.compiler.ir.extents import max_elements
 from uops.compiler.ir.views import view_front_of_memory
 from uops.compiler.log import log_transform
@@ -140,9 +141,9 @@ class _DevicePartition:
         """Return the part of a node on device `k`."""
         n = len(devices)
         if u.op in _SHAPED:
-            operand, *vectors = u.src
+            offsets = [self.done[u.offsets].parts[0]] if u.op in _PLACED else []
             shape = B.shape_vector(self._local_shape(u, axis, n))
-            return u.replace(src=(self.done[operand].parts[k], *[self.done[v].parts[0] for v in vectors[:-1]], shape))
+            return u.replace(src=(self.done[u.operand].parts[k], *offsets, shape))
         if u.op is Op.REPLICATED:
             part = self.done[u.operand].parts[k]
             return part if part.shape == self._local_shape(u, axis, n) else u.replace(src=(part,))
@@ -332,6 +333,8 @@ def _cuts_first_axis_alone(shrink: UOp) -> bool:
 
 #: Ops with a source for the shape of their result, the last one.
 _SHAPED = frozenset({Op.RESHAPE, Op.EXPAND, Op.PAD, Op.SHRINK})
+#: Those of them with offsets.
+_PLACED = frozenset({Op.PAD, Op.SHRINK})
 #: Ops whose sources are aligned with their result, or with the memory that they write.
 _ALIGNED = ALU | {Op.STORE, Op.LOAD, Op.STACK}
 #: Ops that run on the parts of their sources.

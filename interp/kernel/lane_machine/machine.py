@@ -36,7 +36,7 @@ from uops.spec.errors import Crash, SpecError, Trap, Unsupported, UopsError
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import COLLECTIVE, Op
 from uops.spec.untrusted import quote_name
 
 _ndarray = np.ndarray
@@ -146,7 +146,7 @@ class LaneMachine:
             if item.closer.op is Op.REDUCE:
                 self.slot_of(item.closer.operand)
             return _CompiledItem(item, self.slot_of(item.closer), guards, None, item, False)
-        return _CompiledItem(item, self.slot_of(item), guards, self.make_step(self, item), None, item.op in (Op.BARRIER, Op.WMMA))
+        return _CompiledItem(item, self.slot_of(item), guards, self.make_step(self, item), None, item.op in COLLECTIVE)
 
     def _whole_address(self, u: UOp, memory: CheckedMemory) -> Address:
         """Return the address of all elements in the shape of `u`; a Param may have another shape than its argument (R86)."""

@@ -78,6 +78,7 @@ _COLLECTIVES: dict[str, tuple[str, tuple[Statement, ...]]] = {
 }
 
 _RUN = "uops.interp.run:run"
+_PARTITION = "uops.compiler.passes.callify.partition:partition_over_devices"
 
 
 def _make_composition_row(name: str) -> NamedRow:
@@ -90,7 +91,7 @@ def _make_composition_row(name: str) -> NamedRow:
 def _make_collective_row(name: str) -> NamedRow:
     semantics, statements = _COLLECTIVES[name]
     row_id = f"Collective/{name}"
-    executed_by = ExecutedBy((f"uops.spec.rows.collectives:{name}", _RUN), (), "the compiler takes graphs of one device")
+    executed_by = ExecutedBy((f"uops.spec.rows.collectives:{name}", _RUN), (_PARTITION,))
     return NamedRow(row_id, name, None, semantics, state_claims(row_id, statements), executed_by, RowSubject.BACKEND)
 
 

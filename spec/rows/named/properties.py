@@ -70,7 +70,8 @@ _PROPERTIES: dict[str, tuple[str, tuple[Statement, ...], ExecutedBy]] = {
             ("the axes of ALU sources, right-aligned, agree or are null", "R74"),
         ),
         ExecutedBy(
-            (f"{_DERIVE}.axis:RULES", "uops.interp.bestiary.devices:eval_mselect"), (), "the compiler takes graphs of one device"
+            (f"{_DERIVE}.axis:RULES", "uops.interp.bestiary.devices:eval_mselect"),
+            ("uops.compiler.passes.callify.partition:partition_over_devices",),
         ),
     ),
 }

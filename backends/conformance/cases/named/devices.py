@@ -38,7 +38,8 @@ def fill_buffer(d: DType, size: int, inputs: Inputs, devices: Device = DEVICES) 
     return b.buffer(size, d, devices, unique=unique)
 
 
-def _sharded(axis: int | None, build: Callable[[UOp], UOp], shape: tuple[int, ...] = (6, 3, 4)) -> Build:
+def _build_on_shard(axis: int | None, build: Callable[[UOp], UOp], shape: tuple[int, ...] = (6, 3, 4)) -> Build:
+    """Build a graph of one value that is sharded along an axis, or whole on each device."""
     return lambda d, i: build(shard(d, shape, axis, i))
 
 
@@ -121,16 +122,16 @@ _OPS: tuple[tuple[Op, str, Build], ...] = (
     (Op.BUFFER, "sharded", lambda d, i: b.flip(b.copy(fill_buffer(d, 4, i), "CPU"), (True,))),
     (Op.PARAM, "sharded-inner", lambda d, i: b.contiguous(shard(d, (2, 6), 1, i))),
     (Op.PARAM, "whole-on-each", lambda d, i: b.flip(shard(d, (2, 5), None, i), (True, True))),
-    (Op.RESHAPE, "sharded-merge", _sharded(1, lambda x: b.reshape(x, (2, 24)), (2, 6, 4))),
-    (Op.RESHAPE, "sharded-split", _sharded(0, lambda x: b.reshape(x, (3, 4, 2)), (12, 2))),
-    (Op.RESHAPE, "beside-axis", _sharded(0, lambda x: b.reshape(x, (6, 2, 6)))),
-    (Op.PERMUTE, "moves-axis", _sharded(0, lambda x: b.permute(x, (2, 0, 1)))),
-    (Op.PERMUTE, "beside-axis", _sharded(0, lambda x: b.permute(x, (0, 2, 1)))),
-    (Op.EXPAND, "beside-axis", _sharded(0, lambda x: b.expand(b.reshape(x, (6, 1, 12)), (6, 2, 12)))),
-    (Op.PAD, "beside-axis", _sharded(1, lambda x: b.pad(x, (1, 0, 2), (4, 6, 5)), (2, 6, 3))),
-    (Op.SHRINK, "beside-axis", _sharded(1, lambda x: b.shrink(x, (1, 0, 0), (2, 6, 2)), (4, 6, 3))),
-    (Op.FLIP, "beside-axis", _sharded(1, lambda x: b.flip(x, (True, False, True)), (2, 6, 3))),
-    (Op.INDEX, "beside-axis", _sharded(1, lambda x: b.at(x, 2), (4, 6))),
+    (Op.RESHAPE, "sharded-merge", _build_on_shard(1, lambda x: b.reshape(x, (2, 24)), (2, 6, 4))),
+    (Op.RESHAPE, "sharded-split", _build_on_shard(0, lambda x: b.reshape(x, (3, 4, 2)), (12, 2))),
+    (Op.RESHAPE, "beside-axis", _build_on_shard(0, lambda x: b.reshape(x, (6, 2, 6)))),
+    (Op.PERMUTE, "moves-axis", _build_on_shard(0, lambda x: b.permute(x, (2, 0, 1)))),
+    (Op.PERMUTE, "beside-axis", _build_on_shard(0, lambda x: b.permute(x, (0, 2, 1)))),
+    (Op.EXPAND, "beside-axis", _build_on_shard(0, lambda x: b.expand(b.reshape(x, (6, 1, 12)), (6, 2, 12)))),
+    (Op.PAD, "beside-axis", _build_on_shard(1, lambda x: b.pad(x, (1, 0, 2), (4, 6, 5)), (2, 6, 3))),
+    (Op.SHRINK, "beside-axis", _build_on_shard(1, lambda x: b.shrink(x, (1, 0, 0), (2, 6, 2)), (4, 6, 3))),
+    (Op.FLIP, "beside-axis", _build_on_shard(1, lambda x: b.flip(x, (True, False, True)), (2, 6, 3))),
+    (Op.INDEX, "beside-axis", _build_on_shard(1, lambda x: b.at(x, 2), (4, 6))),
     (Op.INDEX, "vector-beside-axis", _index_by_vector),
     (Op.STACK, "sharded", lambda d, i: b.stack(shard(d, (6,), 0, i), b.at(shard(d, (2, 6), 1, i), 1))),
     (Op.REPLICATED, "of-copies", _replicate),
@@ -144,16 +145,16 @@ _OPS: tuple[tuple[Op, str, Build], ...] = (
     (Op.CONTIGUOUS, "copies-apart", _write_copies_apart),
     (Op.LOAD, "sharded-gate", _gated_load),
     (Op.LOAD, "scatter", lambda d, i: b.copy(b.flip(add_param(d, (6, 2), i), (True, False)), DEVICES)),
-    (Op.LOAD, "gather-inner", _sharded(1, lambda x: b.copy(b.flip(x, (True, False)), "D1"), (2, 6))),
-    (Op.LOAD, "of-whole", _sharded(None, lambda x: b.copy(b.flip(x, (True,)), "D2"), (5,))),
+    (Op.LOAD, "gather-inner", _build_on_shard(1, lambda x: b.copy(b.flip(x, (True, False)), "D1"), (2, 6))),
+    (Op.LOAD, "of-whole", _build_on_shard(None, lambda x: b.copy(b.flip(x, (True,)), "D2"), (5,))),
     (Op.LOAD, "redistribute", _redistribute),
 )
 #: The same, of values that can be added.
 _SUMS: tuple[tuple[Op, str, Build], ...] = (
-    (Op.REDUCE, "sharded-axis", _sharded(0, _sum_over(0))),
-    (Op.REDUCE, "sharded-axis-and-other", _sharded(1, _sum_over(0, 1), (3, 6, 2))),
-    (Op.REDUCE, "beside-axis", _sharded(0, _sum_over(1))),
-    (Op.REDUCE, "max-of-sharded-axis", _sharded(0, lambda x: b.reduce(x, Op.MAX, (0,)))),
+    (Op.REDUCE, "sharded-axis", _build_on_shard(0, _sum_over(0))),
+    (Op.REDUCE, "sharded-axis-and-other", _build_on_shard(1, _sum_over(0, 1), (3, 6, 2))),
+    (Op.REDUCE, "beside-axis", _build_on_shard(0, _sum_over(1))),
+    (Op.REDUCE, "max-of-sharded-axis", _build_on_shard(0, lambda x: b.reduce(x, Op.MAX, (0,)))),
     (Op.ADD, "sharded", lambda d, i: UOp(Op.ADD, (shard(d, (6, 2), 0, i), b.flip(shard(d, (6, 2), 0, i), (False, True))))),
 )
 # fmt: on
