@@ -9,6 +9,7 @@
 - `UOPS_BEAM=N` searches for schedules by timing and keeps the N best at each step, for at most `UOPS_BEAM_SECONDS` (10) per
   kernel.
 - `UOPS_THREADS=N` lets at most N threads share a kernel.
+- `UOPS_QUEUES=always` runs programs on several devices in a thread per device, `never` in one; otherwise work decides.
 - `UOPS_ENTRY=ctypes` calls kernels one by one through ctypes, where otherwise a whole program is one native call.
 """
 
@@ -28,6 +29,7 @@ _LEAST = {"forced": 0, "beam": 0, "beam_seconds": 1, "threads": 0}
 #: The greatest value of a number: that of an int64.
 _MOST = 2**63 - 1
 _ENTRIES = ("native", "ctypes")
+_QUEUES = ("auto", "always", "never")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class Config:
     - `forced`: the seed of drawn schedules; None: schedules are chosen.
     - `beam`: the width of a search that times schedules, 0 for none; `beam_seconds`: its time limit for one kernel.
     - `threads`: the most threads that share a kernel, 0 for one per core.
+    - `queues`: `always` for a thread per device of a program on several, `never` for one thread, `auto` where it pays.
     - `entry`: `native` for one call per program if the target supports it, `ctypes` for one per kernel.
     """
 
@@ -55,14 +58,16 @@ class Config:
     entry: str = "native"
     validate: bool = False
     fast_math: bool = False
+    queues: str = "auto"
 
     def __post_init__(self) -> None:
         for name, least in _LEAST.items():
             value = getattr(self, name)
             if not (type(value) is int and least <= value <= _MOST) and not (name == "forced" and value is None):
                 raise SpecError(f"Config.{name} must be an integer from {least} to {_MOST}, got {value!r}")
-        if self.entry not in _ENTRIES:
-            raise SpecError(f"Config.entry must be one of {', '.join(_ENTRIES)}, got {self.entry!r}")
+        for name, words in (("entry", _ENTRIES), ("queues", _QUEUES)):
+            if getattr(self, name) not in words:
+                raise SpecError(f"Config.{name} must be one of {', '.join(words)}, got {getattr(self, name)!r}")
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Config:
@@ -78,6 +83,7 @@ class Config:
             entry=_read_choice(environment, "UOPS_ENTRY", _ENTRIES),
             validate=_read_flag(environment, "UOPS_VALIDATE", "0"),
             fast_math=_read_flag(environment, "UOPS_FAST_MATH", "0"),
+            queues=_read_choice(environment, "UOPS_QUEUES", _QUEUES),
         )
 
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +23,7 @@ import numpy as np
 from uops.compiler import config as configuration
 from uops.compiler.config import Config
 from uops.compiler.entry import ProgramInterface
+from uops.compiler.ir.devices import HOST
 from uops.compiler.ir.extents import constant_extent
 from uops.compiler.ir.loops import estimate_executed_instruction_count, find_thread_loop_around_effects
 from uops.compiler.native import blame_native_text, registry_version
@@ -39,7 +42,18 @@ from uops.compiler.runtime.arguments import (
 )
 from uops.compiler.runtime.frame import ArrayInput, ArrayOutput, KernelLaunch, ProgramFrame, ScratchBuffer, VariableInput
 from uops.compiler.runtime.host_functions import HostFunctionKernel, byte_offset, make_host_function_launch
-from uops.compiler.target import Kernel, NativeEntry, SupportsNativeEntry, Target, load_or_remake_kernel, memory_lender
+from uops.compiler.runtime.queues import ExecuteStep, LaunchAccess, MemoryRange, QueueRunner, schedule_launches
+from uops.compiler.target import (
+    Kernel,
+    NativeEntry,
+    SupportsLending,
+    SupportsNativeEntry,
+    SupportsWaiting,
+    Target,
+    load_or_remake_kernel,
+    machine_model_of,
+    memory_lender,
+)
 from uops.spec.errors import SpecError, Unsupported
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import Dim, UOp, toposort
@@ -51,6 +65,8 @@ from uops.spec.verify.dialects import Dialect
 
 __all__ = ["compile", "Compiled", "numpy_dtype"]
 
+#: Least work of a program on several devices, in instructions, that gets a thread per device.
+QUEUE_WORK = 400_000
 #: The most programs that a process keeps; the least recently used is dropped first.
 CACHE_SIZE = 512
 
@@ -134,7 +150,8 @@ class Compiled:
         self.written_keys = tuple(p.key for p in self._returned_slots)
         self._single = len(self.outputs) == 1 and not self._returned_slots
         self._launches = self._load_kernels_and_make_launches()
-        self._native_entry = self._make_native_entry(config)
+        self._queues = self._make_queues(config)
+        self._native_entry = self._make_native_entry(config) if self._queues is None else None
         native = self._native_entry and self._native_entry.function
         self.function: Callable[..., Any] = native or self._check_arguments_and_run
 
@@ -185,12 +202,63 @@ class Compiled:
             for c in calls
         )
 
+    def _make_queues(self, config: Config) -> QueueRunner | None:
+        """Return the queues of a program on several devices; None if one thread runs all launches.
+
+        Memory that has to be lent belongs to one thread, so that such targets run all devices in one.
+        """
+        if config.queues == "never" or isinstance(self.target, SupportsLending | SupportsWaiting):
+            return None
+        accesses = [self._describe_accesses(call) for call in self.program.instructions]
+        devices = dict.fromkeys(a.device for a in accesses)
+        work = sum(launch.instruction_count for launch in self._launches)
+        if len(devices) < 2 or (config.queues == "auto" and work < QUEUE_WORK):
+            return None
+        schedule = schedule_launches(accesses)
+        machine = machine_model_of(self.target)
+        threads = max(1, (config.threads or machine.cores) // len(devices))
+        return QueueRunner(
+            schedule, [self._make_step([self._launches[k] for k in s.launches], config, threads) for s in schedule.steps]
+        )
+
+    def _make_step(self, launches: Sequence[KernelLaunch], config: Config, threads: int) -> ExecuteStep:
+        """Return a function that runs some launches, by one native call if the target can."""
+        entry = self._enter(launches, replace(config, threads=threads))
+
+        def execute(addresses: Sequence[int], variable_values: Sequence[int]) -> None:
+            for launch in launches:
+                _call_kernel(launch, addresses, variable_values)
+
+        return execute if entry is None else entry.execute
+
+    def _describe_accesses(self, call: UOp) -> LaunchAccess:
+        """Return the memory that a launch reads and writes; what it writes, it may read."""
+        written = range(len(call.arguments)) if call.arg is None or call.arg.written is None else call.arg.written
+        ranges = {k: self._describe_range(a) for k, a in enumerate(call.arguments) if not is_variable(a)}
+        writes = tuple(r for k, r in ranges.items() if k in written)
+        targets = [base_memory(a) for k, a in enumerate(call.arguments) if k in written and not is_variable(a)]
+        device = next((str(m.device) for m in targets if m.device is not None), HOST)
+        return LaunchAccess(device, tuple(ranges.values()), writes)
+
+    def _describe_range(self, argument: UOp) -> MemoryRange:
+        """Return the bytes of an argument; those of memory of unknown size have no end."""
+        first = byte_offset(argument)
+        size = argument.arg.size * argument.dtype.itemsize if argument.op in (Op.BUFFER, Op.SLICE) else sys.maxsize
+        return MemoryRange(self._base_of[base_memory(argument)], first, first + size)
+
     def _make_native_entry(self, config: Config) -> NativeEntry | None:
+        return self._enter(self._launches, config)
+
+    def _enter(self, launches: Sequence[KernelLaunch], config: Config) -> NativeEntry | None:
+        """Return the native ways into some launches of the program, if the target has any."""
         if not (self.allows_native_entry and config.entry == "native" and isinstance(self.target, SupportsNativeEntry)):
             return None
-        if any(isinstance(launch.kernel, HostFunctionKernel) for launch in self._launches):
+        if any(isinstance(launch.kernel, HostFunctionKernel) for launch in launches):
             return None
-        return self.target.enter(self._describe_program_for_native_entry(config.threads), self._check_arguments_and_run)
+        frame = self._describe_program_for_native_entry(config.threads)
+        if launches is not self._launches:
+            frame = replace(frame, inputs=None, outputs=(), launches=tuple(launches))
+        return self.target.enter(frame, self._check_arguments_and_run)
 
     def _describe_program_for_native_entry(self, threads: int) -> ProgramFrame:
         """Describe the program as data: a base per slot, and one more for the initial contents of each array that is written."""
@@ -265,17 +333,25 @@ class Compiled:
     def _run_launches_natively_or_in_turn(
         self, addresses: list[int], variable_values: list[int], arrays_to_lend: Sequence[Array]
     ) -> None:
-        """Run all launches, by one native call or one by one."""
+        """Run all launches, by a thread per device, by one native call, or one by one."""
+        if self._queues is not None:
+            self._queues.run(addresses, variable_values)
+            return
         if self._native_entry is not None:
             self._native_entry.execute(addresses, variable_values)
             return
         for on_host, launches in itertools.groupby(self._launches, lambda launch: isinstance(launch.kernel, HostFunctionKernel)):
             with nullcontext() if on_host else self._lend(arrays_to_lend):
                 for launch in launches:
-                    launch.kernel(
-                        [0 if b is None else addresses[b[0]] + b[1] for b in launch.buffers],
-                        [0 if v is None else variable_values[v] for v in launch.variables],
-                    )
+                    _call_kernel(launch, addresses, variable_values)
+
+
+def _call_kernel(launch: KernelLaunch, addresses: Sequence[int], variable_values: Sequence[int]) -> None:
+    """Call the kernel of a launch, on the addresses of the program's bases."""
+    launch.kernel(
+        [0 if b is None else addresses[b[0]] + b[1] for b in launch.buffers],
+        [0 if v is None else variable_values[v] for v in launch.variables],
+    )
 
 
 class _KernelWithCost(NamedTuple):

@@ -171,7 +171,7 @@ def _enclose_in_call(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None
     if not memory or s.graph.op in CALL_LIKE or not is_storable:
         return None
     first = _free_unique(s.graph)
-    outputs = [b.buffer(math.prod(v.shape), v.dtype, unique=first + k) for k, v in enumerate(values)]
+    outputs = [b.buffer(math.prod(v.shape), v.dtype, v.device or "CPU", unique=first + k) for k, v in enumerate(values)]
     arguments = [(*memory, *outputs)[k] for k in draw_permutation(draw, len(memory) + len(outputs))]
     params = {u: b.param(k, u.shape, u.dtype, u.device) for k, u in enumerate(arguments)}
     targets = iter(outputs)  # one per value, of which two may be the same node
@@ -298,7 +298,7 @@ def _unstack_and_stack(u: UOp, draw: SeededDraw, root: UOp) -> UOp | None:
 def _store_and_read(u: UOp, draw: SeededDraw, root: UOp) -> UOp | None:
     """Store the value in a new Buffer and read it."""
     size = int(np.prod(u.shape))
-    buffer = b.buffer(size, u.dtype, unique=_free_unique(root))
+    buffer = b.buffer(size, u.dtype, u.device if isinstance(u.device, str) else "CPU", unique=_free_unique(root))
     return b.reshape(b.after(buffer, b.store(b.reshape(buffer, u.shape), u)), u.shape)
 
 

@@ -10,6 +10,7 @@ on several devices or has undeclared cells, or if the backend is no target of ou
 from __future__ import annotations
 
 import functools
+import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ from uops.spec.result import Result
 #: Backend -> options with which it compiles fastest.
 FAST: dict[str, dict[str, Any]] = {"llvm": {"tier": "fast"}}
 #: Settings of most runs: no result of an earlier compilation is used.
-PLAIN = Config(reuse=False)
+PLAIN = Config(reuse=False, queues="always")
 #: Number of kernels whose machine code a target memoizes.
 _CACHE_SIZE = 128
 
@@ -62,6 +63,7 @@ class CachingTarget:
         self.name, self.key, self.dtypes, self.ops, self.render = target.name, target.key, target.dtypes, target.ops, target.render
         self._together = target.together if isinstance(target, BatchCompiler) else None
         self._waiting: list[_LazyKernel] = []
+        self._lock = threading.Lock()  # of several devices, a thread each calls kernels
         self.forget()
 
     @property
@@ -80,13 +82,14 @@ class CachingTarget:
 
     def _compile_waiting_kernels(self) -> None:
         """Compile all kernels that are loaded but not compiled, one by one if they cannot be compiled together."""
-        waiting, self._waiting = self._waiting, []
-        try:
-            compiled = self._together([k.source for k in waiting]) if self._together and len(waiting) > 1 else []
-        except Exception:
-            compiled = []
-        for k, kernel in zip_longest(waiting, compiled):
-            k.loaded = kernel or self._compile_one_or_return_error(k.source)
+        with self._lock:
+            waiting, self._waiting = self._waiting, []
+            try:
+                compiled = self._together([k.source for k in waiting]) if self._together and len(waiting) > 1 else []
+            except Exception:
+                compiled = []
+            for k, kernel in zip_longest(waiting, compiled):
+                k.loaded = kernel or self._compile_one_or_return_error(k.source)
 
     def _compile_one_or_return_error(self, source: str) -> Kernel | Exception:
         try:

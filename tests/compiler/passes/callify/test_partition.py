@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import uops
+from uops.backends.registry import create_backend
 from uops.compiler.passes.callify.partition import is_range_of_memory, partition_over_devices
 from uops.compiler.pipeline import lower
 from uops.interp import run
@@ -84,7 +85,7 @@ def test_what_is_written_goes_back_whole() -> None:
 def test_each_device_has_an_arena_of_its_own() -> None:
     """A program of many temporaries: no Slice of an arena is passed for memory of another device."""
     y = b.copy(b.contiguous(b.add(b.copy(b.permute(X, (1, 0)), "D0"), 1)), "D1")
-    planned = lower(b.tuple_(y, b.reduce(X, Op.ADD, (0,))), uops.backends.registry.create_backend("c").target, "plan")
+    planned = lower(b.tuple_(y, b.reduce(X, Op.ADD, (0,))), create_backend("c").target, "plan")
     arenas = {a.operand for call in planned.instructions for a in call.arguments if a.op is Op.SLICE}
     assert len(arenas) == len({a.device for a in arenas}) > 1
 
@@ -121,7 +122,7 @@ def test_a_reduce_along_the_axis_is_the_same_on_each_device(backend: str) -> Non
 
 
 def test_the_program_after_callify_is_legal() -> None:
-    lowered = lower(b.reduce(X, Op.ADD, (0,)), uops.backends.registry.create_backend("c").target, "callify")
+    lowered = lower(b.reduce(X, Op.ADD, (0,)), create_backend("c").target, "callify")
     from uops.spec.verify.verifier import verify
 
     verify(lowered, Dialect.CALLIFIED)
