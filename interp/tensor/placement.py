@@ -123,10 +123,16 @@ def split_among_devices(shape: Sequence[int], axis: int, devices: int) -> Array:
 
 
 def _place_memory(m: Any, scope: TensorScope, u: UOp, sources: Sequence[Placement]) -> Placement:
-    """Place a Buffer, a free Param, or a Param of a body, which is where its argument is."""
+    """Place a Buffer, a free Param, or a Param of a body, which is where its argument is.
+
+    A Param of a body may be on a device that its argument does not name: memory of the caller is on none (R182).
+    """
     device = u.arg.device
     if sources:
-        return sources[0]._replace(open=sources[0].open or device is None)
+        given = sources[0]
+        return given._replace(
+            device=device if given.open and given.device is None else given.device, open=given.open or device is None
+        )
     axis = 0 if u.op is Op.BUFFER else u.arg.axis
     if not isinstance(device, tuple) or axis is None:
         return Placement(device, None, device is None)

@@ -14,7 +14,7 @@ them. An index value is stored as int64, because there is no Buffer of index (R2
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from uops.compiler.ir.bodies import order_outside_kernels, substitute_outside_kernels
@@ -70,7 +70,7 @@ def convert_graph_to_call(root: UOp) -> CallifiedProgram:
     inlined = inline_calls_and_drop_markers(root)
     allocated = _make_output_buffers(root, inlined)
     first_unique = highest_unique(toposort(root)) + 1 + len(allocated)
-    partitioned, parts = partition_over_devices(inlined, first_unique)
+    partitioned, parts, reached_params = partition_over_devices(inlined, first_unique)
     resolved, temporaries = pass_memory_to_kernel_calls(partitioned, first_unique + len(parts))
     targets, items = iter(allocated), root_items(resolved)
     has_copies = any(v.op is Op.CONTIGUOUS for v in items)
@@ -78,7 +78,7 @@ def convert_graph_to_call(root: UOp) -> CallifiedProgram:
     effects = [_build_output_store(next(targets), _skip_copy(v, used)) if v.dtype is not dt.void else v for v in items]
     body = B.sink(*effects)
     log_transform("store", resolved, body, {v: (v, effect) for v, effect in zip(items, effects)})
-    params, arguments = _map_memory_to_params_and_arguments(body)
+    params, arguments = _map_memory_to_params_and_arguments(body, reached_params)
     stateless = substitute_outside_kernels(body, params)
     log_transform("arguments", body, stateless, params)
     has_stores = not {Op.STORE, Op.CALL}.isdisjoint([u.op for u in toposort(resolved)])
@@ -182,8 +182,10 @@ def _build_output_store(out: ProgramOutput, v: UOp) -> UOp:
     return B.store(view_front_of_memory(out.buffer, v.shape), B.cast(v, v.dtype.storage))
 
 
-def _map_memory_to_params_and_arguments(body: UOp) -> tuple[dict[UOp, UOp], tuple[UOp, ...]]:
-    """Number the memory of `body`, then its named variables.
+def _map_memory_to_params_and_arguments(
+    body: UOp, reached_params: Mapping[UOp, UOp]
+) -> tuple[dict[UOp, UOp], tuple[UOp, ...]]:  # fmt: skip
+    """Number the memory of `body`, then its named variables. One of the `reached_params` is passed as the caller's Param.
 
     Returns the replacement of each outer node, and the arguments in slot order.
     """
@@ -198,7 +200,8 @@ def _map_memory_to_params_and_arguments(body: UOp) -> tuple[dict[UOp, UOp], tupl
         shape = B.shape_vector(u.shape) if u.op is Op.BUFFER else substitute(u.extents, params) if u.src else B.SCALAR
         param = UOp(Op.PARAM, (shape,), ParamArg(k, u.dtype.storage, u.device))
         params[u] = param if u.dtype is not dt.index else B.cast(param, dt.index)
-    passed = [u if u.dtype is not dt.index else u.replace(arg=ParamArg(u.arg.slot, u.dtype.storage, u.arg.device)) for u in memory]
+    given = [reached_params.get(u, u) for u in memory]
+    passed = [u if u.dtype is not dt.index else u.replace(arg=ParamArg(u.arg.slot, u.dtype.storage, u.arg.device)) for u in given]
     return params, (*passed, *[u if u.dtype is dt.index else _index_variable(u, u.arg.slot) for u in named])
 
 

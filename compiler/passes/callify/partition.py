@@ -11,27 +11,29 @@ An op runs on the parts of its sources, device by device. Two ops move data:
 - A Load with a device builds each part of its result from the pieces of its operand's parts (`_DevicePartition._redistribute`).
 - A Reduce along the sharded axis reduces each part, and then the n results on each device, in one order (R76, null axis on D).
 
-Memory of callers is whole, on the host (R182, memory of callers). Its parts are copies. Those of written memory go back at the end.
+Memory of callers is whole (R182, memory of callers). A Param that nothing writes is read where it is, by each device. Parts of
+other memory are copies, and what was written goes back at the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 from uops.compiler.ir.bodies import order_outside_kernels
 from uops.compiler.ir.buffers import COPIES
 from uops.compiler.ir.devices import HOST
 from uops.compiler.ir.extents import max_elements
-from uops.compiler.ir.views import view_front_of_memory
+from uops.compiler.ir.views import VIEWS, strip_views, view_front_of_memory
 from uops.compiler.log import log_transform
 from uops.compiler.place import untranslatable_error
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace, BufferArg
 from uops.spec.ir.dtypes import DType
-from uops.spec.ir.node import Dim, UOp
+from uops.spec.ir.node import Dim, UOp, substitute
 from uops.spec.ir.ops import ALU, EFFECT_GROUPS, MARKERS, MEMORY_ROOTS, RESULT_ROOTS, Op
 from uops.spec.ir.scope import base_memory, root_items
 
@@ -45,10 +47,15 @@ def is_on_several_devices(order: Sequence[UOp]) -> bool:
 
 
 class PartitionedProgram(NamedTuple):
-    """A graph whose nodes are on one device each. `temporaries` are its new Buffers, which no caller sees."""
+    """A graph whose nodes are on one device each.
+
+    `temporaries` are its new Buffers, which no caller sees. `reached_params` maps each Param on a device that reads it to that of
+    the caller.
+    """
 
     root: UOp
     temporaries: frozenset[UOp] = frozenset()
+    reached_params: Mapping[UOp, UOp] = MappingProxyType({})
 
 
 def partition_over_devices(root: UOp, first_unique: int) -> PartitionedProgram:
@@ -63,7 +70,7 @@ def partition_over_devices(root: UOp, first_unique: int) -> PartitionedProgram:
     partition = _DevicePartition(root, order, first_unique)
     result = partition.build_root()
     log_transform("partition", root, result, {u: tuple(p.parts) for u, p in partition.done.items()})
-    return PartitionedProgram(result, frozenset(partition.buffers))
+    return PartitionedProgram(result, frozenset(partition.buffers), partition.reached_params)
 
 
 class _PlacedValue(NamedTuple):
@@ -83,6 +90,7 @@ class _DevicePartition:
     def __init__(self, root: UOp, order: Sequence[UOp], first_unique: int) -> None:
         self.root, self.order, self.first_unique = root, order, first_unique
         self.buffers: list[UOp] = []
+        self.reached_params: dict[UOp, UOp] = {}  # Param on a device that reads it -> the Param of the caller
         self.done: dict[UOp, _PlacedValue] = {}
         self.written = {base_memory(u.buffer) for u in order if u.op is Op.STORE}
         self.host: dict[UOp, UOp] = {}  # memory of the caller on D -> the same memory on the host
@@ -183,7 +191,7 @@ class _DevicePartition:
     # Memory
 
     def _split_memory(self, memory: UOp) -> _PlacedValue:
-        """Return the parts of a Buffer or Param of the caller. Each is a copy, in a Buffer of its own if the memory is written."""
+        """Return the parts of a Buffer or Param of the caller: copies, in Buffers of their own if the memory is written."""
         devices = memory.device
         assert isinstance(devices, tuple)
         axis, n = memory.axis, len(devices)
@@ -191,12 +199,11 @@ class _DevicePartition:
             arg = replace(memory.arg, device=HOST, size=memory.arg.size * n)
             whole = UOp(Op.BUFFER, (), arg)
         else:
-            whole = memory.replace(arg=replace(memory.arg, device=HOST, axis=None))
+            whole = memory.replace(arg=replace(memory.arg, device=HOST if memory in self.written else None, axis=None))
         self.host[memory] = whole
         parts = []
         for k, device in enumerate(devices):
-            piece = whole if axis is None else self._cut(memory, whole, axis, k, n)
-            part = B.copy(piece if is_range_of_memory(piece) else B.contiguous(piece), device)
+            part = self._copy(whole if axis is None else self._cut(memory, whole, axis, k, n), device)
             if memory in self.written:
                 own = self._allocate(part.shape, part.dtype, device)
                 part = B.after(own, B.store(own, part))
@@ -269,10 +276,25 @@ class _DevicePartition:
 
     def _copy(self, value: UOp, device: str) -> UOp:
         """Return a value on another device. What is sent is one range of memory, so that a device can send it as it is."""
+        reached = self._reach_param_from(value, device)
+        if reached is not None:
+            return reached
         if value.device == device:
             return B.contiguous(value)
         is_sendable = value.device is None or is_range_of_memory(value)
         return B.copy(value if is_sendable else B.contiguous(value), device)
+
+    def _reach_param_from(self, value: UOp, device: str) -> UOp | None:
+        """Return a view of a Param on no device that nothing writes, as the device reaches it; None for any other value."""
+        base, dependencies = strip_views(value, VIEWS)
+        param = self.reached_params.get(base, base)
+        if param.op is not Op.PARAM or param.arg.name is not None or param.arg.device is not None:
+            return None
+        if param in self.written or dependencies:
+            return None
+        reached = param.replace(arg=replace(param.arg, device=device))
+        self.reached_params[reached] = param
+        return substitute(value, {base: reached})
 
     def _concatenate(self, pieces: Sequence[UOp], axis: int, device: str) -> UOp:
         """Return values on one device as one, in a Buffer of its own."""

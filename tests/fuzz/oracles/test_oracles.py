@@ -12,6 +12,7 @@ from uops.backends.conformance.stage_judge import Fault
 from uops.fuzz.campaign.examine import MACHINE_CODE, TriagedFinding
 from uops.fuzz.generate import kinds
 from uops.fuzz.generate.bestiary import families
+from uops.fuzz.generate.declared import SupportedOpDtypes
 from uops.fuzz.generate.kinds import ProgramSample
 from uops.fuzz.oracles import calls, oracles
 from uops.fuzz.oracles.oracles import OracleContext
@@ -59,9 +60,13 @@ def test_a_compiler_that_refuses_what_it_takes_is_at_fault(
     assert c.counts[f"oracle:{oracle}"] == 1
 
 
-def test_graphs_of_several_devices_may_be_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    there = b.copy(X, ("D0", "D1"))
-    c = context(b.copy(there, "CPU"))
+#: The declaration of a backend that has no dtype.
+NOTHING = SupportedOpDtypes((), (("*", "*"),))
+
+
+def test_graphs_of_undeclared_cells_may_be_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    c = context()
+    c.subject.declared = NOTHING
     monkeypatch.setattr(oracles, "run_passes_up_to", raising(CompileError("planted")))
     with pytest.raises(SubjectRefused, match="planted"):
         oracles.find_first_objection(c, oracles.select_oracles_in_table_order(["twice"]))
@@ -145,9 +150,11 @@ def test_legal_forms_are_compiled_and_give_what_the_second_document_says(family:
         assert c.counts["oracle:compiled"] == 1
 
 
-def test_a_graph_that_the_compiler_refuses_is_refused_and_not_judged() -> None:
+def test_a_graph_that_the_compiler_refuses_is_refused_and_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     case = families.case("mselect", 0)
     c = OracleContext(ProgramSample("bestiary", case.graph, kinds.select_graph_inputs(*case)), Subject("c"))
+    c.subject.declared = NOTHING
+    monkeypatch.setattr(oracles, "GuardedProgram", raising(CompileError("planted")))
     with pytest.raises(SubjectRefused):
         oracles.find_first_objection(c, oracles.select_oracles_in_table_order(["compiled"]))
     assert not c.counts["oracle:compiled"]

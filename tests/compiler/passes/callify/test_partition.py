@@ -48,7 +48,19 @@ def test_a_graph_on_one_device_is_the_same_node() -> None:
 def test_ops_on_parts_send_nothing() -> None:
     y = b.reduce(b.permute(b.add(X, b.flip(X, (False, True))), (1, 0)), Op.ADD, (0,))
     copies = sent(partition(b.copy(y, "D1")))
-    assert copies == [("CPU", "D0", 8), ("CPU", "D1", 8), ("CPU", "D2", 8), ("D0", "D1", 2), ("D2", "D1", 2)]
+    assert copies == [("D0", "D1", 2), ("D2", "D1", 2)]
+
+
+def test_a_param_that_nothing_writes_is_read_where_it_is() -> None:
+    """And it is one argument of the program, though several devices read it."""
+    whole = b.param(1, (6, 4), dt.int32)
+    shards = b.permute(b.copy(b.permute(whole, (1, 0)), ("D0", "D1")), (1, 0))
+    assert sent(partition(b.tuple_(shards, b.copy(X, "D1"), b.copy(whole, "D1")))) == []
+    assert sent(partition(b.tuple_(X, b.copy(b.param(1, (4,), dt.int32, "D0"), "D1")))) == [("D0", "D1", 4)]
+    program = uops.compile(b.tuple_(b.add(X, 1), shards), "c")
+    assert program.keys == ("p0", "p1")
+    found = program({**INPUTS, "p1": -INPUTS["p0"]})
+    assert np.array_equal(found.values[0], INPUTS["p0"] + 1) and np.array_equal(found.values[1], -INPUTS["p0"])
 
 
 @pytest.mark.parametrize("n", [2, 3, 4])
