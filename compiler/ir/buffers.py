@@ -27,3 +27,8 @@ def highest_unique(nodes: Iterable[UOp]) -> int:
 def fresh_uniques(body: UOp) -> Iterator[int]:
     """Yield ids for new Buffers of `body`. The body is searched for ids only when the first one is drawn."""
     yield from itertools.count(highest_unique(toposort(body)) + 1)
+
+
+def byte_offset(a: UOp) -> int:
+    """Return the position of an argument in its memory, in bytes."""
+    return int(a.offset.arg.value) if a.op is Op.SLICE else 0

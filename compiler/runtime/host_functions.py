@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from uops.compiler.ir.buffers import byte_offset
 from uops.compiler.native import HostFunction, find_function
 from uops.compiler.runtime.arguments import Array, evaluate_shape, is_variable, numpy_dtype
 from uops.compiler.runtime.frame import KernelLaunch
@@ -90,8 +91,3 @@ def _describe_memory(a: UOp, is_written: bool) -> MemoryArgument:
     if a.op is Op.BINARY:
         return MemoryArgument(np.dtype(np.uint8), (len(a.arg.data),), False)
     return MemoryArgument(numpy_dtype(a.dtype), (a.arg.size,) if a.op in (Op.BUFFER, Op.SLICE) else a.shape, is_written)
-
-
-def byte_offset(a: UOp) -> int:
-    """Return the position of an argument in its memory, in bytes."""
-    return int(a.offset.arg.value) if a.op is Op.SLICE else 0

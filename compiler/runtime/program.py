@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,7 +22,7 @@ import numpy as np
 from uops.compiler import config as configuration
 from uops.compiler.config import Config
 from uops.compiler.entry import ProgramInterface
-from uops.compiler.ir.devices import HOST
+from uops.compiler.ir.buffers import byte_offset
 from uops.compiler.ir.extents import constant_extent
 from uops.compiler.ir.loops import estimate_executed_instruction_count, find_thread_loop_around_effects
 from uops.compiler.native import blame_native_text, registry_version
@@ -41,8 +40,8 @@ from uops.compiler.runtime.arguments import (
     variable_bounds,
 )
 from uops.compiler.runtime.frame import ArrayInput, ArrayOutput, KernelLaunch, ProgramFrame, ScratchBuffer, VariableInput
-from uops.compiler.runtime.host_functions import HostFunctionKernel, byte_offset, make_host_function_launch
-from uops.compiler.runtime.queues import ExecuteStep, LaunchAccess, MemoryRange, QueueRunner, schedule_launches
+from uops.compiler.runtime.host_functions import HostFunctionKernel, make_host_function_launch
+from uops.compiler.runtime.queues import ExecuteStep, QueueRunner, describe_launch_access, schedule_launches
 from uops.compiler.target import (
     Kernel,
     NativeEntry,
@@ -209,7 +208,7 @@ class Compiled:
         """
         if config.queues == "never" or isinstance(self.target, SupportsLending | SupportsWaiting):
             return None
-        accesses = [self._describe_accesses(call) for call in self.program.instructions]
+        accesses = [describe_launch_access(call) for call in self.program.instructions]
         devices = dict.fromkeys(a.device for a in accesses)
         work = sum(launch.instruction_count for launch in self._launches)
         if len(devices) < 2 or (config.queues == "auto" and work < QUEUE_WORK):
@@ -230,21 +229,6 @@ class Compiled:
                 _call_kernel(launch, addresses, variable_values)
 
         return execute if entry is None else entry.execute
-
-    def _describe_accesses(self, call: UOp) -> LaunchAccess:
-        """Return the memory that a launch reads and writes; what it writes, it may read."""
-        written = range(len(call.arguments)) if call.arg is None or call.arg.written is None else call.arg.written
-        ranges = {k: self._describe_range(a) for k, a in enumerate(call.arguments) if not is_variable(a)}
-        writes = tuple(r for k, r in ranges.items() if k in written)
-        targets = [base_memory(a) for k, a in enumerate(call.arguments) if k in written and not is_variable(a)]
-        device = next((str(m.device) for m in targets if m.device is not None), HOST)
-        return LaunchAccess(device, tuple(ranges.values()), writes)
-
-    def _describe_range(self, argument: UOp) -> MemoryRange:
-        """Return the bytes of an argument; those of memory of unknown size have no end."""
-        first = byte_offset(argument)
-        size = argument.arg.size * argument.dtype.itemsize if argument.op in (Op.BUFFER, Op.SLICE) else sys.maxsize
-        return MemoryRange(self._base_of[base_memory(argument)], first, first + size)
 
     def _make_native_entry(self, config: Config) -> NativeEntry | None:
         return self._enter(self._launches, config)

@@ -10,17 +10,25 @@ first error ends the run on all devices, after the launches that have begun.
 
 from __future__ import annotations
 
+import itertools
 import os
+import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from queue import SimpleQueue
 from typing import NamedTuple
 
+from uops.compiler.ir.buffers import byte_offset
+from uops.compiler.ir.devices import HOST
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import base_memory, is_variable
+
 
 class MemoryRange(NamedTuple):
-    """Bytes from `first` to before `end` of the memory `base`."""
+    """Bytes from `first` to before `end` of a memory: a Buffer, a Param, or any other name of one."""
 
-    base: int
+    base: object
     first: int
     end: int
 
@@ -60,6 +68,23 @@ class QueueSchedule(NamedTuple):
     steps_by_device: dict[str, tuple[int, ...]]
 
 
+def describe_launch_access(call: UOp) -> LaunchAccess:
+    """Return the memory that a launch reads and writes. What it writes, it may read. Without a device it is the host's."""
+    written = range(len(call.arguments)) if call.arg is None or call.arg.written is None else call.arg.written
+    memory = {k: a for k, a in enumerate(call.arguments) if not is_variable(base_memory(a))}
+    ranges = {k: _describe_range(a) for k, a in memory.items()}
+    devices = [base_memory(memory[k]).device for k in written if k in memory]
+    device = next((str(d) for d in devices if d is not None), HOST)
+    return LaunchAccess(device, tuple(ranges.values()), tuple([r for k, r in ranges.items() if k in written]))
+
+
+def _describe_range(argument: UOp) -> MemoryRange:
+    """Return the bytes of an argument; those of memory of unknown size have no end."""
+    first = byte_offset(argument)
+    size = argument.arg.size * argument.dtype.itemsize if argument.op in (Op.BUFFER, Op.SLICE) else sys.maxsize
+    return MemoryRange(base_memory(argument), first, first + size)
+
+
 def schedule_launches(accesses: Sequence[LaunchAccess]) -> QueueSchedule:
     """Return the schedule of launches that are given in the order of the program."""
     waits = [_find_launches_to_wait_for(accesses, k) for k in range(len(accesses))]
@@ -78,7 +103,21 @@ def schedule_launches(accesses: Sequence[LaunchAccess]) -> QueueSchedule:
         step_of_launch[k] = step
         if k in awaited:
             del open_step[access.device]
-    return QueueSchedule(tuple(QueueStep(tuple(of), w) for of, w in steps), {d: tuple(s) for d, s in by_device.items()})
+    found = [QueueStep(tuple(of), w) for of, w in steps]
+    return QueueSchedule(_drop_implied_waits(found, by_device), {d: tuple(s) for d, s in by_device.items()})
+
+
+def _drop_implied_waits(steps: Sequence[QueueStep], steps_by_device: Mapping[str, Sequence[int]]) -> tuple[QueueStep, ...]:
+    """Return the steps without waits for what has ended anyway when the others that they wait for have."""
+    previous = {later: earlier for of in steps_by_device.values() for earlier, later in itertools.pairwise(of)}
+    ended_before: list[set[int]] = []
+    kept = []
+    for number, step in enumerate(steps):
+        direct = {*step.waits, *([previous[number]] if number in previous else [])}
+        implied = set[int]().union(*[ended_before[earlier] for earlier in direct])
+        kept.append(step._replace(waits=tuple(w for w in step.waits if w not in implied)))
+        ended_before.append(direct | implied)
+    return tuple(kept)
 
 
 def _find_launches_to_wait_for(accesses: Sequence[LaunchAccess], launch: int) -> tuple[int, ...]:

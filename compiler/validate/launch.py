@@ -14,7 +14,9 @@ from collections.abc import Mapping
 from uops.compiler.log import LoweringLog
 from uops.compiler.passes.select.select import STEPS
 from uops.compiler.prove.solver.solver import SolverWorker, solver_version
+from uops.compiler.runtime.queues import describe_launch_access, schedule_launches
 from uops.compiler.validate.decide import decide_claim
+from uops.compiler.validate.devices import generate_device_claims
 from uops.compiler.validate.kernel import validate_kernel
 from uops.compiler.validate.model import Invalid, ValidationVerdict
 from uops.compiler.validate.plan import (
@@ -135,6 +137,11 @@ def validate(graphs_by_pass: Mapping[str, UOp], graphs_by_step: Mapping[str, UOp
                 graphs_by_pass["plan"],
                 caller_buffer_numbers(graphs_by_pass["callify"].arguments if log.external is None else log.external),
                 list_calls_of_written_kernels(before),
+            ),
+            *generate_device_claims(
+                before,
+                graphs_by_pass["plan"],
+                schedule_launches([describe_launch_access(call) for call in graphs_by_pass["plan"].src]),
             ),
         )
         plan_verdicts = tuple(decide_claim(c, _PROCESS.worker) for c in launch_claims)

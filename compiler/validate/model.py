@@ -21,6 +21,7 @@ class ObligationKind(Enum):
     READS = "reads agree"
     RACE = "no race"
     PLAN = "plan"
+    DEVICES = "devices"
     VALUE = "values"
 
     __hash__ = object.__hash__  # members are unique

@@ -32,7 +32,7 @@ from uops.spec.ir.args import AddrSpace, BufferArg, RangeArg, SinkArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, substitute, toposort
 from uops.spec.ir.ops import Op
-from uops.spec.ir.scope import open_ranges
+from uops.spec.ir.scope import base_memory, open_ranges
 
 #: Fewest rows of a block that pay for its loops.
 LEAST_ROWS = 32
@@ -142,7 +142,12 @@ class _ChainFinder:
 
 
 def _make_chain_kernel_if_fusible(call: UOp) -> ChainKernel | None:
-    """Return a kernel that stores one element per iteration of parallel loops of constant extents; None for any other kernel."""
+    """Return a kernel that stores one element per iteration of parallel loops of constant extents; None for any other kernel.
+
+    A copy from another device is none: what it reads stays on that device.
+    """
+    if len({base_memory(a).device for a in call.arguments} - {None}) > 1:
+        return None
     s = create_initial_schedule(call.body)
     if s is None or call.arg.written != (0,) or s.ordered_ids or s.effect.gate is not None or len(s.outputs) < 2:
         return None

@@ -25,7 +25,7 @@ from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
-from uops.spec.ir.scope import open_ranges
+from uops.spec.ir.scope import base_memory, open_ranges
 
 HEADS, ROWS, WIDTH = 2, 2 * LEAST_ROWS, 4
 
@@ -155,3 +155,17 @@ def test_a_chain_of_kernels_that_are_not_joined_is_looked_at_once() -> None:
         return seen
 
     assert calls(96) < 12 * calls(12)
+
+
+def test_a_copy_from_another_device_is_in_no_chain() -> None:
+    """What is computed of it would read the other device's memory."""
+    x = b.param(0, (2048, 1024), dt.float32, "D0")
+
+    def devices_of_calls(device: str) -> list[list[str]]:
+        copied = b.copy(b.contiguous(UOp(Op.EXP2, (x,))), device)
+        squares = b.reduce(UOp(Op.MUL, (copied, copied)), Op.ADD, (1,))
+        launch = lower(squares, Small(512 << 10), "optimize")
+        return [[str(base_memory(a).device) for a in c.arguments] for c in launch.src]
+
+    assert devices_of_calls("D1") == [["D0", "D0"], ["D1", "D0"], ["D1", "D1"]]
+    assert len(devices_of_calls("D0")) < 3  # on one device they are joined
