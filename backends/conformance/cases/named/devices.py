@@ -34,7 +34,7 @@ def shard(d: DType, shape: tuple[int, ...], axis: int | None, inputs: Inputs) ->
 def fill_buffer(d: DType, size: int, inputs: Inputs, devices: Device = DEVICES) -> UOp:
     """Add a Buffer with `size` elements on each device."""
     unique = 1 + sum(k.startswith("b") for k in inputs)
-    inputs[f"b{unique}"] = small_numbers(d, size * (len(devices) if isinstance(devices, tuple) else 1))
+    inputs[f"b{unique}"] = small_numbers(d, size * (len(devices) if isinstance(devices, tuple) else 1))[::-1].copy()
     return b.buffer(size, d, devices, unique=unique)
 
 
@@ -71,7 +71,7 @@ def _store_then_copy(d: DType, i: Inputs) -> UOp:
     buffer = fill_buffer(d, 4, i)
     before = b.copy(b.contiguous(buffer), DEVICES[::-1])
     stored = b.after(buffer, b.store(b.after(buffer, before), shard(d, (12,), 0, i)))
-    return b.tuple_(before, b.copy(stored, "D1"), stored)
+    return b.tuple_(*[b.flip(b.copy(u, "D1"), (True,)) for u in (before, stored)])
 
 
 def _write_copies_apart(d: DType, i: Inputs) -> UOp:
@@ -100,7 +100,7 @@ def _redistribute(d: DType, i: Inputs) -> UOp:
 
 def _replicate(d: DType, i: Inputs) -> UOp:
     x = shard(d, (2, 6), 1, i)
-    return b.replicated(b.copy(b.expand(b.reshape(x, (1, 2, 6)), (3, 2, 6)), DEVICES), 0)
+    return b.flip(b.replicated(b.copy(b.expand(b.reshape(x, (1, 2, 6)), (3, 2, 6)), DEVICES), 0), (False, True, True))
 
 
 def _to_bytes(d: DType, i: Inputs) -> UOp:
@@ -120,11 +120,11 @@ def _sum_over(*axes: int) -> Callable[[UOp], UOp]:
 #: (op, edge class, builder) of each case.
 _OPS: tuple[tuple[Op, str, Build], ...] = (
     (Op.BUFFER, "sharded", lambda d, i: b.flip(b.copy(fill_buffer(d, 4, i), "CPU"), (True,))),
-    (Op.PARAM, "sharded-inner", lambda d, i: b.contiguous(shard(d, (2, 6), 1, i))),
-    (Op.PARAM, "whole-on-each", lambda d, i: b.flip(shard(d, (2, 5), None, i), (True, True))),
-    (Op.RESHAPE, "sharded-merge", _build_on_shard(1, lambda x: b.reshape(x, (2, 24)), (2, 6, 4))),
-    (Op.RESHAPE, "sharded-split", _build_on_shard(0, lambda x: b.reshape(x, (3, 4, 2)), (12, 2))),
-    (Op.RESHAPE, "beside-axis", _build_on_shard(0, lambda x: b.reshape(x, (6, 2, 6)))),
+    (Op.PARAM, "sharded-inner", lambda d, i: b.flip(b.permute(shard(d, (3, 6), 1, i), (1, 0)), (False, True))),
+    (Op.PARAM, "whole-on-each", lambda d, i: b.flip(b.permute(shard(d, (3, 5), None, i), (1, 0)), (True, False))),
+    (Op.RESHAPE, "sharded-merge", _build_on_shard(1, lambda x: b.flip(b.reshape(x, (2, 24)), (True, False)), (2, 6, 4))),
+    (Op.RESHAPE, "sharded-split", _build_on_shard(0, lambda x: b.flip(b.reshape(x, (3, 4, 2)), (False, True, True)), (12, 2))),
+    (Op.RESHAPE, "beside-axis", _build_on_shard(0, lambda x: b.flip(b.reshape(x, (6, 2, 6)), (False, True, False)))),
     (Op.PERMUTE, "moves-axis", _build_on_shard(0, lambda x: b.permute(x, (2, 0, 1)))),
     (Op.PERMUTE, "beside-axis", _build_on_shard(0, lambda x: b.permute(x, (0, 2, 1)))),
     (Op.EXPAND, "beside-axis", _build_on_shard(0, lambda x: b.expand(b.reshape(x, (6, 1, 12)), (6, 2, 12)))),
@@ -152,7 +152,7 @@ _OPS: tuple[tuple[Op, str, Build], ...] = (
 #: The same, of values that can be added.
 _SUMS: tuple[tuple[Op, str, Build], ...] = (
     (Op.REDUCE, "sharded-axis", _build_on_shard(0, _sum_over(0))),
-    (Op.REDUCE, "sharded-axis-and-other", _build_on_shard(1, _sum_over(0, 1), (3, 6, 2))),
+    (Op.REDUCE, "sharded-axis-and-other", _build_on_shard(1, _sum_over(0, 1), (2, 3, 5))),
     (Op.REDUCE, "beside-axis", _build_on_shard(0, _sum_over(1))),
     (Op.REDUCE, "max-of-sharded-axis", _build_on_shard(0, lambda x: b.reduce(x, Op.MAX, (0,)))),
     (Op.ADD, "sharded", lambda d, i: UOp(Op.ADD, (shard(d, (6, 2), 0, i), b.flip(shard(d, (6, 2), 0, i), (False, True))))),
@@ -166,10 +166,11 @@ def _collective_on(name: str, n: int) -> Build:
 
     def make(d: DType, i: Inputs) -> UOp:
         if name in ("broadcast", "scatter"):
-            operand = b.flip(add_param(d, (2 * n,), i, values=small_numbers(d, 2 * n)), (True,))
+            operand = add_param(d, (2 * n,), i, values=small_numbers(d, 2 * n))
         else:
             operand = fill_buffer(d, 2 * n, i, devices)
-        return COLLECTIVES[name](operand, devices)
+        value = COLLECTIVES[name](operand, devices)
+        return b.flip(value, (True,)) if value.axis is None else UOp(Op.ADD, (value, value))
 
     return make
 
