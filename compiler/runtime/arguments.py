@@ -8,6 +8,7 @@ and 1 is a Trap (R24), as is a variable outside of its bounds (R48), which `read
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -39,6 +40,10 @@ class BufferOrigin(Enum):
     FRESH = auto()
 
 
+#: Bytes of a cache line, and of the widest vector.
+_LINE = 64
+
+
 @dataclass(slots=True, eq=False)
 class BufferSlot:
     """One memory of a program.
@@ -66,7 +71,7 @@ class BufferSlot:
     def prepare_array(self, inputs: Inputs, variables: Mapping[str, int]) -> Array:
         """Return the array of this memory for one run. Raises SpecError if a needed input is missing or does not fit."""
         if self.origin is BufferOrigin.FRESH:
-            return np.empty(self.memory.arg.size if self.shape is None else self.shape, self.dtype)
+            return empty_on_cache_lines((self.memory.arg.size,) if self.shape is None else self.shape, self.dtype)
         if self.origin is BufferOrigin.CONSTANT:
             return self.constant
         shape = self.shape
@@ -186,3 +191,11 @@ def numpy_dtype(d: DType) -> np.dtype[Any]:
         small: np.dtype[Any] = np.dtype(getattr(ml_dtypes, d.ml_dtypes_name))
         return small
     return np.dtype(d.array_name)
+
+
+def empty_on_cache_lines(shape: Shape, dtype: np.dtype[Any]) -> Array:
+    """Return an uninitialized array that begins at a cache line, so that no vector that its kernels load lies on two."""
+    size = math.prod(shape) * dtype.itemsize
+    block = np.empty(size + _LINE, np.uint8)
+    start = -block.__array_interface__["data"][0] % _LINE
+    return block[start : start + size].view(dtype).reshape(shape)

@@ -330,9 +330,12 @@ def _part_on_or_first(placed: _PlacedValue, device: str) -> UOp:
 
 
 def shrink_axis(value: UOp, axis: int, offset: int, size: int) -> UOp:
-    """Return the elements of a value from `offset` on along one axis."""
+    """Return the elements of a value from `offset` on along one axis; of one that is repeated there, fewer repetitions."""
     if value.shape[axis] == size:
         return value
+    if value.op is Op.EXPAND and value.operand.shape[axis] == 1:
+        shape = tuple([size if k == axis else n for k, n in enumerate(value.shape)])
+        return value.operand if value.operand.shape == shape else B.expand(value.operand, shape)
     return B.shrink(
         value,
         [offset if k == axis else 0 for k in range(len(value.shape))],
