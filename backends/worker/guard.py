@@ -101,6 +101,10 @@ class GuardedProgram(Compiled):
         finally:
             self._guarded.clear()
 
+    def _take_arenas(self, inputs: Mapping[str, Any], variables: Mapping[str, int]) -> dict[int, Any]:
+        """Return nothing: each run has guarded memory of its own."""
+        return {}
+
     def _prepare_array(self, slot: BufferSlot, inputs: Mapping[str, Any], variables: Mapping[str, int]) -> Any:
         """Return the array that the program would use, moved between guard pages."""
         array = np.ascontiguousarray(super()._prepare_array(slot, inputs, variables))

@@ -150,6 +150,9 @@ class Compiled:
         self._single = len(self.outputs) == 1 and not self._returned_slots
         self._launches = self._load_kernels_and_make_launches()
         self._queues = self._make_queues(config)
+        values = {k for k, _ in self._value_bases}
+        self._temporary_slots = [k for k, p in enumerate(self._slots) if p.origin is BufferOrigin.FRESH and k not in values]
+        self._spare_arenas: list[dict[int, Array]] = []
         self._native_entry = self._make_native_entry(config) if self._queues is None else None
         native = self._native_entry and self._native_entry.function
         self.function: Callable[..., Any] = native or self._check_arguments_and_run
@@ -305,10 +308,24 @@ class Compiled:
             raise SpecError(f"expected {len(self.keys)} arguments ({', '.join(self.keys)}), got {len(arguments)}")
         inputs = {k: a for k, a in zip(self.keys, arguments) if a is not None}
         variables = {u.arg.name: read_and_check_variable(u, inputs) for u in self._variables}
-        arrays = [self._prepare_array(p, inputs, variables) for p in self._slots]
+        arenas = self._take_arenas(inputs, variables)
+        arrays = [arenas[k] if k in arenas else self._prepare_array(p, inputs, variables) for k, p in enumerate(self._slots)]
         self._run_launches_natively_or_in_turn([a.__array_interface__["data"][0] for a in arrays], list(variables.values()), arrays)
+        self._spare_arenas[:] = [arenas] if arenas else []
         values = [_view_leading_elements_in_shape(arrays[k], shape, variables) for k, shape in self._value_bases]
         return values[0] if self._single else (*values, *(arrays[self._base_of[p.memory]] for p in self._returned_slots))
+
+    def _take_arenas(self, inputs: Inputs, variables: Mapping[str, int]) -> dict[int, Array]:
+        """Return the temporaries of a program on several devices by slot: those of an earlier run, if no other run has them.
+
+        Large memory that is new for each run would be cleared by the system, page by page.
+        """
+        if self._queues is None:
+            return {}
+        try:
+            return self._spare_arenas.pop()
+        except IndexError:
+            return {k: self._prepare_array(self._slots[k], inputs, variables) for k in self._temporary_slots}
 
     def _prepare_array(self, slot: BufferSlot, inputs: Inputs, variables: Mapping[str, int]) -> Array:
         """Return the memory of a slot for one run."""

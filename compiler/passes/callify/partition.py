@@ -90,6 +90,7 @@ class _DevicePartition:
     def __init__(self, root: UOp, order: Sequence[UOp], first_unique: int) -> None:
         self.root, self.order, self.first_unique = root, order, first_unique
         self.buffers: list[UOp] = []
+        self.pieces: dict[UOp, tuple[tuple[UOp, ...], int]] = {}  # value that was received in pieces -> they, and their axis
         self.reached_params: dict[UOp, UOp] = {}  # Param on a device that reads it -> the Param of the caller
         self.done: dict[UOp, _PlacedValue] = {}
         self.written = {base_memory(u.buffer) for u in order if u.op is Op.STORE}
@@ -155,7 +156,19 @@ class _DevicePartition:
         if u.op is Op.REPLICATED:
             part = self.done[u.operand].parts[k]
             return part if part.shape == self._local_shape(u, axis, n) else u.replace(src=(part,))
+        if u.op is Op.REDUCE and (folded := self._fold_received_pieces(u, self.done[u.operand].parts[k])) is not None:
+            return folded
         return u.replace(src=tuple([self._part_for(u, s, k, axis, n) for s in u.src]))
+
+    def _fold_received_pieces(self, reduce: UOp, part: UOp) -> UOp | None:
+        """Return the Reduce of a value along the axis on which one element came from each device, without joining them first."""
+        pieces, along = self.pieces.get(part, ((), 0))
+        if not pieces or reduce.arg.axes != (along,) or any(p.shape[along] != 1 for p in pieces):
+            return None
+        total, *others = pieces
+        for other in others:
+            total = UOp(reduce.arg.op, (total, other))
+        return total
 
     def _part_for(self, u: UOp, s: UOp, k: int, axis: int | None, n: int) -> UOp:
         """Return the part of a source that the part of `u` on device `k` needs: of a whole value, its part of the sharded axis."""
@@ -280,7 +293,7 @@ class _DevicePartition:
         if reached is not None:
             return reached
         if value.device == device:
-            return B.contiguous(value)
+            return value if _base_of_views(value).op in COPIES else B.contiguous(value)
         is_sendable = value.device is None or is_range_of_memory(value)
         return B.copy(value if is_sendable else B.contiguous(value), device)
 
@@ -308,7 +321,9 @@ class _DevicePartition:
         for piece, extent in zip(pieces, extents, strict=True):
             stores.append(B.store(shrink_axis(view, axis, offset, extent), B.cast(piece, first.dtype.storage)))
             offset += extent
-        return B.cast(B.after(view, *stores), first.dtype)
+        joined = B.cast(B.after(view, *stores), first.dtype)
+        self.pieces[joined] = tuple(pieces), axis
+        return joined
 
     def _reduce_over_devices(self, u: UOp, placed: _PlacedValue) -> _PlacedValue:
         """Reduce each part, then the results of all devices on each of them, in the order of the devices."""
@@ -343,11 +358,25 @@ def shrink_axis(value: UOp, axis: int, offset: int, size: int) -> UOp:
     )
 
 
+def _base_of_views(value: UOp) -> UOp:
+    """Return what a value is a view of."""
+    base, _ = strip_views(value, VIEWS)
+    return base
+
+
 def is_range_of_memory(value: UOp) -> bool:
     """Return True if a value is one contiguous range of a memory, in order."""
-    while value.op in _WHOLE_OR_FRONT or (value.op is Op.SHRINK and _cuts_first_axis_alone(value)):
+    while value.op in _WHOLE_OR_FRONT or _keeps_range(value):
         value = value.src[0]  # operand, or buffer of an After
     return value.op in COPIES or value.op is Op.BUFFER or (value.op is Op.PARAM and value.arg.name is None)
+
+
+def _keeps_range(u: UOp) -> bool:
+    """Return True for a Permute that moves axes of one element alone, and a Shrink of the first axis that has more than one."""
+    if u.op is Op.PERMUTE:
+        moved = [k for k in u.arg.order if u.operand.shape[k] != 1]
+        return moved == sorted(moved)
+    return u.op is Op.SHRINK and _cuts_first_axis_alone(u)
 
 
 def _cuts_first_axis_alone(shrink: UOp) -> bool:

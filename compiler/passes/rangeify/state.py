@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from uops.compiler.ir.buffers import COPIES, highest_unique
 from uops.compiler.ir.extents import max_elements
-from uops.compiler.ir.views import STEP, VIEWS, IndexArithmetic
+from uops.compiler.ir.views import STEP, VIEWS, IndexArithmetic, strip_views
 from uops.compiler.log import log_transform
 from uops.compiler.passes.rangeify.cost import RealiseCostModel
 from uops.compiler.passes.rangeify.elements import find_closed_forms_of_reduces
@@ -105,7 +105,7 @@ class RangeifyState:
     def _decide_to_realise_or_fit_loops(self, u: UOp) -> bool:
         """Decide whether a value is computed into memory. Loops of its kernel may be reordered or pinned to avoid that."""
         if u.op in COPIES:
-            return True
+            return not self._is_stored_by_sole_user(u)
         if u in self.cheap:
             return False
         value = self.layouts[u].value if u in self.layouts else u
@@ -123,6 +123,17 @@ class RangeifyState:
         if has_loop:
             first.kernel.pin_reduce_loops(first)
         return False
+
+    def _is_stored_by_sole_user(self, u: UOp) -> bool:
+        """Return True for a copy from another device that one Store puts into place, if what is sent never changes.
+
+        The Store then reads it from there, and no memory lies between.
+        """
+        if u.op is not Op.LOAD or u.arg.device is None or u.gate is not None or len(self.refs[u]) != 1:
+            return False
+        (ref,) = self.refs[u]
+        base, _ = strip_views(u.buffer, VIEWS)
+        return ref.kernel.root.op is Op.STORE and ref.kernel.root.src[1:] == (u,) and base.op in COPIES  # its value, ungated
 
     def _request_source_elements(self, element: Element) -> None:
         """Request the elements that an element is computed from."""
