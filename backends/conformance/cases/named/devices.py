@@ -103,6 +103,13 @@ def _replicate(d: DType, i: Inputs) -> UOp:
     return b.flip(b.replicated(b.copy(b.expand(b.reshape(x, (1, 2, 6)), (3, 2, 6)), DEVICES), 0), (False, True, True))
 
 
+def _read_every_copy(d: DType, i: Inputs) -> UOp:
+    """Put a value whole on each device, and take it from each of them: all copies are the same."""
+    x = b.flip(shard(d, (2, 6), 1, i), (True, False))
+    whole = b.replicated(b.copy(b.expand(b.reshape(x, (1, 2, 6)), (3, 2, 6)), DEVICES), 0)
+    return b.tuple_(*[b.copy(whole, device) for device in DEVICES])
+
+
 def _to_bytes(d: DType, i: Inputs) -> UOp:
     return b.bitcast(shard(d, (2, 6), 1, i), dt.uint8)
 
@@ -110,6 +117,11 @@ def _to_bytes(d: DType, i: Inputs) -> UOp:
 def _index_by_vector(d: DType, i: Inputs) -> UOp:
     i["p9"] = np.array([3, 0, 3], np.int32)
     return b.at(shard(d, (4, 6), 1, i), b.cast(b.param(9, (3,), dt.int32, DEVICES), dt.index))
+
+
+def _sum_on_every_device(d: DType, i: Inputs) -> UOp:
+    total = b.reduce(shard(d, (6, 2), 0, i), Op.ADD, (0,))
+    return b.tuple_(*[b.copy(total, device) for device in DEVICES])
 
 
 def _sum_over(*axes: int) -> Callable[[UOp], UOp]:
@@ -135,6 +147,7 @@ _OPS: tuple[tuple[Op, str, Build], ...] = (
     (Op.INDEX, "vector-beside-axis", _index_by_vector),
     (Op.STACK, "sharded", lambda d, i: b.stack(shard(d, (6,), 0, i), b.at(shard(d, (2, 6), 1, i), 1))),
     (Op.REPLICATED, "of-copies", _replicate),
+    (Op.REPLICATED, "every-copy", _read_every_copy),
     (Op.BITCAST, "sharded-last-axis", _to_bytes),
     (Op.WHERE, "beside-whole", _beside_a_whole_value),
     (Op.WHERE, "sharded-broadcast", _beside_a_row),
@@ -154,6 +167,7 @@ _SUMS: tuple[tuple[Op, str, Build], ...] = (
     (Op.REDUCE, "sharded-axis", _build_on_shard(0, _sum_over(0))),
     (Op.REDUCE, "sharded-axis-and-other", _build_on_shard(1, _sum_over(0, 1), (2, 3, 5))),
     (Op.REDUCE, "beside-axis", _build_on_shard(0, _sum_over(1))),
+    (Op.REDUCE, "sharded-axis-of-every-copy", _sum_on_every_device),
     (Op.REDUCE, "max-of-sharded-axis", _build_on_shard(0, lambda x: b.reduce(x, Op.MAX, (0,)))),
     (Op.ADD, "sharded", lambda d, i: UOp(Op.ADD, (shard(d, (6, 2), 0, i), b.flip(shard(d, (6, 2), 0, i), (False, True))))),
 )
