@@ -233,8 +233,13 @@ def find_value_outside_allowed_set(expected: Expectation, key: Key, after: Outpu
 
 
 def pass_must_keep_bits(pass_name: str, graph: UOp) -> bool:
-    """Return True if a pass must preserve every bit of the outputs of `graph`."""
+    """Return True if a pass must preserve every bit of the outputs of `graph`.
+
+    Where values are on several devices, callify reduces each device's part first, so that the order of a Reduce changes.
+    """
     guarantee, _ = KEEPS.get(pass_name, (Preservation.SET, ""))
+    if pass_name == "callify" and any(isinstance(u.device, tuple) for u in toposort(graph)):
+        guarantee = Preservation.ORDERED
     exempt = _EXEMPT_OPS[guarantee]
     return exempt is not None and not _has_floats(graph, exempt)
 

@@ -40,8 +40,8 @@ from uops.fuzz.reduce import reproducer
 from uops.spec.errors import UopsError
 
 Json = dict[str, Any]
-#: The kinds that a campaign draws: all that a backend with one device runs.
-KINDS = tuple(k for k in kinds.KINDS if k not in ("devices", "bestiary"))
+#: The kinds that a campaign draws: all that the passes from TENSOR on see.
+KINDS = tuple(k for k in kinds.KINDS if k != "bestiary")
 #: Oracles that compare no two answers.
 NOT_DIFFERENTIAL = frozenset({"form", "validated"})
 #: Oracles that compare answers.

@@ -94,8 +94,13 @@ def _check_results_share_no_memory(program: Compiled, inputs: Mapping[str, Any])
 
 
 def _check_large_results_share_no_memory(graph: UOp, inputs: Mapping[str, Any], target: Target) -> Fault | None:
-    """Check for shared memory after repeating the value until it is large."""
-    if graph.op in _EFFECTS or not all(isinstance(n, int) for n in graph.shape) or 0 in graph.shape:
+    """Check for shared memory after repeating the value, which is on one device, until it is large."""
+    if (
+        graph.op in _EFFECTS
+        or isinstance(graph.device, tuple)
+        or not all(isinstance(n, int) for n in graph.shape)
+        or 0 in graph.shape
+    ):
         return None
     size = int(np.prod(graph.shape, dtype=np.int64)) * max(1, graph.dtype.itemsize)
     repeated = b.expand(b.reshape(graph, (1, *graph.shape)), (-(-_LARGE // size), *graph.shape))

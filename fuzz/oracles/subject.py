@@ -3,8 +3,8 @@
 Takes: a backend's name and options, and programs with inputs. Gives: the outputs of a run, or a `Fault`. A target of the
 compiler is driven past its runtime's cache: every program is compiled anew, with every buffer between guard pages.
 
-A refusal (CompileError, Unsupported) raises `SubjectRefused`, which campaigns count, if the subject may refuse: if a program is
-on several devices or has undeclared cells, or if the backend is no target of our compiler. Any other refusal is a fault.
+A refusal (CompileError, Unsupported) raises `SubjectRefused`, which campaigns count, if the subject may refuse: if a program has
+undeclared cells, or if the backend is no target of our compiler. Any other refusal is a fault.
 """
 
 from __future__ import annotations

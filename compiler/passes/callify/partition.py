@@ -73,6 +73,13 @@ def partition_over_devices(root: UOp, first_unique: int) -> PartitionedProgram:
     return PartitionedProgram(result, frozenset(partition.buffers), partition.reached_params)
 
 
+def list_written_arguments(call: UOp) -> Sequence[UOp]:
+    """Return the arguments that a Call may write: all, unless it says which (R63)."""
+    written = None if call.arg is None else call.arg.written
+    arguments: tuple[UOp, ...] = call.arguments
+    return arguments if written is None else [arguments[k] for k in written]
+
+
 class _PlacedValue(NamedTuple):
     """A value as one part per device. A value on one device, or on none, has one part and `devices` None.
 
@@ -94,6 +101,7 @@ class _DevicePartition:
         self.reached_params: dict[UOp, UOp] = {}  # Param on a device that reads it -> the Param of the caller
         self.done: dict[UOp, _PlacedValue] = {}
         self.written = {base_memory(u.buffer) for u in order if u.op is Op.STORE}
+        self.written.update(base_memory(a) for u in order if u.op is Op.CALL for a in list_written_arguments(u))
         self.host: dict[UOp, UOp] = {}  # memory of the caller on D -> the same memory on the host
         self.effects: dict[UOp, list[UOp]] = {}  # such memory that is written -> the Stores to its parts
 

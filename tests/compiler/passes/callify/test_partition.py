@@ -7,8 +7,10 @@ import pytest
 
 import uops
 from uops.backends.registry import create_backend
+from uops.compiler.config import Config
 from uops.compiler.passes.callify.partition import is_range_of_memory, partition_over_devices
 from uops.compiler.pipeline import lower
+from uops.compiler.runtime.program import Compiled
 from uops.interp import run
 from uops.spec.errors import CompileError
 from uops.spec.ir import build as b
@@ -100,6 +102,22 @@ def test_each_device_has_an_arena_of_its_own() -> None:
     planned = lower(b.tuple_(y, b.reduce(X, Op.ADD, (0,))), create_backend("c").target, "plan")
     arenas = {a.operand for call in planned.instructions for a in call.arguments if a.op is Op.SLICE}
     assert len(arenas) == len({a.device for a in arenas}) > 1
+
+
+def test_a_param_that_a_kernel_writes_is_copied_before() -> None:
+    """R63: a Call writes memory, too. What was read of it before must not be read after."""
+    x, i = b.param(0, (6,), dt.int32), b.range_(6, 0)
+    p = b.param(0, (6,), dt.int32)
+    negated = b.sink(b.end(b.store(b.at(p, i), b.neg(b.load(b.at(p, i)))), i), name="negate")
+    before = b.copy(x, D)
+    after = b.after(x, b.call(negated, b.after(x, before), written=(0,)))
+    given = {"p0": np.arange(6, dtype=np.int32)}
+    want = run(b.tuple_(before, after), given)
+    for queues in ("always", "never"):
+        found = Compiled(b.tuple_(before, after), create_backend("c").target, Config(reuse=False, queues=queues))(given)
+        assert (
+            [v.tolist() for v in found.values] == [v.tolist() for v in want.values] == [[0, 1, 2, 3, 4, 5], [0, -1, -2, -3, -4, -5]]
+        )
 
 
 @pytest.mark.parametrize(
