@@ -30,8 +30,8 @@ from uops.compiler.target import Target
 from uops.compiler.validate.decide import decide_by_solver, encode_claim_query
 from uops.compiler.validate.kernel import generate_no_wrap_claims, make_bounds_claim
 from uops.compiler.validate.launch import validate
+from uops.compiler.validate.launches.plan import caller_buffer_numbers, generate_call_claims, generate_plan_claims
 from uops.compiler.validate.model import ValidationClaim
-from uops.compiler.validate.plan import caller_buffer_numbers, generate_call_claims, generate_plan_claims
 from uops.compiler.validate.races import generate_race_claims as race_claims
 from uops.compiler.validate.reader import read_accesses
 from uops.compiler.validate.sites import KernelAccesses

@@ -16,15 +16,15 @@ from uops.compiler.passes.select.select import STEPS
 from uops.compiler.prove.solver.solver import SolverWorker, solver_version
 from uops.compiler.runtime.queues import describe_launch_access, schedule_launches
 from uops.compiler.validate.decide import decide_claim
-from uops.compiler.validate.devices import generate_device_claims
 from uops.compiler.validate.kernel import validate_kernel
-from uops.compiler.validate.model import Invalid, ValidationVerdict
-from uops.compiler.validate.plan import (
+from uops.compiler.validate.launches.devices import generate_device_claims
+from uops.compiler.validate.launches.plan import (
     caller_buffer_numbers,
     generate_call_claims,
     generate_plan_claims,
     list_calls_of_written_kernels,
 )
+from uops.compiler.validate.model import Invalid, ValidationVerdict
 from uops.compiler.validate.values import decide_value_preservation_or_leave_to_interpreter, group_rewriter_transforms_by_result
 from uops.spec.ir.node import UOp
 from uops.spec.ir.record import dataclass as record

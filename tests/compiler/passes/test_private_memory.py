@@ -10,7 +10,7 @@ import pytest
 import uops
 from uops.compiler.passes.linearize import linearize_kernel
 from uops.compiler.passes.private_memory import reuse_private_memory
-from uops.compiler.validate.private import generate_private_plan_claims
+from uops.compiler.validate.launches.private import generate_private_plan_claims
 from uops.compiler.validate.terms import TRUE
 from uops.interp import run
 from uops.spec.ir import args as A

@@ -1,7 +1,7 @@
 """Plans of LOCAL and REG memory that are wrong are refuted."""
 
 from uops.compiler.validate import terms as T
-from uops.compiler.validate.private import generate_private_plan_claims
+from uops.compiler.validate.launches.private import generate_private_plan_claims
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace

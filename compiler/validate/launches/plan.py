@@ -12,8 +12,8 @@ import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from uops.compiler.validate import terms as T
+from uops.compiler.validate.launches.private import generate_private_plan_claims
 from uops.compiler.validate.model import ObligationKind, ValidationClaim
-from uops.compiler.validate.private import generate_private_plan_claims
 from uops.compiler.validate.terms import Condition, LinearSum
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op

@@ -7,7 +7,7 @@ import pytest
 from uops.backends.registry import create_backend
 from uops.compiler.pipeline import lower
 from uops.compiler.runtime.queues import QueueSchedule, QueueStep, describe_launch_access, schedule_launches
-from uops.compiler.validate.devices import generate_device_claims
+from uops.compiler.validate.launches.devices import generate_device_claims
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp

@@ -5,8 +5,8 @@ from uops.compiler import Config
 from uops.compiler.pipeline import lower
 from uops.compiler.prove.solver.solver import SolverWorker
 from uops.compiler.validate.decide import decide_claim
+from uops.compiler.validate.launches.plan import generate_plan_claims, list_calls_of_written_kernels
 from uops.compiler.validate.model import ObligationKind
-from uops.compiler.validate.plan import generate_plan_claims, list_calls_of_written_kernels
 from uops.fuzz.bisect.replay_kernel import replay_launches_on_random_memory
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
