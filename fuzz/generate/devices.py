@@ -206,7 +206,7 @@ class DeviceProgramMaker:
     # Copies
 
     def add_copy(self) -> None:
-        """Add a copy to one device, whole to each, or sharded, perhaps in another order of devices."""
+        """Add a copy to one device, whole to each, or sharded, perhaps to fewer devices or in another order."""
         x, draw = self._draw_value(), self.draw
         n = len(self.devices)
         if draw.chance(30) or not x.shape:
@@ -215,13 +215,26 @@ class DeviceProgramMaker:
             copies = b.copy(b.expand(b.reshape(x, (1, *x.shape)), (n, *x.shape)), self.devices)
             self._keep(b.reshape(b.replicated(copies, 0), x.shape))
         else:
-            self._keep(b.copy(x, self.devices if draw.chance(70) else self.devices[::-1]))
+            others = [
+                self.devices,
+                self.devices,
+                self.devices[::-1],
+                self.devices[: max(1, n // 2)],
+                self.devices[:-1] or self.devices,
+            ]
+            self._keep(b.copy(x, draw.choice(others)))
 
     def add_collective(self) -> None:
         """Add a collective of the specification."""
         x = self._draw_value()
         if isinstance(x.device, tuple) and x.axis is not None:
             flat = b.reshape(x, (math.prod(x.shape),))
+            n = len(x.device)
+            if self.draw.chance(30) and flat.shape[0] % (n * n) == 0:  # a reduce-scatter of another op
+                pieces = b.copy(b.permute(b.reshape(flat, (n, n, flat.shape[0] // n // n)), (1, 0, 2)), x.device)
+                ops = [op for op in (Op.MAX, Op.MUL, Op.ADD) if accepts_dtypes(op, (x.dtype, x.dtype))]
+                self._keep(b.reduce(pieces, self.draw.choice(ops), [1]))
+                return
             names = ("gather", "reduce", "allgather", "reduce_scatter", "allreduce")
             self._keep(COLLECTIVES[self.draw.choice(names)](flat, x.device))
         elif not isinstance(x.device, tuple):

@@ -116,7 +116,7 @@ def test_a_kept_target_is_the_one_given_but_for_the_thread_that_compiles() -> No
 @pytest.mark.parametrize("asked", ["steps", "allowed"])
 def test_who_looks_at_steps_hears_the_subjects_own_compilation(monkeypatch: pytest.MonkeyPatch, asked: str) -> None:
     """And what is compiled so is compiled so again where another oracle is asked alone."""
-    found = CaseRunner(Setup("llvm", 4, oracles=("reference", "allowed", "steps")))
+    found = CaseRunner(Setup("llvm", 3, oracles=("reference", "allowed", "steps")))
     heard: list[bool] = []
     monkeypatch.setattr(oracles, "find_wrong_step", lambda steps, seed: heard.append(bool(list(steps))))
     k = next(k for k in range(100) if oracles.ORACLES["steps"] in found.due_oracles(found.case_seed(k)))

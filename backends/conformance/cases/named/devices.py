@@ -124,6 +124,11 @@ def _sum_on_every_device(d: DType, i: Inputs) -> UOp:
     return b.tuple_(*[b.copy(total, device) for device in DEVICES])
 
 
+def _reduce_received_pieces(x: UOp) -> UOp:
+    """Send a row to each device, and take the greatest of what each one receives."""
+    return b.reduce(b.copy(b.permute(x, (1, 0, 2)), DEVICES), Op.MAX, (1,))
+
+
 def _sum_over(*axes: int) -> Callable[[UOp], UOp]:
     return lambda x: b.reduce(x, Op.ADD, axes)
 
@@ -161,6 +166,7 @@ _OPS: tuple[tuple[Op, str, Build], ...] = (
     (Op.LOAD, "gather-inner", _build_on_shard(1, lambda x: b.copy(b.flip(x, (True, False)), "D1"), (2, 6))),
     (Op.LOAD, "of-whole", _build_on_shard(None, lambda x: b.copy(b.flip(x, (True,)), "D2"), (5,))),
     (Op.LOAD, "redistribute", _redistribute),
+    (Op.LOAD, "fewer-devices", _build_on_shard(0, lambda x: b.copy(b.flip(x, (False, True)), DEVICES[1:]), (6, 2))),
 )
 #: The same, of values that can be added.
 _SUMS: tuple[tuple[Op, str, Build], ...] = (
@@ -168,6 +174,7 @@ _SUMS: tuple[tuple[Op, str, Build], ...] = (
     (Op.REDUCE, "sharded-axis-and-other", _build_on_shard(1, _sum_over(0, 1), (2, 3, 5))),
     (Op.REDUCE, "beside-axis", _build_on_shard(0, _sum_over(1))),
     (Op.REDUCE, "sharded-axis-of-every-copy", _sum_on_every_device),
+    (Op.REDUCE, "max-of-received-pieces", _build_on_shard(0, _reduce_received_pieces, (3, 3, 5))),
     (Op.REDUCE, "max-of-sharded-axis", _build_on_shard(0, lambda x: b.reduce(x, Op.MAX, (0,)))),
     (Op.ADD, "sharded", lambda d, i: UOp(Op.ADD, (shard(d, (6, 2), 0, i), b.flip(shard(d, (6, 2), 0, i), (False, True))))),
 )
