@@ -129,15 +129,16 @@ class DeviceProgramMaker:
     def add_elementwise(self) -> None:
         """Add an elementwise op on a value and a partner."""
         x = self._draw_value()
-        fitting: list[tuple[UOp, ...]] = []
         op = self.draw.choice(_UNARY + _BINARY * 2)
         if op in _UNARY:
-            fitting = [(x,)]
+            sources: tuple[UOp, ...] = (x,)
         elif op is Op.WHERE:
-            fitting = [(UOp(Op.CMPEQ, (x, self._draw_partner(x))), x, self._draw_partner(x))]
+            sources = (UOp(Op.CMPEQ, (x, self._draw_partner(x))), x, self._draw_partner(x))
         else:
-            fitting = [(x, self._draw_partner(x))]
-        sources = fitting[0] if self.draw.chance(50) or op in (Op.WHERE, *_UNARY) else fitting[0][::-1]
+            sources = (x, self._draw_partner(x))
+        is_reversed = not self.draw.chance(50)
+        if is_reversed and op in _BINARY and op is not Op.WHERE:
+            sources = sources[::-1]
         if accepts_dtypes(op, tuple(s.dtype for s in sources)):
             self._keep(UOp(op, sources))
 
