@@ -88,8 +88,10 @@ class DeviceProgramMaker:
             self._keep(b.param(self.next_number, shape, d, self.devices, axis))
 
     def _read(self, memory: ShardedMemory) -> None:
-        """Read a Buffer as a value now, or later wherever it is used."""
-        value = b.load(memory.current) if self.draw.chance(50) else b.contiguous(memory.current)
+        """Read a Buffer as a value, where it is or on other devices."""
+        u = memory.current
+        copies = (b.load(u), b.contiguous(u), b.copy(u, self.devices[::-1]), b.copy(u, self.devices[0]))
+        value = self.draw.choice(copies)
         memory.reads.append(value)
         self._keep(value)
 

@@ -68,8 +68,17 @@ def _store(axis: int | None, gated: bool = False) -> Build:
 
 def _store_then_copy(d: DType, i: Inputs) -> UOp:
     """Copy what was stored on every device, then what was there before: a copy that is late or early differs."""
+    return _store_after_copy(lambda buffer: b.copy(b.contiguous(buffer), DEVICES[::-1]), d, i)
+
+
+def _store_then_gather(d: DType, i: Inputs) -> UOp:
+    """Collect memory on one device before it is stored to."""
+    return _store_after_copy(lambda buffer: b.copy(buffer, "D2"), d, i)
+
+
+def _store_after_copy(copy: Callable[[UOp], UOp], d: DType, i: Inputs) -> UOp:
     buffer = fill_buffer(d, 4, i)
-    before = b.copy(b.contiguous(buffer), DEVICES[::-1])
+    before = copy(buffer)
     stored = b.after(buffer, b.store(b.after(buffer, before), shard(d, (12,), 0, i)))
     return b.tuple_(*[b.flip(b.copy(u, "D1"), (True,)) for u in (before, stored)])
 
@@ -160,6 +169,7 @@ _OPS: tuple[tuple[Op, str, Build], ...] = (
     (Op.STORE, "of-whole", _store(None)),
     (Op.STORE, "sharded-gate", _store(0, gated=True)),
     (Op.AFTER, "copies-in-order", _store_then_copy),
+    (Op.AFTER, "gather-before-store", _store_then_gather),
     (Op.CONTIGUOUS, "copies-apart", _write_copies_apart),
     (Op.LOAD, "sharded-gate", _gated_load),
     (Op.LOAD, "scatter", lambda d, i: b.copy(b.flip(add_param(d, (6, 2), i), (True, False)), DEVICES)),

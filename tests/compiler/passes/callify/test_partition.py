@@ -120,6 +120,19 @@ def test_a_param_that_a_kernel_writes_is_copied_before() -> None:
         )
 
 
+@pytest.mark.parametrize("backend", ["c", "llvm"])
+def test_a_copy_that_one_store_uses_is_read_before_its_memory_changes(backend: str) -> None:
+    """The Store puts the copy into place after another Store has changed the memory that it is a copy of."""
+    x, y = b.buffer(4, dt.int32, "D0", unique=1), b.buffer(4, dt.int32, "D1", unique=2)
+    sent = b.copy(x, "D1")
+    changed = b.after(x, b.store(b.after(x, sent), b.expand(b.reshape(b.const(7), (1,)), (4,))))
+    received = b.after(y, b.store(y, sent))
+    given = {"b1": np.arange(4, dtype=np.int32), "b2": np.zeros(4, np.int32)}
+    want = run(b.tuple_(changed, received), given)
+    found = uops.compile(b.tuple_(changed, received), backend)(given)
+    assert [v.tolist() for v in found.values] == [v.tolist() for v in want.values] == [[7, 7, 7, 7], [0, 1, 2, 3]]
+
+
 @pytest.mark.parametrize(
     ("root", "words"),
     [
