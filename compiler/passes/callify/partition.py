@@ -200,7 +200,8 @@ class _DevicePartition:
 
     def _divide(self, u: UOp, extent: Dim, n: int) -> int:
         if isinstance(extent, UOp) or extent % n:
-            detail = f"{n} devices share an axis of extent {extent!r}, expected a constant that is a multiple of {n}"
+            got = "whose extent depends on variables" if isinstance(extent, UOp) else f"of extent {extent}"
+            detail = f"{n} devices share an axis {got}, expected a constant that is a multiple of {n}"
             raise untranslatable_error("R75 (n-tuple sizes)", u, detail, self.root)
         return int(extent) // n
 

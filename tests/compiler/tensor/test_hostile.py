@@ -124,6 +124,8 @@ CALLS = [
     call("triu", F, 1),
     call("gather", F, 1, ints(2, 3)),
     call("take", F, N, 0, True),
+    call("to", F, "D1"),
+    call("shard", F, ("D0", "D1"), 0),
     call("one_hot", N, 3),
     call("__getitem__", F, 0),
     call("__getitem__", F, [0, 1]),

@@ -21,13 +21,16 @@ import uops
 from uops.backends.registry import BrokenBackend
 from uops.backends.testing.journal import Journal, JournalInUse, JournalMismatch
 from uops.backends.worker.client import Limits
+from uops.compiler import pipeline
 from uops.fuzz.campaign import process
 from uops.fuzz.campaign.campaign import BATCH, Campaign, Summary
 from uops.fuzz.campaign.examine import CaseRunner, Setup
 from uops.fuzz.campaign.process import Examiner
 from uops.fuzz.generate import kinds
+from uops.fuzz.generate.declared import SupportedOpDtypes
 from uops.fuzz.reduce.reproducer import Reproducer, count_nodes, read_reproducer, write_reproducer
-from uops.spec.errors import SpecError
+from uops.spec.errors import CompileError, SpecError
+from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.text import show
 
 HERE = str(Path(__file__).parents[1] / "planted")
@@ -294,8 +297,16 @@ def test_a_journal_is_of_one_campaign_at_a_time(tmp_path: Path) -> None:
     again.close()
 
 
-def test_refusals_are_counted_by_their_rule() -> None:
+def test_refusals_are_counted_by_their_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiler refuses all copies between devices, and the backend declares nothing, so that it may."""
+
+    def refuse(graph: UOp, target: Any) -> None:
+        if any(isinstance(u.device, tuple) for u in toposort(graph)):
+            raise CompileError("Lowering Pipeline/Callify at %0 = planted: on several devices")
+
+    monkeypatch.setattr(pipeline, "_check_devices", refuse)
     bench = CaseRunner(Setup("llvm", 8, ("devices",), ("allowed",)))
+    bench.subject.declared = SupportedOpDtypes((), (("*", "*"),))
     counts = sum((bench.generate_and_judge_case(k).counts for k in range(64)), Counter[str]())
     refused = {name: n for name, n in counts.items() if name.startswith("refused:")}
     assert refused.keys() == {"refused:Lowering Pipeline/Callify"}
