@@ -74,7 +74,7 @@ def collect_caller_input_nodes(root: UOp) -> dict[str, UOp]:
             if s not in seen:
                 seen.add(s)
                 stack.append(s)
-    return _index_by_input_key(nodes)
+    return _index_inputs_by_key(nodes)
 
 
 def memory_key(m: UOp) -> str:
@@ -87,7 +87,7 @@ def is_variable(u: UOp) -> bool:
     return u.op is Op.PARAM and u.arg.name is not None and u.arg.bounds is not None
 
 
-def _index_by_input_key(nodes: Iterable[UOp]) -> dict[str, UOp]:
+def _index_inputs_by_key(nodes: Iterable[UOp]) -> dict[str, UOp]:
     by_key: dict[str, UOp] = {}
     for u in nodes:
         if u.op is Op.PARAM or (u.op is Op.BUFFER and u.arg.addrspace is AddrSpace.GLOBAL):
@@ -97,7 +97,7 @@ def _index_by_input_key(nodes: Iterable[UOp]) -> dict[str, UOp]:
 
 def _collect_stored_memory(root: UOp) -> dict[str, UOp]:
     """Return the memory that every run of `root` writes, by key."""
-    return _index_by_input_key(base_memory(u.buffer) for u in toposort(root, gate=lambda u: u.op not in _LAZY) if u.op is Op.STORE)
+    return _index_inputs_by_key(base_memory(u.buffer) for u in toposort(root, gate=lambda u: u.op not in _LAZY) if u.op is Op.STORE)
 
 
 def _describe_dtype_or_shape_mismatch(expected_node: UOp, inputs: Mapping[str, Any], value: Any) -> str | None:

@@ -49,7 +49,7 @@ class MemoryLender(ABC, Generic[S]):
         before = self._spans()
         self._lent.spans = spans = list[S]()
         try:
-            for start, stop in merge_address_ranges(arrays):
+            for start, stop in merge_overlapping_address_ranges(arrays):
                 spans.append(self.open_span(start, stop))
             yield
             self.return_spans(spans)
@@ -67,7 +67,7 @@ class MemoryLender(ABC, Generic[S]):
         return spans
 
 
-def merge_address_ranges(arrays: Sequence[Any]) -> list[tuple[int, int]]:
+def merge_overlapping_address_ranges(arrays: Sequence[Any]) -> list[tuple[int, int]]:
     """Return the bytes of the arrays as disjoint address ranges, in ascending order."""
     ranges = sorted((int(a.__array_interface__["data"][0]), a.nbytes) for a in arrays if a.nbytes)
     merged: list[tuple[int, int]] = []

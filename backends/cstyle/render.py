@@ -207,7 +207,7 @@ class CKernelRenderer:
         """Render an elementwise op, lane by lane."""
         if u.op is Op.BITCAST and u.dtype.bits != u.operand.dtype.bits:
             raise Unsupported(f"{u.op.name} of {u.operand.dtype} to {u.dtype} in a kernel", self.language.name)
-        columns = [self.lane_operands(s) for s in u.src]
+        columns = [self.operand_text_by_lane(s) for s in u.src]
         if u.dtype.is_float and all(s.op is Op.CONST for s in u.src):
             # TinyCC folds constants in long double and then rounds again: an operand in a variable is not folded. nvrtc's folding
             # takes 0.0 / 0.0 for a number that is equal to itself (N03).
@@ -232,7 +232,7 @@ class CKernelRenderer:
             raise Unsupported(f"{u.op.name} of shape {u.shape} in a kernel", self.language.name)
         return math.prod(int(n) for n in u.shape if isinstance(n, int))
 
-    def lane_operands(self, u: UOp) -> tuple[str, ...]:
+    def operand_text_by_lane(self, u: UOp) -> tuple[str, ...]:
         """Return the operand of each lane of the value `u`."""
         operands = self.values.get(u)
         if operands is not None:
@@ -240,12 +240,12 @@ class CKernelRenderer:
         if u.op is Op.CONST:
             return (render_literal(u.arg.value, u.dtype, self.w),)
         if u.op is Op.STACK:
-            return tuple(x for s in u.src for x in self.lane_operands(s))
+            return tuple(x for s in u.src for x in self.operand_text_by_lane(s))
         raise Crash(f"{u!r} is used before it is computed")
 
     def scalar_operand(self, u: UOp) -> str:
         """Return the operand of a scalar. Raises Unsupported."""
-        lanes = self.lane_operands(u)
+        lanes = self.operand_text_by_lane(u)
         if len(lanes) != 1:
             raise Unsupported(f"a {u.op.name} of shape {u.shape} instead of a scalar", self.language.name)
         return lanes[0]
@@ -265,7 +265,7 @@ class CKernelRenderer:
         if source in self.memory_refs:
             self.memory_refs[u] = self.memory_refs[source]
         elif u.dtype is not dt.void:
-            self.values[u] = self.lane_operands(source)
+            self.values[u] = self.operand_text_by_lane(source)
 
     def record_reference_bitcast(self, u: UOp) -> None:
         """Render a Bitcast of a reference: the same memory with elements of another dtype, in a type that may alias."""
@@ -287,7 +287,7 @@ class CKernelRenderer:
         if len(u.positions) != 1 or at.index is not None:
             raise Unsupported(f"Index with {len(u.positions)} operands in a kernel", self.language.name)
         (position,) = u.positions
-        self.memory_refs[u] = replace(at, index=self.lane_operands(position))
+        self.memory_refs[u] = replace(at, index=self.operand_text_by_lane(position))
 
     def _select_lanes_at_constant_positions(self, u: UOp) -> tuple[str, ...]:
         """Return the lanes of a vector value at constant positions; several indices are outer, in row-major order (R45)."""
@@ -296,7 +296,7 @@ class CKernelRenderer:
         if any(c is None for c in chosen) or len(shape) != len(source.shape):
             raise Unsupported("INDEX of a value at a position that is not constant", self.language.name)
         axes = [c or [] for c in chosen] + [list(range(n)) for n in shape[len(chosen) :]]
-        lanes = self.lane_operands(source)
+        lanes = self.operand_text_by_lane(source)
         strides = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
         return tuple(lanes[sum(i * s for i, s in zip(at, strides))] for at in itertools.product(*axes))
 
@@ -307,21 +307,21 @@ class CKernelRenderer:
         at, d = self.memory_ref(u.buffer), u.dtype
         elements = [f"{at.element(k)} != 0" if d is dt.bool_ else at.element(k) for k in range(self._lane_count(u))]
         if u.alternative is not None and u.gate is not None:
-            alt, gate = self.lane_operands(u.alternative), self.lane_operands(u.gate)
+            alt, gate = self.operand_text_by_lane(u.alternative), self.operand_text_by_lane(u.gate)
             elements = [f"{gate[k % len(gate)]} ? {x} : {alt[k % len(alt)]}" for k, x in enumerate(elements)]
         self.values[u] = self._declare_lane_constants(d, f"v{self.number}", elements)
 
     def render_store(self, u: UOp) -> None:
         """Render a write, lane by lane, each under its gate."""
-        at, values = self.memory_ref(u.buffer), self.lane_operands(u.value)
-        gate = () if u.gate is None else self.lane_operands(u.gate)
+        at, values = self.memory_ref(u.buffer), self.operand_text_by_lane(u.value)
+        gate = () if u.gate is None else self.operand_text_by_lane(u.gate)
         for k in range(self._lane_count(u.value) if at.index is None else len(at.index)):
             guard = f"if ({gate[k % len(gate)]}) " if gate else ""
             self.w.write_line(f"{guard}{at.element(k)} = {values[k % len(values)]};")
 
     def render_atomic_add(self, u: UOp) -> None:
         """Render an atomic sum; a plain read, add and write if one work-item runs the kernel (R56)."""
-        at, values = self.memory_ref(u.index), self.lane_operands(u.value)
+        at, values = self.memory_ref(u.index), self.operand_text_by_lane(u.value)
         for k in range(self._lane_count(u.value) if at.index is None else len(at.index)):
             x, y = at.element(k), values[k % len(values)]
             if self.launch_indices and self.atomic is not None and at.space is not AddrSpace.REG:

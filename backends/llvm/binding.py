@@ -174,7 +174,7 @@ def _replace_constant_masked_stores(module: Any) -> Any:
     if not any(_NARROW.match(f.name) for f in module.functions):
         return module
     text = str(module)
-    replaced = _KNOWN_MASK.sub(_render_unmasked_stores, text)
+    replaced = _KNOWN_MASK.sub(_split_constant_mask_store_into_runs, text)
     return module if replaced == text else llvm.parse_assembly(replaced, llvm.create_context())
 
 
@@ -186,7 +186,7 @@ _KNOWN_MASK = re.compile(
 )
 
 
-def _render_unmasked_stores(masked_store: re.Match[str]) -> str:
+def _split_constant_mask_store_into_runs(masked_store: re.Match[str]) -> str:
     """Return stores of the lanes of a mask, by runs whose lengths are powers of two."""
     width, bits, value, place, mask = masked_store.groups()
     lanes = [k for k, lane in enumerate(mask.split(", ")) if lane == "i1 true"]

@@ -137,7 +137,7 @@ def render_entry_module(triple: str) -> str:
     """Return the text of the module for a machine's triple."""
     functions = [
         _define_python_call(),
-        _define_argument_check_and_unpacking(),
+        _define_check_of_one_argument(),
         _define_all_bytes_bool_check(),
         _define_output_allocation_and_copy(),
         _define_run_all_launches(),
@@ -245,7 +245,7 @@ def _release_objects(c: IRFunction, objects: str, count: str) -> None:
         c.call("Py_DecRef", "void", ("ptr", c.load_pointer(objects, k)))
 
 
-def _define_argument_check_and_unpacking() -> IRFunction:
+def _define_check_of_one_argument() -> IRFunction:
     """Define the check of one argument against its entry; it stores the argument's address or value."""
     names = ("table", "entry", "argument", "bases", "variables")
     c = IRFunction("checked", "i1", *(("ptr", n) for n in names), internal=True)

@@ -44,7 +44,7 @@ class BadJournal(UopsError):
 MOST_BYTES = 1 << 26
 
 
-class _ValidEnd(NamedTuple):
+class _IntactEnd(NamedTuple):
     """The place of the next line of a journal, and the sum of the line before, empty for none."""
 
     offset: int
@@ -68,7 +68,7 @@ class Journal:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
-        self._end = _ValidEnd(0, b"")
+        self._end = _IntactEnd(0, b"")
         is_new = not path.exists()
         self._handle: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
         try:
@@ -88,7 +88,7 @@ class Journal:
             raise JournalInUse(
                 f"{describe_path(self.path)} is in use by another run: wait for its end, or name another file"
             ) from None
-        recorded, self._end = _read_heading_and_valid_end(self.path, encode_line(heading))
+        recorded, self._end = _read_heading_and_end_of_intact_lines(self.path, encode_line(heading))
         if recorded is not None and recorded != heading:
             difference = escape_unprintable(_describe_heading_difference(recorded, heading))
             raise JournalMismatch(f"{describe_path(self.path)} is of another campaign: {difference}")
@@ -110,11 +110,11 @@ class Journal:
                 while rest:
                     rest = rest[os.write(self._handle, rest) :]
                 os.fsync(self._handle)
-                self._end = _ValidEnd(offset + len(data), _line_sum(data))
+                self._end = _IntactEnd(offset + len(data), _line_sum(data))
             except BaseException:
                 with contextlib.suppress(OSError):
                     os.ftruncate(self._handle, offset)
-                self._end = _ValidEnd(offset, previous_sum)
+                self._end = _IntactEnd(offset, previous_sum)
                 raise
 
     @contextlib.contextmanager
@@ -218,22 +218,22 @@ def _describe_heading_difference(stored: Json, expected: Json) -> str:
     return f"it differs in {', '.join(different)}"
 
 
-def _read_heading_and_valid_end(path: Path, expected_heading: bytes) -> tuple[Json | None, _ValidEnd]:
+def _read_heading_and_end_of_intact_lines(path: Path, own_heading: bytes) -> tuple[Json | None, _IntactEnd]:
     """Return the heading of a journal, or None, then the end of its whole lines. Raises BadJournal."""
     first: Json | None = None
-    end, damaged_line = _ValidEnd(0, b""), 0
+    end, damaged_line = _IntactEnd(0, b""), 0
     for number, (line, raw, total) in enumerate(_read_lines_with_sums(path), 1):
         if damaged_line:
             raise BadJournal(_describe_damaged_line(path, damaged_line))
         if line is None:
-            if first is None and not expected_heading.startswith(raw.rstrip(b"\0")):
+            if first is None and not own_heading.startswith(raw.rstrip(b"\0")):
                 raise BadJournal(f"{describe_path(path)} is not a journal: its first line is not a heading; it was left as it is")
             if raw.endswith(b"\n") and b"\0" not in raw:  # neither cut off nor a block that was never written
                 raise BadJournal(_describe_damaged_line(path, number))
             damaged_line = number
             continue
         first = line if first is None else first
-        end = _ValidEnd(end.offset + len(raw), total)
+        end = _IntactEnd(end.offset + len(raw), total)
     return first, end
 
 

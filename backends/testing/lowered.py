@@ -38,7 +38,7 @@ def run_in_dialect(backend: Backend, graph: UOp, inputs: Mapping[str, Any], dial
     )
     used = collect_caller_input_nodes(lowered)  # a stage may find out that an input is not needed
     buffers = backend.run(parse(show(lowered)), {k: v for k, v in inputs.items() if k in used}).buffers
-    return _to_result_of_program(interfaces[0], buffers, inputs)
+    return _read_result_from_buffers(interfaces[0], buffers, inputs)
 
 
 def _find_target(backend: Backend) -> Target:
@@ -50,7 +50,7 @@ def _find_target(backend: Backend) -> Target:
     return compiles.target
 
 
-def _to_result_of_program(interface: ProgramInterface, buffers: Mapping[str, Any], inputs: Mapping[str, Any]) -> Result:
+def _read_result_from_buffers(interface: ProgramInterface, buffers: Mapping[str, Any], inputs: Mapping[str, Any]) -> Result:
     """Return the values of a program, which a launch leaves in memory, and the memory that it writes."""
     from uops.compiler.runtime.arguments import evaluate_shape  # late: what lowered the program loaded it
 

@@ -39,7 +39,7 @@ def bits_to_number(bits: int, d: DType) -> float:
     return math.nan if np.isnan(np.float64(element)) else float(element)
 
 
-def bits_of_exact_value(d: DType, value: float) -> int:
+def encode_representable_value(d: DType, value: float) -> int:
     """Return the bits of a value that `d` represents exactly."""
     if value == 0:
         return (1 << (d.bits - 1)) if math.copysign(1, value) < 0 else 0
@@ -78,8 +78,8 @@ def _integer_edge_bits(d: DType) -> tuple[int, ...]:
 def _float_edge_bits(d: DType) -> tuple[int, ...]:
     mantissa_bits, sign = d.man_bits, 1 << (d.bits - 1)
     one = d.bias << mantissa_bits
-    top = bits_of_exact_value(d, d.max_finite)
-    ordinary = [bits_of_exact_value(d, v) for v in (0.0, 1.0, 2.0, 0.5, 3.0, 1.5, 0.75)]
+    top = encode_representable_value(d, d.max_finite)
+    ordinary = [encode_representable_value(d, v) for v in (0.0, 1.0, 2.0, 0.5, 3.0, 1.5, 0.75)]
     spacing = [one + 1, one - 1, one + 2, one + (1 << (mantissa_bits - 1)), one + (1 << (mantissa_bits - 1)) + 1]
     small = [1, 2, 3, (1 << mantissa_bits) - 1, 1 << mantissa_bits, (1 << mantissa_bits) + 1]
     large = [top, top - 1, top - (1 << mantissa_bits)]
@@ -121,8 +121,8 @@ def special_bits(d: DType) -> tuple[int, ...]:
     if not d.is_float:
         values = (0, 1, -1, 2, -2, 3, d.bits - 1, d.bits, int(d.min), int(d.max), int(d.min) + 1, int(d.max) - 1)
         return tuple(dict.fromkeys(v & ((1 << d.bits) - 1) for v in values))
-    one, top, sign = d.bias << d.man_bits, bits_of_exact_value(d, d.max_finite), 1 << (d.bits - 1)
-    positive = [0, one, one + 1, *(bits_of_exact_value(d, v) for v in (0.5, 1.5, 2.0, 3.0)), 1, 1 << d.man_bits, top]
+    one, top, sign = d.bias << d.man_bits, encode_representable_value(d, d.max_finite), 1 << (d.bits - 1)
+    positive = [0, one, one + 1, *(encode_representable_value(d, v) for v in (0.5, 1.5, 2.0, 3.0)), 1, 1 << d.man_bits, top]
     return (*(p | s for p in positive for s in (0, sign)), *([top + 1, top + 1 | sign] if d.has_inf else []), sign - 1)
 
 
@@ -149,7 +149,7 @@ def draw_mulacc_operands_with_halfway_product(draw: ChoiceSource, d: DType, shap
     """
     rng, n = _make_generator(draw), math.prod(shape)
     odd = 1 + 2 * rng.integers(0, max(1, (1 << d.man_bits) // 6), n, np.uint64)
-    factors = np.array([bits_of_exact_value(d, v) for v in (1.5, 0.75, 3.0)], np.uint64)
+    factors = np.array([encode_representable_value(d, v) for v in (1.5, 0.75, 3.0)], np.uint64)
     small = np.array([1, 1 << d.man_bits, 0, 2], np.uint64)
     bits = (odd + np.uint64(d.bias << d.man_bits), rng.choice(factors, n), rng.choice(small, n))
     signs = np.uint64(1 << (d.bits - 1))
@@ -184,11 +184,11 @@ def draw_cast_rounding_edges(draw: ChoiceSource, source: DType, target: DType, s
         low = -1.25 if target.is_signed else -0.25
         with np.errstate(all="ignore"):
             return (rng.uniform(low, 1.25, n) * 2.0 ** (target.bits - target.is_signed)).astype(STORAGE[source]).reshape(shape)
-    values = _draw_halfway_floats(rng, source, target, n) if source.is_float else _draw_halfway_integers(rng, source, target, n)
+    values = _draw_floats_near_ties(rng, source, target, n) if source.is_float else _draw_integers_near_ties(rng, source, target, n)
     return values.reshape(shape)
 
 
-def _draw_halfway_integers(rng: np.random.Generator, source: DType, target: DType, n: int) -> Array:
+def _draw_integers_near_ties(rng: np.random.Generator, source: DType, target: DType, n: int) -> Array:
     """Draw integers with one more digit than `target` has, then zeros, plus or minus one. Half of them use all digits of
     `source`."""
     target_digits = target.man_bits + 1
@@ -201,9 +201,9 @@ def _draw_halfway_integers(rng: np.random.Generator, source: DType, target: DTyp
     return from_bits(np.where(rng.integers(0, 2, n) < source.is_signed, -x, x) & np.uint64(2**source.bits - 1), source)
 
 
-def _draw_halfway_floats(rng: np.random.Generator, source: DType, target: DType, n: int) -> Array:
+def _draw_floats_near_ties(rng: np.random.Generator, source: DType, target: DType, n: int) -> Array:
     """Draw floats halfway between two neighbours of `target`, and one ulp to either side."""
-    bits = rng.integers(0, bits_of_exact_value(target, target.max_finite), n, np.uint64)
+    bits = rng.integers(0, encode_representable_value(target, target.max_finite), n, np.uint64)
     below, above = (from_bits(x, target).astype(np.float64) for x in (bits, bits + np.uint64(1)))
     with np.errstate(all="ignore"):
         middle = ((below + above) / 2).astype(STORAGE[source]).view(_UINT[source.bits]).astype(np.uint64)

@@ -290,12 +290,12 @@ class BackendProcess:
         if "broken" in greeting:
             raise BrokenBackend(one_line(str(greeting["broken"])))
         try:
-            self.handle_greeting(greeting)
+            self.read_greeting_of_subclass(greeting)
         except (BadFrame, LookupError, TypeError, ValueError, AttributeError) as e:
             raise BrokenBackend(f"{backend_name}: its process sent a malformed greeting: {describe_exception(e)}") from None
         return str(greeting.get("ready", ""))
 
-    def handle_greeting(self, greeting: Mapping[str, Any]) -> None:
+    def read_greeting_of_subclass(self, greeting: Mapping[str, Any]) -> None:
         """Read the greeting of a subclass's process that says more than a version, and set `_pids`, the processes whose time
         counts.
 
@@ -409,7 +409,7 @@ class _WorkerProcess(BackendProcess):
 
     backend_info: BackendInfo | None = None
 
-    def handle_greeting(self, greeting: Mapping[str, Any]) -> None:
+    def read_greeting_of_subclass(self, greeting: Mapping[str, Any]) -> None:
         """Read the BackendInfo that the process sends."""
         self.backend_info = BackendInfo.of_json(dict(greeting))
 

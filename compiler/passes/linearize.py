@@ -84,7 +84,7 @@ class _BlockTree:
         self.endifs = {u.if_node: u for u in instructions if u.op is Op.ENDIF}
         open_at_end = {r: self.open_loops[u] for u in instructions if u.op is Op.END for r in u.ranges}
         self._place_ifs(open_at_end)
-        self.enclosing = _find_enclosing_blocks(open_at_end, self.root)
+        self.enclosing = _close_over_enclosing_blocks(open_at_end, self.root)
         self.parent = {b: self._innermost_block_or_raise_if_unnested(outer) for b, outer in self.enclosing.items()}
 
     def _place_ifs(self, open_at_end: dict[UOp, frozenset[UOp]]) -> None:
@@ -192,7 +192,7 @@ def _find_predecessors_in_block(
     return sorted(sources & position.keys(), key=position.__getitem__)
 
 
-def _find_enclosing_blocks(open_at_end: dict[UOp, frozenset[UOp]], root: UOp) -> dict[UOp, frozenset[UOp]]:
+def _close_over_enclosing_blocks(open_at_end: dict[UOp, frozenset[UOp]], root: UOp) -> dict[UOp, frozenset[UOp]]:
     """Return, for each Range and If, all blocks around it: those open at its end, and transitively those around them."""
     enclosing: dict[UOp, frozenset[UOp]] = {}
     for b in open_at_end:

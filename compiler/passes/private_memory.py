@@ -88,7 +88,7 @@ class _ListWithBlocks:
         for buffer, accesses in self.accesses.items():
             scopes = {self._scope(buffer, self.around[k]) for k in accesses}
             if len(scopes) == 1:
-                found.append(_Lifetime(buffer, *self._extend_over_loops(buffer, accesses), scopes.pop()))
+                found.append(_Lifetime(buffer, *self._extend_lifetime_over_blocks(buffer, accesses), scopes.pop()))
         return sorted(found, key=lambda life: life.first)
 
     def _scope(self, buffer: UOp, around: Iterable[int]) -> tuple[int, ...]:
@@ -98,7 +98,7 @@ class _ListWithBlocks:
         r = self.instructions[opening]
         return r.op is Op.RANGE and has_memory_per_iteration(buffer, r)
 
-    def _extend_over_loops(self, buffer: UOp, accesses: Sequence[int]) -> tuple[int, int]:
+    def _extend_lifetime_over_blocks(self, buffer: UOp, accesses: Sequence[int]) -> tuple[int, int]:
         """Return the first and last position of a lifetime, the blocks included that belong to it as a whole."""
         first, last = accesses[0], accesses[-1]
         common = self.common_blocks(accesses)

@@ -272,7 +272,7 @@ def _decide_that_only_writer_thread_accesses_element(
     (counters,) = threads
     owner = np.full(size, -1, np.int64)
     for s in sorted(sites, key=lambda s: not s.writes):
-        clash = _mark_owners_and_find_clash_if_enumerable(s, owner, counters)
+        clash = _claim_elements_for_threads_and_find_clash(s, owner, counters)
         if clash is None:
             return None
         if clash:
@@ -281,7 +281,7 @@ def _decide_that_only_writer_thread_accesses_element(
     return ValidationVerdict(ObligationKind.RACE, place, DecisionMethod.POINTS)
 
 
-def _mark_owners_and_find_clash_if_enumerable(
+def _claim_elements_for_threads_and_find_clash(
     site: AccessSite, owner_by_element: PointValues, thread_counters: tuple[Unknown, ...]
 ) -> tuple[int, ...] | None:
     """Return two threads that access one element; an empty tuple if there are none; None if the search costs too much.

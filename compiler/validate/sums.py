@@ -49,7 +49,7 @@ class _Writes(NamedTuple):
     sums_after: list[AccessSite]
 
 
-def _split_writes(before: Sequence[AccessSite], after: Sequence[AccessSite]) -> _Writes | None:
+def _separate_sums_from_stores(before: Sequence[AccessSite], after: Sequence[AccessSite]) -> _Writes | None:
     """Return the writes of one memory by kind; None if neither body adds."""
     sums = [s for s in before if s.kind == "atomic"]
     if not any(s.kind == "atomic" for s in (*before, *after)):
@@ -72,7 +72,7 @@ def decide_sums(
     memory: UOp, before: Sequence[AccessSite], after: Sequence[AccessSite], worker: SolverWorker
 ) -> Iterator[ValidationVerdict]:
     """Decide that AtomicAdds to one memory, and Stores beside them, do what they did before."""
-    writes = _split_writes(before, after)
+    writes = _separate_sums_from_stores(before, after)
     if writes is None:
         return
     place = f"stores beside sums of {describe_memory(memory)}"
@@ -94,7 +94,7 @@ def generate_sum_claims(before: KernelAccesses, after: KernelAccesses) -> Iterat
         old, new = (
             [s for s in b.sites if s.writes and s.memory.op is Op.PARAM and s.memory.arg.slot == slot] for b in (before, after)
         )
-        writes = _split_writes(old, new)
+        writes = _separate_sums_from_stores(old, new)
         if writes is None:
             continue
         plain, listed = restrict_to_common_ordered_iteration_if_needed(writes.stores_before, writes.stores_after)

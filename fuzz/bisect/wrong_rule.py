@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from uops.backends.arrays import STORAGE
-from uops.backends.testing.values import bits_of_exact_value, edge_bits, from_bits
+from uops.backends.testing.values import edge_bits, encode_representable_value, from_bits
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rule import RewriteStep
 from uops.interp import run
@@ -121,7 +121,7 @@ def _float_test_bits(d: DType, lo: float, hi: float) -> Array:
     with np.errstate(invalid="ignore"):  # of signalling NaNs
         values = from_bits(edges, d).astype(np.float64)
     low, high = (min(max(v, -d.max_finite), d.max_finite) for v in (lo, hi))
-    between = [bits_of_exact_value(d, low * (1 - t) + high * t) for t in np.linspace(0, 1, _BETWEEN).tolist()]
+    between = [encode_representable_value(d, low * (1 - t) + high * t) for t in np.linspace(0, 1, _BETWEEN).tolist()]
     return np.concatenate([edges[np.isnan(values) | ((lo <= values) & (values <= hi))], np.array(between, np.uint64)])
 
 

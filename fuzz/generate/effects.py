@@ -71,7 +71,7 @@ def make_call_and_read_its_output(m: GraphMaker, d: DType, shape: Shape, budget:
     target = make_buffer_with_data(m, d, size)
     outer_made, outer_inside = m.values_by_type, m.body_params
     m.values_by_type, m.body_params = {}, []
-    out = m.make_free_or_body_param(d, (size,))
+    out = m.make_param_with_data_or_of_body(d, (size,))
     value = m.make_value(d, (size,), budget // 2)
     if d is not dt.bool_ and m.draw.chance(30):
         value = UOp(Op.ADD, (b.flip(out, [True]), value))

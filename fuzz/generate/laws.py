@@ -85,7 +85,7 @@ def _keep_supported_typings_else_all(declared: SupportedOpDtypes, all_typings: t
 
 def _make_param_index_or_constant(m: GraphMaker, p: Pattern, d: DType, shape: tuple[int, ...]) -> UOp:
     if not p.constant and m.draw.chance(85):
-        return _make_index(m, shape) if d is dt.index else m.make_free_or_body_param(d, shape)
+        return _make_index(m, shape) if d is dt.index else m.make_param_with_data_or_of_body(d, shape)
     if d is dt.index or m.draw.chance(60):
         return b.const(m.draw.choice(_CONSTANTS), d)
     return b.const(bits_to_number(m.draw.choice(edge_bits(d)), d), d)
@@ -108,7 +108,7 @@ def sample_valid_typings(rule: Rule) -> tuple[Types, ...]:
     for k in range(_ATTEMPTS if math.prod(map(len, free.values())) > 1 else 1):
         common = (dt.index, *dt.STORABLE)[k % (1 + len(dt.STORABLE))]
         types = tuple((n, common if common in among and rng.random() < 0.8 else rng.choice(among)) for n, among in free.items())
-        if _is_well_typed_within_int64(rule.lhs, types):
+        if _verifies_with_index_in_int64(rule.lhs, types):
             valid[types] = None
     return tuple(valid)
 
@@ -118,7 +118,7 @@ def _type_variables(p: Pattern) -> list[TypeVar]:
     return variables_here + [t for q in p.src for t in _type_variables(q)]
 
 
-def _is_well_typed_within_int64(lhs: Pattern, types: Types) -> bool:
+def _verifies_with_index_in_int64(lhs: Pattern, types: Types) -> bool:
     pattern_variables = variables(lhs)
     leaves = {n: _make_typed_leaf(k, d) if n in pattern_variables else d for k, (n, d) in enumerate(types)}
     u = instantiate(lhs, leaves, next((d for _, d in types), dt.int32))

@@ -102,7 +102,7 @@ class GraphMaker:
         cuts = sorted(self.draw.integer(0, budget) for _ in range(parts - 1))
         return [hi - lo for lo, hi in zip([0, *cuts], [*cuts, budget], strict=True)]
 
-    def make_free_or_body_param(self, d: DType, shape: Shape) -> UOp:
+    def make_param_with_data_or_of_body(self, d: DType, shape: Shape) -> UOp:
         """Make a Param with data, or a Param of the body under construction."""
         if self.body_params is not None:
             p = b.param(len(self.body_params), shape, d)

@@ -171,7 +171,7 @@ def make_index_operand(m: GraphMaker, shape: Shape) -> UOp:
         return broadcast_scalar(m.make_variable_with_value(lo, lo + m.draw.integer(0, 9)), shape)
     if _short_axes(shape) and 0 not in shape and m.draw.chance(30):
         return _make_arithmetic_sequence_on_axis(m, shape, m.draw.choice(_short_axes(shape)), dt.index)
-    return b.cast(m.make_free_or_body_param(m.draw.choice(m.declared.filter_dtypes(_SMALL)), shape), dt.index)
+    return b.cast(m.make_param_with_data_or_of_body(m.draw.choice(m.declared.filter_dtypes(_SMALL)), shape), dt.index)
 
 
 def _scale_index(m: GraphMaker, shape: Shape, index: UOp) -> UOp:

@@ -149,7 +149,7 @@ def _make_nested_or_negated_where(m: GraphMaker, d: DType, shape: Shape, budget:
     return m.draw.choice((UOp(Op.WHERE, (p, inner, y)), UOp(Op.WHERE, (p, x, inner)), negated))
 
 
-def _make_cast_of_value_or_edge_data(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
+def _make_cast_of_value_or_rounding_edges(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     """Cast a value of any dtype, or data in which every bit decides how the cast rounds."""
     rounding = [k for k in m.dtypes if cast_drops_digits(k, d)]
     if rounding and m.body_params is None and m.draw.chance(30):
@@ -238,7 +238,7 @@ def _make_index_vector(m: GraphMaker, count: int, extent: int) -> UOp:
     """Make a vector of `count` positions below `extent`: constants, or run-time integers reduced modulo the extent."""
     if 0 < count <= 8 and m.draw.chance(50):
         return b.stack(*(b.index(m.draw.integer(0, extent - 1)) for _ in range(count)))
-    raw = b.cast(m.make_free_or_body_param(m.draw.choice(m.declared.filter_dtypes(dt.INTS)), (count,)), dt.index)
+    raw = b.cast(m.make_param_with_data_or_of_body(m.draw.choice(m.declared.filter_dtypes(dt.INTS)), (count,)), dt.index)
     return UOp(Op.MOD, (raw, b.index(extent)))
 
 
@@ -261,7 +261,7 @@ def _draw_bitcast_source_type(m: GraphMaker, d: DType, shape: Shape) -> tuple[DT
 def _make_bitcast(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     kind, source = _draw_bitcast_source_type(m, d, shape)
     if kind.is_float:  # bits of an inexact float may be anything (R30: representation of allowed sets), so they come from data
-        return b.bitcast(m.make_free_or_body_param(kind, source), d)
+        return b.bitcast(m.make_param_with_data_or_of_body(kind, source), d)
     return b.bitcast(m.make_value(kind, source, budget), d)
 
 
@@ -320,7 +320,7 @@ def _combine_value_with_own_reduce(m: GraphMaker, d: DType, shape: Shape, budget
 
 def _make_expensive_value_if_number(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     """Make a value that a compiler may prefer to store rather than to compute twice."""
-    x = m.make_value(d, shape, budget) if budget > 1 else m.make_free_or_body_param(d, shape)
+    x = m.make_value(d, shape, budget) if budget > 1 else m.make_param_with_data_or_of_body(d, shape)
     if d.is_float:
         return UOp(m.draw.choice((Op.EXP2, Op.LOG2)), (UOp(Op.SQRT, (x,)) if m.draw.chance(30) else x,))
     if d not in dt.INTS:
@@ -393,7 +393,7 @@ def _can_copy_to_devices(m: GraphMaker, d: DType, shape: Shape, budget: int) -> 
 
 #: Producers of leaves. Draws depend on the order, here and below.
 LEAVES: tuple[Producer, ...] = (
-    Producer("param", _admits_anything, lambda m, d, s, n: m.make_free_or_body_param(d, s), always=True),
+    Producer("param", _admits_anything, lambda m, d, s, n: m.make_param_with_data_or_of_body(d, s), always=True),
     Producer("const", _admits_anything, _make_const, always=True),
     Producer("buffer", _is_outside_body, lambda m, d, s, n: b.reshape(effects.make_buffer_with_data(m, d, math.prod(s)), s)),
     Producer("variable", lambda m, d, s, n: m.body_params is None and d is not dt.bool_, _make_variable_as_value),
@@ -412,7 +412,7 @@ ELEMENTWISE: tuple[Producer, ...] = (
     Producer("where", _admits_anything, _make_where, always=True),
     Producer("condition", lambda m, d, s, n: d is dt.bool_, _make_combined_or_negated_compare),
     Producer("choices", lambda m, d, s, n: n >= 2, _make_nested_or_negated_where),
-    Producer("cast", _admits_anything, _make_cast_of_value_or_edge_data, always=True),
+    Producer("cast", _admits_anything, _make_cast_of_value_or_rounding_edges, always=True),
 )
 #: All producers of values.
 PRODUCERS: tuple[Producer, ...] = (

@@ -71,7 +71,7 @@ def read_reproducer(path: Path) -> Reproducer:
     return Reproducer(ProgramSample(about.pop("kind"), test.graph, test.inputs, about.pop("opts", None)), about)
 
 
-def read_program_without_header(path: Path, backend: str) -> Reproducer | None:
+def read_program_unless_headed(path: Path, backend: str) -> Reproducer | None:
     """Read a TENSOR program with inputs from a file without a header, as `uops.fuzz.generate.strategies` prints it.
 
     The question of this reproducer is whether the result of `backend` is allowed. Returns None if the file has a header.

@@ -21,18 +21,18 @@ class SealMismatch(UopsError, ValueError):
 
 def seal(kind: str, schema: int, key: str | bytes, payload: bytes) -> bytes:
     """Return `payload` behind a header that ties it to `kind`, `schema` and `key`."""
-    return f"uops {kind} {schema} {_compute_digest(kind, schema, key, payload)}\n".encode() + payload
+    return f"uops {kind} {schema} {_digest_sealed_entry(kind, schema, key, payload)}\n".encode() + payload
 
 
 def unseal(kind: str, schema: int, key: str | bytes, data: bytes) -> bytes:
     """Return the payload that was sealed for this kind, schema and key; raises SealMismatch for any other bytes."""
     header, newline, payload = data.partition(b"\n")
-    if header + newline != f"uops {kind} {schema} {_compute_digest(kind, schema, key, payload)}\n".encode():
+    if header + newline != f"uops {kind} {schema} {_digest_sealed_entry(kind, schema, key, payload)}\n".encode():
         raise SealMismatch(f"not the {kind} (format {schema}) that was stored under this key")
     return payload
 
 
-def _compute_digest(kind: str, schema: int, key: str | bytes, payload: bytes) -> str:
+def _digest_sealed_entry(kind: str, schema: int, key: str | bytes, payload: bytes) -> str:
     digest = hashlib.sha256()
     for part in (kind.encode(), str(schema).encode(), key.encode() if isinstance(key, str) else key, payload):
         digest.update(b"%d:" % len(part))

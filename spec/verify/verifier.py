@@ -134,21 +134,21 @@ class _VerifierRun:
             for check in checks:
                 if check(u, ctx) is not None:
                     return False
-        except Exception:  # `check_and_record_if_broken` handles it
+        except Exception:  # `record_claim_if_broken` handles it
             return False
         return derivation_fault(u) is None
 
     def check_each_claim_and_allow_users(self, u: UOp, plan: _ClaimPlan) -> bool:
         """Check the claims of a node one by one, gates first; return True if its users can be checked."""
         for claim in plan.dialect_gates:
-            if self.check_and_record_if_broken(claim, u):
+            if self.record_claim_if_broken(claim, u):
                 return derivation_fault(u) is None
         for claim in plan.row_gates:
-            if self.check_and_record_if_broken(claim, u):
+            if self.record_claim_if_broken(claim, u):
                 return False
         findings_before = len(self.findings)
         for claim in plan.others:
-            self.check_and_record_if_broken(claim, u)
+            self.record_claim_if_broken(claim, u)
         fault = derivation_fault(u)
         if fault is None:
             return True
@@ -157,7 +157,7 @@ class _VerifierRun:
             self.findings.append((schema, u, f"{UNCLAIMED}: {fault}"))
         return False
 
-    def check_and_record_if_broken(self, claim: Claim, u: UOp) -> bool:
+    def record_claim_if_broken(self, claim: Claim, u: UOp) -> bool:
         """Check a claim and record it if it is broken; return True if it is."""
         try:
             detail = claim.check(u, self.ctx)

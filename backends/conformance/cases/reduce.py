@@ -10,7 +10,7 @@ import numpy as np
 from uops.backends.conformance.cases.common import Array, Inputs, add_param, make_single_cell_case
 from uops.backends.conformance.model import ConformanceCase, ConformanceTier
 from uops.backends.conformance.pools import edge_classes, make_seeded_generator, ordinary_bits, random_bits, to_array
-from uops.backends.testing.values import bits_of_exact_value
+from uops.backends.testing.values import encode_representable_value
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType, DTypeKind
@@ -69,7 +69,7 @@ def _moderate_bits(d: DType) -> tuple[int, ...]:
     """Return values whose sums and products stay well inside the range of `d`."""
     if not d.is_float:
         return ordinary_bits(d)
-    return tuple(bits_of_exact_value(d, v) for v in (1.5, 1.0, 0.5, 2.0, 0.75, 1.25, 1.75, 1.0))
+    return tuple(encode_representable_value(d, v) for v in (1.5, 1.0, 0.5, 2.0, 0.75, 1.25, 1.75, 1.0))
 
 
 def _make_empty_axis_case(op: Op, d: DType, edge: str) -> ConformanceCase:

@@ -282,7 +282,7 @@ class _FormWriter:
             return (yield from self._write_element(u, target, ()))
         read = [*u.src[1:], *[node.src[k] for node, k in index_operands(target)]]  # value, gate and positions
         reads_target = self.memory[target] in map(self.memory.get, toposort(*read))
-        if u.op is Op.STORE and 0 not in target.shape and not reads_target and self._uses_each_element_once(u):
+        if u.op is Op.STORE and 0 not in target.shape and not reads_target and self._is_only_user_of_vector_elements(u):
             coords = self._loops_over_elements(target)
             store = yield from self._write_element(u, target, coords)
             return B.end(store, *[r for r in coords if r is not ZERO])
@@ -471,7 +471,7 @@ class _FormWriter:
         axis_type = AxisType.LOOP if is_long else AxisType.UPCAST
         return tuple([ZERO if n == 1 else self.new_range(dim_node(n), axis_type) for n in target.shape])
 
-    def _uses_each_element_once(self, store: UOp) -> bool:
+    def _is_only_user_of_vector_elements(self, store: UOp) -> bool:
         """Return True if a Store alone uses the elements of the vectors below it, each at one index."""
         pending, seen = list(store.src), {store}
         while pending:

@@ -94,7 +94,7 @@ class RealiseCostModel:
             product = product.operand
         return product.op is Op.MUL and size(product) >= _REUSE * max(size(_strip_movement_and_casts(s)) for s in product.src)
 
-    def becomes_scan_if_realised(self, u: UOp) -> bool:
+    def reduces_wide_sliding_windows(self, u: UOp) -> bool:
         """Return True if `u` reduces windows that are about as wide as their source, at about as many places.
 
         In a kernel of its own that becomes a scan, inside another Reduce it does not (`optimize.heuristics.scan`).
@@ -115,7 +115,7 @@ class RealiseCostModel:
         if self.needs_reduce_loop(u):
             if not one_ref_computes_each_once or (self.is_contraction(u) and not first.kernel.try_claim_only_product(first)):
                 return True
-            if self.becomes_scan_if_realised(u) and first.is_in_reduce_loop():
+            if self.reduces_wide_sliding_windows(u) and first.is_in_reduce_loop():
                 return True
         elif one_ref_computes_each_once:  # no other kernel would compute it less often
             return False

@@ -61,7 +61,7 @@ def find_closed_forms_of_reduces(order: Sequence[UOp], indexing: IndexArithmetic
         if u.op is not Op.REDUCE or not u.arg.axes or 0 in u.operand.shape:
             continue
         if u.operand in functions or u.operand in mixed:
-            form = _ClosedFormSearch(indexing, functions, mixed, closed).close_reduce(u)
+            form = _ClosedFormSearch(indexing, functions, mixed, closed).eliminate_reduce_loops(u)
             if form is not None:
                 closed[u] = form
             if form is None or form.leaves or form.remaining_loops:
@@ -103,7 +103,7 @@ class _ClosedFormSearch:
         self.placeholders: dict[Leaf, UOp] = {}
         self.elements: dict[tuple[UOp, Index], UOp] = {}
 
-    def close_reduce(self, u: UOp) -> ClosedReduce | None:
+    def eliminate_reduce_loops(self, u: UOp) -> ClosedReduce | None:
         """Return the element of a Reduce with as few loops as possible; None if every loop remains."""
         coords = tuple(self.make_general_index(k, n) for k, n in enumerate(u.operand.shape))
         value = self.indexing.simplify(self.build_element(u.operand, coords))

@@ -12,7 +12,7 @@ from uops.compiler.log import log_transform
 from uops.compiler.passes.rangeify.cost import RealiseCostModel
 from uops.compiler.passes.rangeify.elements import find_closed_forms_of_reduces
 from uops.compiler.passes.rangeify.kernels import Element, ElementRef, KernelDraft, ranges_of
-from uops.compiler.passes.rangeify.layouts import BIJECTIVE, StorageLayout, choose_layouts
+from uops.compiler.passes.rangeify.layouts import BIJECTIVE, StorageLayout, fold_view_chains_into_layouts
 from uops.compiler.passes.rangeify.storage import StoreTarget, load_element_or_zero
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.spec.errors import Crash
@@ -50,7 +50,7 @@ class RangeifyState:
         self.index_bindings: dict[Element, dict[UOp, UOp]] = {}
         self.cost_model = RealiseCostModel(order, self.closed_reduces)
         has_views = not BIJECTIVE.isdisjoint({u.op for u in order})
-        self.layouts = choose_layouts(order, self.cost_model.use_counts, self.cheap) if has_views else {}
+        self.layouts = fold_view_chains_into_layouts(order, self.cost_model.use_counts, self.cheap) if has_views else {}
         self.computed_once: set[Element] = set()  # references that name every element of a value once
         self.last_unique = highest_unique(arguments)
 

@@ -69,14 +69,14 @@ class StoreTarget:
     def build_store(self, value_and_gate: Sequence[UOp]) -> UOp:
         """Return the Store of a value, given as (value,) or as (value, gate)."""
         value, *gates = value_and_gate
-        element = self._build_element_or_merge_byte(value)
+        element = self._build_element_or_replace_byte(value)
         gate = self.gate
         for own_gate in map(as_bool, gates):
             gate = own_gate if gate is None else UOp(Op.AND, (gate, own_gate))
         target = UOp(Op.INDEX, (self.memory, self.position))
         return UOp(Op.STORE, (target, element) if gate is None else (target, element, gate))
 
-    def _build_element_or_merge_byte(self, value: UOp) -> UOp:
+    def _build_element_or_replace_byte(self, value: UOp) -> UOp:
         """Return the element to write: the value, or the element in memory with one byte replaced by that of the value."""
         d = self.memory.dtype
         if self.byte is None:

@@ -99,7 +99,7 @@ class VectorSelector:
         self.root, self.machine, self.uniques = kernel, machine, uniques
         self.plan_reduce, self.build_reduce = plan_reduce, build_reduce
         self.index_sums = IndexSums()
-        self.memory = _find_memory_references(self.order)
+        self.memory = _find_memory_and_its_views(self.order)
         self.width = max(1, machine.vector_bytes // _widest_element(self.order))
         self.index_dtype = choose_index_dtype(self.order, kernel)
         self.wanted_pieces: dict[UOp, dict[LanePositions, None]] = {}
@@ -472,7 +472,7 @@ _SCALARS = frozenset({Op.CONST, Op.RANGE, Op.PARAM})
 _GIVEN = _EFFECTS | MEMORY_ROOTS | {Op.CONST, Op.RANGE}
 
 
-def _find_memory_references(order: Iterable[UOp]) -> set[UOp]:
+def _find_memory_and_its_views(order: Iterable[UOp]) -> set[UOp]:
     """Return the memory among `order`, its views, and Afters of effects."""
     references: set[UOp] = set()
     for u in [u for u in order if u.op in _REFERRING]:

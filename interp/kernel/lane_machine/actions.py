@@ -45,7 +45,7 @@ def _compile_alu(m: LaneMachine, u: UOp, row: dict[Any, Any]) -> LaneStep:
     if d not in row:
         raise SpecError(f"{describe(u)} is not defined on {d} (R09, R10)")
     kernel = kernel_of(u.op, u.src)
-    slots = [m.slot_of(s) for s in u.src]
+    slots = [m.get_or_make_slot(s) for s in u.src]
     read_or_load_value, to_checked_array = m.read_or_load_value, m.to_checked_array
 
     def execute_alu(lane: LaneState, stamp: Stamp) -> Array:
@@ -55,7 +55,7 @@ def _compile_alu(m: LaneMachine, u: UOp, row: dict[Any, Any]) -> LaneStep:
 
 
 def _compile_cast(m: LaneMachine, u: UOp) -> LaneStep:
-    convert, slot = CASTS[u.operand.dtype, u.arg.dtype], m.slot_of(u.operand)
+    convert, slot = CASTS[u.operand.dtype, u.arg.dtype], m.get_or_make_slot(u.operand)
     return lambda lane, stamp: m.to_checked_array(u, convert(m.read_or_load_value(lane, slot, stamp)), lane)
 
 
@@ -65,13 +65,13 @@ def _compile_const(m: LaneMachine, u: UOp) -> LaneStep:
 
 
 def _compile_first_source(m: LaneMachine, u: UOp) -> LaneStep:
-    slot = m.slot_of(u.operand)
+    slot = m.get_or_make_slot(u.operand)
     return lambda lane, stamp: m.read_or_load_value(lane, slot, stamp)
 
 
 def _compile_after(m: LaneMachine, u: UOp) -> LaneStep:
     """Return the step of After: the buffer's value, a reference too (R59)."""
-    slot = m.slot_of(u.buffer)
+    slot = m.get_or_make_slot(u.buffer)
     return lambda lane, stamp: lane.values[slot]
 
 
@@ -80,7 +80,7 @@ def _compile_void(m: LaneMachine, u: UOp) -> LaneStep:
 
 
 def _compile_if(m: LaneMachine, u: UOp) -> LaneStep:
-    slot = m.slot_of(u.condition)
+    slot = m.get_or_make_slot(u.condition)
     return lambda lane, stamp: bool(m.read_or_load_value(lane, slot, stamp))
 
 
@@ -94,7 +94,7 @@ def _compile_movement(m: LaneMachine, u: UOp) -> LaneStep:
     if not u.src:
         empty = np.zeros(0, np.int64)  # the shape () as a value (R40)
         return lambda lane, stamp: empty
-    first, *rest = [m.slot_of(s) for s in (data_and_symbolic_sources(u) if u.op in SHAPED else u.src)]
+    first, *rest = [m.get_or_make_slot(s) for s in (data_and_symbolic_sources(u) if u.op in SHAPED else u.src)]
     view, move = VIEWS.get(u.op), MOVES[u.op]
 
     def execute_movement(lane: LaneState, stamp: Stamp) -> Any:
@@ -111,7 +111,7 @@ def _compile_movement(m: LaneMachine, u: UOp) -> LaneStep:
 
 def _compile_axis_reduce(m: LaneMachine, u: UOp) -> LaneStep:
     """Return the step of a Reduce over axes; one over ranges is a loop."""
-    slot = m.slot_of(u.operand)
+    slot = m.get_or_make_slot(u.operand)
     return lambda lane, stamp: m.to_checked_array(u, reduce(u, m.read_or_load_value(lane, slot, stamp)), lane)
 
 
@@ -119,7 +119,7 @@ def _compile_axis_reduce(m: LaneMachine, u: UOp) -> LaneStep:
 
 
 def _compile_load(m: LaneMachine, u: UOp) -> LaneStep:
-    slots = [m.slot_of(s) for s in u.src]
+    slots = [m.get_or_make_slot(s) for s in u.src]
     dtype = NUMPY[u.dtype]
 
     def execute_load(lane: LaneState, stamp: Stamp) -> Array:
@@ -143,7 +143,7 @@ def _compile_load(m: LaneMachine, u: UOp) -> LaneStep:
 
 
 def _compile_store(m: LaneMachine, u: UOp) -> LaneStep:
-    slots = [m.slot_of(s) for s in u.src]
+    slots = [m.get_or_make_slot(s) for s in u.src]
     d = u.buffer.dtype
 
     def execute_store(lane: LaneState, stamp: Stamp) -> None:
@@ -158,7 +158,7 @@ def _compile_store(m: LaneMachine, u: UOp) -> LaneStep:
 
 
 def _compile_atomic_add(m: LaneMachine, u: UOp) -> LaneStep:
-    slots = [m.slot_of(s) for s in u.src]
+    slots = [m.get_or_make_slot(s) for s in u.src]
     d = u.index.dtype
     add = KERNELS[Op.ADD][d]
 
@@ -201,7 +201,7 @@ def _check_bounds_and_pair_positions_with_values(
 
 def _compile_wmma(m: LaneMachine, u: UOp) -> LaneStep:
     """Return the step that gives the lane's fragments; the machine brings the lanes of the warp together."""
-    slots = [m.slot_of(s) for s in (u.lhs, u.rhs, u.accumulator)]
+    slots = [m.get_or_make_slot(s) for s in (u.lhs, u.rhs, u.accumulator)]
     return lambda lane, stamp: tuple(m.read_or_load_value(lane, s, stamp) for s in slots)
 
 
@@ -227,7 +227,7 @@ class OpaqueMemoryOperand:
 def _compile_opaque_instruction(m: LaneMachine, u: UOp) -> LaneStep:
     """Return the step of an instruction that only a registered meaning explains."""
     name = u.arg.name if u.op is Op.INS else u.arg.fmt
-    slots = [(m.slot_of(s), s) for s in u.src]
+    slots = [(m.get_or_make_slot(s), s) for s in u.src]
 
     def execute_opaque(lane: LaneState, stamp: Stamp) -> Any:
         meaning = require_meaning(u.op, name)

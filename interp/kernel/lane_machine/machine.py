@@ -122,7 +122,7 @@ class LaneMachine:
                 else:
                     self._set_initial_value(u, self._whole_address(u, memory))
 
-    def slot_of(self, u: UOp) -> int:
+    def get_or_make_slot(self, u: UOp) -> int:
         """Return the slot of a node's value, made on first use."""
         slot = self.slots.get(u)
         if slot is None:
@@ -134,19 +134,19 @@ class LaneMachine:
         return slot
 
     def _set_initial_value(self, u: UOp, value: Any) -> None:
-        self.start[self.slot_of(u)] = value
+        self.start[self.get_or_make_slot(u)] = value
 
     def _compile_item(self, block: ScheduledBlock, k: int) -> _CompiledItem:
         """Compile item `k` of a block."""
         item = block.items[k]
-        guards = tuple(self.slot_of(g) for g in block.guards[k])
+        guards = tuple(self.get_or_make_slot(g) for g in block.guards[k])
         if isinstance(item, Loop):
-            self.slot_of(item.range)
-            self.slot_of(item.range.bound)
+            self.get_or_make_slot(item.range)
+            self.get_or_make_slot(item.range.bound)
             if item.closer.op is Op.REDUCE:
-                self.slot_of(item.closer.operand)
-            return _CompiledItem(item, self.slot_of(item.closer), guards, None, item, False)
-        return _CompiledItem(item, self.slot_of(item), guards, self.make_step(self, item), None, item.op in COLLECTIVE)
+                self.get_or_make_slot(item.closer.operand)
+            return _CompiledItem(item, self.get_or_make_slot(item.closer), guards, None, item, False)
+        return _CompiledItem(item, self.get_or_make_slot(item), guards, self.make_step(self, item), None, item.op in COLLECTIVE)
 
     def _whole_address(self, u: UOp, memory: CheckedMemory) -> Address:
         """Return the address of all elements in the shape of `u`; a Param may have another shape than its argument (R86)."""

@@ -121,7 +121,7 @@ _SPACES: dict[AddrSpace, tuple[str, Statement, ExecutedBy]] = {
         ("each workgroup has elements of its own, which its lanes share", "R128"),
         ExecutedBy(
             ("uops.interp.kernel.lane_machine.machine:LaneMachine",),
-            (f"{_SCHEDULE}.local_memory:stage_in_local_memory", "uops.compiler.passes.workgroups:lower_workgroups_to_loops"),
+            (f"{_SCHEDULE}.local_memory:stage_in_one_local_buffer", "uops.compiler.passes.workgroups:lower_workgroups_to_loops"),
         ),
     ),
     AddrSpace.REG: (

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from uops.backends.arrays import STORAGE
 from uops.backends.testing import values
 from uops.backends.testing.values import (
-    bits_of_exact_value,
     cast_drops_digits,
     draw_array,
     draw_cast_rounding_edges,
     draw_mulacc_operands_with_halfway_product,
     edge_bits,
+    encode_representable_value,
 )
 from uops.fuzz.generate import maker, positions, producers
 from uops.fuzz.generate.draw import SeededDraw
@@ -155,7 +155,7 @@ def test_edge_pools_hold_what_breaks_compilers(d: DType) -> None:
     assert all(0 <= v <= width for v in pool)
     if d.is_float:
         sign = 1 << (d.bits - 1)
-        top = bits_of_exact_value(d, d.max_finite)
+        top = encode_representable_value(d, d.max_finite)
         assert {0, sign, 1, sign | 1, (1 << d.man_bits) - 1, 1 << d.man_bits, top, sign | top} <= pool
         assert any(v & ~sign > top + d.has_inf for v in pool)
         assert not d.has_inf or {top + 1, sign | top + 1} <= pool
@@ -242,7 +242,7 @@ def test_float_bits_is_the_storage_encoding(d: DType) -> None:
     stored = every.astype(f"u{d.itemsize}").view(STORAGE[d])
     for bits, value in zip(every.tolist(), stored.astype(np.float64).tolist(), strict=True):
         if math.isfinite(value):
-            assert bits_of_exact_value(d, value) == bits
+            assert encode_representable_value(d, value) == bits
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])

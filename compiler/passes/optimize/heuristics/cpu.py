@@ -39,7 +39,7 @@ from uops.compiler.passes.optimize.heuristics.threads import WORTH, count_execut
 from uops.compiler.passes.optimize.schedule.accesses import flatten_loop_nests
 from uops.compiler.passes.optimize.schedule.local_memory import (
     find_uses_of_recomputed_value,
-    stage_in_local_memory,
+    stage_in_one_local_buffer,
     stage_in_output_row,
 )
 from uops.compiler.passes.optimize.schedule.moves import (
@@ -114,7 +114,7 @@ def _stage_values_recomputed_in_several_loops(s: Schedule, machine: MachineModel
         staged = stage_in_output_row(s, uses) if size <= second else None
         if staged is None and size > first:
             break
-        s = staged or stage_in_local_memory(s, uses, next(uniques))
+        s = staged or stage_in_one_local_buffer(s, uses, next(uniques))
     return s
 
 

@@ -20,7 +20,7 @@ from uops.compiler.passes.optimize.heuristics.sweep import (
 )
 from uops.compiler.passes.optimize.schedule.accesses import flatten_loop_nests
 from uops.compiler.passes.optimize.schedule.clamp import pad_loop_with_clamped_loads
-from uops.compiler.passes.optimize.schedule.local_memory import stage_in_local_memory
+from uops.compiler.passes.optimize.schedule.local_memory import stage_in_one_local_buffer
 from uops.compiler.passes.optimize.schedule.moves import (
     CACHES,
     COST,
@@ -195,7 +195,7 @@ def _pack_reused_panel_or_block_deep_reduce(
         return _compute_deep_reduce_in_blocks(s, tiles, columns, size, machine, uniques)
     beside = _choose_panel_count_to_fill_together(columns, cache // size, machine) if beside > 1 else 1
     s, load, over = _split_columns_and_find_panel_load(s, tiles, columns, beside)
-    s = stage_in_local_memory(s, [(load, over)], next(uniques), machine.vector_bytes // load.dtype.itemsize)
+    s = stage_in_one_local_buffer(s, [(load, over)], next(uniques), machine.vector_bytes // load.dtype.itemsize)
     return flatten_loop_nests(s, only_reduces=True)
 
 
@@ -261,7 +261,7 @@ def _compute_deep_reduce_in_blocks(
         s = apply(s, Swap(axis_number(s, innermost), axis_number(s, r)))
     s, load, over = _split_columns_and_find_panel_load(s, row_tiles, column_loop, beside)
     lanes = machine.vector_bytes // load.dtype.itemsize
-    s = stage_in_local_memory(s, [(load, tuple(r for r in over if r is not depth))], next(uniques), lanes)
+    s = stage_in_one_local_buffer(s, [(load, tuple(r for r in over if r is not depth))], next(uniques), lanes)
     inside = (row_tiles, over[0]) if beside > 1 else (row_tiles,)
     blocked = accumulate_in_output_memory_if_allowed(s, VectorizationFacts(s).reduces[0], inside, depth)
     if blocked is None:
@@ -385,4 +385,4 @@ def stage_strided_operand_of_narrow_product(
     reuses = math.prod(constant_extent(r) for r in s.outputs if r not in loops)
     if reuses < REUSED_ROWS or size * 2 > (machine.caches or CACHES)[1] or not loops <= set(over):
         return None
-    return stage_in_local_memory(s, [(load, over)], next(uniques))
+    return stage_in_one_local_buffer(s, [(load, over)], next(uniques))

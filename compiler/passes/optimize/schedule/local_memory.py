@@ -1,6 +1,6 @@
 """Staging of values that a kernel uses again: memory is filled once per iteration of the outer loops, then read.
 
-`stage_in_local_memory` stores a value into a LOCAL Buffer. The loops in `over` on which the value depends become axes of the
+`stage_in_one_local_buffer` stores a value into a LOCAL Buffer. The loops in `over` on which the value depends become axes of the
 Buffer and are filled by loops of their own. The other loops stay around the filling. An After orders the filling before every use.
 Spec: Lowering Pipeline/Optimize ("insert local buffers"); R59 to R61 (After, Barrier, fresh buffers).
 
@@ -31,24 +31,24 @@ from uops.spec.ir.scope import base_memory, open_ranges, ranges_closed_by
 StagedValue = tuple[UOp, tuple[UOp, ...]]
 
 
-def stage_in_local_memory(s: Schedule, staged: Sequence[StagedValue], unique: int, lanes: int = 1) -> Schedule:
+def stage_in_one_local_buffer(s: Schedule, staged: Sequence[StagedValue], buffer_number: int, tile_lanes: int = 1) -> Schedule:
     """Replace the values of `staged` by loads from one LOCAL Buffer.
 
-    The values differ only in their loops, whose extents are constants. `unique` is the Buffer's number. With vector `lanes`,
+    The values differ only in their loops, whose extents are constants. With vector lanes, `tile_lanes` of them,
     values that are not contiguous along the last axis in memory are loaded as square tiles, which are transposed in registers.
     """
     value, over = staged[0]
     free = next_id(s)
     filling = {r: _make_fill_loop(r, free + k, r is over[-1]) for k, r in enumerate(over)}
-    loops, contiguous = list(filling.values()), _find_transposed_tile_loop(value, over, lanes)
+    loops, contiguous = list(filling.values()), _find_transposed_tile_loop(value, over, tile_lanes)
     index = dict(filling)
     if contiguous is not None:
-        rows = UOp(Op.RANGE, (index_constant(constant_extent(contiguous) // lanes),), filling[contiguous].arg)
-        lane = UOp(Op.RANGE, (index_constant(lanes),), RangeArg(free + len(over), AxisType.UPCAST))
-        index[contiguous] = tile_index(rows, lanes, lane)
+        rows = UOp(Op.RANGE, (index_constant(constant_extent(contiguous) // tile_lanes),), filling[contiguous].arg)
+        lane = UOp(Op.RANGE, (index_constant(tile_lanes),), RangeArg(free + len(over), AxisType.UPCAST))
+        index[contiguous] = tile_index(rows, tile_lanes, lane)
         loops = [*(r for r in loops if r is not filling[contiguous]), rows, lane]
     sizes = [constant_extent(r) for r in over]
-    buffer = UOp(Op.BUFFER, (), BufferArg(math.prod(sizes), value.dtype, buffer_device(value), AddrSpace.LOCAL, unique))
+    buffer = UOp(Op.BUFFER, (), BufferArg(math.prod(sizes), value.dtype, buffer_device(value), AddrSpace.LOCAL, buffer_number))
     fill = B.store(element_address(buffer, [index[r] for r in over], sizes), substitute(value, index))
     ready = B.after(buffer, B.close_loops(fill, sort_by_nesting(loops)))
     reads = {u: UOp(Op.LOAD, (element_address(ready, loops, sizes),), LoadArg()) for u, loops in staged}

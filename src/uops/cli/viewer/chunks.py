@@ -60,7 +60,7 @@ class ChunkStore:
         return self._known[digest]
 
 
-def pack_lines(lines: Iterable[NodeLine], first_number: int) -> Json:
+def pack_lines_as_templates(lines: Iterable[NodeLine], first_number: int) -> Json:
     """Pack lines of which the first is named `%first`: templates, the template and depth of each line, and the contents of holes.
 
     A hole holds the number of its line minus the number of the node that it names.

@@ -16,7 +16,7 @@ from uops.compiler.passes.callify.callify import callify, outputs
 from uops.compiler.passes.optimize.heuristics import threads
 from uops.compiler.passes.optimize.heuristics.cpu import schedule_for_cpu
 from uops.compiler.passes.optimize.heuristics.threads import assign_thread_loop_if_worthwhile
-from uops.compiler.passes.optimize.schedule.local_memory import stage_in_local_memory
+from uops.compiler.passes.optimize.schedule.local_memory import stage_in_one_local_buffer
 from uops.compiler.passes.optimize.schedule.schedule import build_scheduled_body, create_initial_schedule
 from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.compiler.runtime.frame import KernelLaunch
@@ -119,7 +119,7 @@ def test_a_filling_of_local_memory_lies_inside_of_the_threads() -> None:
     rows, columns = s.outputs
     assert any(map(is_thread, assign_thread_loop_if_worthwhile(s, FOUR).ranges))
     (value,) = [u for u in toposort(s.effect) if u.op is Op.LOAD and rows not in toposort(u)]
-    kept = stage_in_local_memory(s, [(value, (columns,))], 900)
+    kept = stage_in_one_local_buffer(s, [(value, (columns,))], 900)
     assert not any(map(is_thread, assign_thread_loop_if_worthwhile(kept, FOUR).ranges))
 
 
