@@ -34,8 +34,8 @@ StagedValue = tuple[UOp, tuple[UOp, ...]]
 def stage_in_one_local_buffer(s: Schedule, staged: Sequence[StagedValue], buffer_number: int, tile_lanes: int = 1) -> Schedule:
     """Replace the values of `staged` by loads from one LOCAL Buffer.
 
-    The values differ only in their loops, whose extents are constants. With vector lanes, `tile_lanes` of them,
-    values that are not contiguous along the last axis in memory are loaded as square tiles, which are transposed in registers.
+    The values differ only in their loops, whose extents are constants. With several `tile_lanes`, a value that is not contiguous
+    along the last axis is loaded as square tiles of that size. They are transposed in registers.
     """
     value, over = staged[0]
     free = next_id(s)
