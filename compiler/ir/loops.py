@@ -45,7 +45,7 @@ def find_ifs_around(order: Sequence[UOp]) -> dict[UOp, frozenset[UOp]]:
     or Endif is not, nor an After that waits for another effect. `order` has the nodes in topological order.
     """
     ifs: dict[UOp, frozenset[UOp]] = {}
-    if not any(u.op is Op.IF for u in order):
+    if Op.IF not in [u.op for u in order]:
         return ifs
     for u in order:
         if u.op in _OUTSIDE_OF_IFS:

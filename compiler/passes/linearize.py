@@ -90,7 +90,7 @@ class _BlockTree:
     def _place_ifs(self, open_at_end: dict[UOp, frozenset[UOp]]) -> None:
         """Add to `open_at_end` the blocks around each If, and each If around the loops inside of it."""
         guarded: dict[UOp, list[UOp]] = {u: [] for u in self.instructions if u.op is Op.IF}
-        for u in self.instructions:
+        for u in self.instructions if guarded else ():
             for f in self.ifs.get(u, ()):
                 guarded[f].append(u)
         fixed = {f: frozenset(u for u in inside if u.op not in _REPEATABLE) for f, inside in guarded.items()}
@@ -126,9 +126,7 @@ class _BlockTree:
             if u.op is Op.END:
                 blocks.setdefault(self.parent[min(u.ranges, key=lambda r: len(self.enclosing[r]))], []).append(u)
                 continue
-            opened = self.open_loops[u]
-            if u in self.ifs:
-                opened |= self.ifs[u]
+            opened = self.open_loops[u] | self.ifs[u] if u in self.ifs else self.open_loops[u]
             block = block_of.get(opened)
             if block is None:
                 block = block_of[opened] = blocks.setdefault(self._innermost_block_or_raise_if_unnested(opened), [])

@@ -22,7 +22,7 @@ from uops.compiler.log import log_transform
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.axes import GRID, WORKGROUP
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import KERNEL_ACCESSES, Op
+from uops.spec.ir.ops import BLOCK_CLOSERS, BLOCK_OPENERS, KERNEL_ACCESSES, Op
 from uops.spec.ir.scope import VIEWS, has_memory_per_iteration, is_private_buffer, numbers_workgroups, strip_afters
 
 #: What may end a lifetime: an access, a loop or a Barrier.
@@ -60,25 +60,33 @@ class _ListWithBlocks:
         self._find_blocks_and_accesses()
 
     def _find_blocks_and_accesses(self) -> None:
-        opened: list[int] = []
-        escaped: set[UOp] = set()
+        memory, escaped = self.memory, set[UOp]()
+        opened: tuple[int, ...] = ()
         for k, u in enumerate(self.instructions):
-            if u.op is Op.END or u.op is Op.ENDIF:
-                for _ in range(len(u.ranges) if u.op is Op.END else 1):
-                    self.closing[opened.pop()] = k
-            self.around.append(tuple(opened))
-            if u.op is Op.RANGE or u.op is Op.IF:
-                opened.append(k)
-            self.has_lane_specials |= u.op is Op.SPECIAL and not numbers_workgroups(u)
-            if is_private_buffer(u):
-                self.memory[u] = u
-            buffer = self.memory.get(u.src[0]) if u.op in _OF_MEMORY else None  # the viewed or accessed memory
-            if buffer is not None and u.op in VIEWS:
-                self.memory[u] = buffer
-            elif buffer is not None:
-                self.accesses.setdefault(buffer, []).append(k)
-            used = u.src[1:] if u.op in _OF_MEMORY else u.src  # all but that memory
-            escaped.update(self.memory[s] for s in used if s in self.memory)
+            op = u.op
+            if op in BLOCK_CLOSERS:
+                for _ in range(len(u.ranges) if op is Op.END else 1):
+                    self.closing[opened[-1]] = k
+                    opened = opened[:-1]
+            self.around.append(opened)
+            if op in BLOCK_OPENERS:
+                opened = (*opened, k)
+            elif op is Op.SPECIAL:
+                self.has_lane_specials |= not numbers_workgroups(u)
+            elif op is Op.BUFFER:
+                if is_private_buffer(u):
+                    memory[u] = u
+                continue
+            used = u.src
+            if op in _OF_MEMORY:
+                buffer, used = memory.get(used[0]), used[1:]  # the viewed or accessed memory, and everything else
+                if buffer is not None and op in VIEWS:
+                    memory[u] = buffer
+                elif buffer is not None:
+                    self.accesses.setdefault(buffer, []).append(k)
+            for s in used:
+                if s in memory:
+                    escaped.add(memory[s])
         for u in escaped:  # something else than an access may read or write it
             self.accesses.pop(u, None)
 
@@ -86,7 +94,7 @@ class _ListWithBlocks:
         """Return the lifetimes of the private Buffers that have one scope, in order of their beginnings."""
         found = []
         for buffer, accesses in self.accesses.items():
-            scopes = {self._scope(buffer, self.around[k]) for k in accesses}
+            scopes = {self._scope(buffer, around) for around in {self.around[k] for k in accesses}}
             if len(scopes) == 1:
                 found.append(_Lifetime(buffer, *self._extend_lifetime_over_blocks(buffer, accesses), scopes.pop()))
         return sorted(found, key=lambda life: life.first)
@@ -102,9 +110,9 @@ class _ListWithBlocks:
         """Return the first and last position of a lifetime, the blocks included that belong to it as a whole."""
         first, last = accesses[0], accesses[-1]
         common = self.common_blocks(accesses)
-        for k in accesses:
-            if len(self.around[k]) > len(common):
-                block = self.around[k][len(common)]
+        for around in {self.around[k] for k in accesses}:
+            if len(around) > len(common):
+                block = around[len(common)]
                 first, last = min(first, block), max(last, self.closing[block])
         for block in reversed(common):
             is_loop = self.instructions[block].op is Op.RANGE
@@ -114,9 +122,8 @@ class _ListWithBlocks:
 
     def common_blocks(self, positions: Sequence[int]) -> tuple[int, ...]:
         """Return the blocks around all of some instructions."""
-        shared = self.around[positions[0]]
-        for k in positions[1:]:
-            here = self.around[k]
+        shared, *others = {self.around[k] for k in positions}
+        for here in others:
             shared = shared[: next((n for n, (a, b) in enumerate(zip(shared, here)) if a != b), min(len(shared), len(here)))]
         return shared
 
@@ -189,7 +196,8 @@ class _Reuse:
 
 def reuse_private_memory(linear: UOp) -> UOp:
     """Return an instruction list in which private Buffers with disjoint lifetimes share memory."""
-    if Op.BUFFER not in [u.op for u in linear.src]:
+    kinds = [(u.arg.addrspace, u.arg.dtype) for u in [u for u in linear.src if u.op is Op.BUFFER] if is_private_buffer(u)]
+    if len(kinds) == len(set(kinds)):  # no two Buffers can share memory
         return linear
     kernel = _ListWithBlocks(linear.src)
     if len(kernel.accesses) < 2:
@@ -223,17 +231,18 @@ def _rewrite_list(kernel: _ListWithBlocks, reuses: Sequence[_Reuse], sizes: dict
     listed: list[UOp] = []
 
     def emit(u: UOp) -> None:
-        new = u.replace(src=tuple([done.get(s, s) for s in u.src]))
+        new = u if done.keys().isdisjoint(u.src) else u.replace(src=tuple([done.get(s, s) for s in u.src]))
         if u in sizes and u.arg.size != sizes[u]:
             new = new.replace(arg=replace(u.arg, size=sizes[u]))
-        done[u] = new
+        if new is not u:
+            done[u] = new
         listed.append(new)
 
     views = [u for u in kernel.instructions if kernel.memory.get(u) in starts]
     position_of = {u: k for k, u in enumerate(kernel.instructions)}
     for k, u in enumerate(kernel.instructions):
         for reuse in by_position.get(k, ()):
-            done[reuse.life.buffer] = UOp(Op.AFTER, (done[reuse.root], done[reuse.end]))
+            done[reuse.life.buffer] = UOp(Op.AFTER, (done.get(reuse.root, reuse.root), done.get(reuse.end, reuse.end)))
             listed.append(done[reuse.life.buffer])
             for view in views:
                 if kernel.memory[view] is reuse.life.buffer and view is not reuse.life.buffer and position_of[view] < k:

@@ -10,6 +10,7 @@ main cost. Conditions on integers are decided by the bounds of their operands, w
 
 from __future__ import annotations
 
+import operator
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -47,7 +48,10 @@ class MatcherTable(dict[Op, OpMatcher]):
 
     def __missing__(self, op: Op) -> OpMatcher:
         rules = self.by_op.get(op)
-        step = self[op] = match_nothing if rules is None else _MatcherWriter().compile_op_matcher(op, rules)
+        step = (
+            match_nothing if rules is None else _find_compiled_matcher(op, rules) or _MatcherWriter().compile_op_matcher(op, rules)
+        )
+        self[op] = step
         return step
 
 
@@ -67,6 +71,15 @@ def get_or_make_matcher_table(rules: Sequence[Rule]) -> MatcherTable:
             _tables.popitem(last=False)
     _, table = entry
     return table
+
+
+def _find_compiled_matcher(op: Op, rules: Sequence[Rule]) -> OpMatcher | None:
+    """Return the matcher of a table that has the same rules for `op` and has compiled them; None if there is none."""
+    for _, table in list(_tables.values()):
+        others = table.by_op.get(op, ())
+        if op in table and len(others) == len(rules) and all(map(operator.is_, others, rules)):
+            return table[op]
+    return None
 
 
 def make_const(value: bool | int | float, d: DType) -> UOp:

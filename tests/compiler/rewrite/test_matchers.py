@@ -2,12 +2,14 @@
 drive ends, is idempotent, and gives the same values in whatever order the rules are tried."""
 
 import random
+from collections import OrderedDict
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from digits import digits
 
+from uops.compiler.rewrite import matchers
 from uops.compiler.rewrite.matchers import MatcherTable, _MatcherWriter, get_or_make_matcher_table
 from uops.compiler.rewrite.pattern import Pattern, TypeVar, as_pattern, coerce_literal, cst, operation, var
 from uops.compiler.rewrite.rewriter import Rewriter, tree_cost
@@ -133,12 +135,21 @@ def test_what_follows_a_match_is_written_when_there_is_one(monkeypatch: pytest.M
         return tail(self, rule)
 
     monkeypatch.setattr(_MatcherWriter, "compile_condition_and_replacement", counted)
+    monkeypatch.setattr(matchers, "_tables", OrderedDict())  # none is compiled already
     table = MatcherTable(INDEXING)
     x, zero = b.param(0, (), dt.int32), b.const(0, dt.int32)
     assert table[Op.ADD](UOp(Op.ADD, (x, x))) is None and not written
     for _ in range(2):
         found = table[Op.ADD](UOp(Op.ADD, (x, zero)))
         assert found is not None and found[1] is x and written == [found[0].name]
+
+
+def test_tables_share_the_matchers_of_ops_that_have_the_same_rules() -> None:
+    left_out = next(r for r in INDEXING if r.lhs.op is Op.CAST)
+    table = get_or_make_matcher_table(INDEXING)
+    smaller = get_or_make_matcher_table(tuple(r for r in INDEXING if r is not left_out))
+    assert table[Op.ADD] is smaller[Op.ADD]
+    assert table[Op.CAST] is not smaller[Op.CAST]
 
 
 @pytest.mark.parametrize("rule", INDEXING, ids=lambda r: r.name)
