@@ -8,7 +8,6 @@ and 1 is a Trap (R24), as is a variable outside of its bounds (R48), which `read
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -42,6 +41,8 @@ class BufferOrigin(Enum):
 
 #: Bytes of a cache line, and of the widest vector.
 _LINE = 64
+#: Bytes from which fresh memory is aligned. Less than a page is read faster than it is aligned.
+_LEAST_ALIGNED = 4096
 
 
 @dataclass(slots=True, eq=False)
@@ -194,8 +195,11 @@ def numpy_dtype(d: DType) -> np.dtype[Any]:
 
 
 def empty_on_cache_lines(shape: Shape, dtype: np.dtype[Any]) -> Array:
-    """Return an uninitialized array that begins at a cache line, so that no vector that its kernels load lies on two."""
-    size = math.prod(shape) * dtype.itemsize
+    """Return an uninitialized array. A large one begins at a cache line, so that no vector that its kernels load lies on two."""
+    array: Array = np.empty(shape, dtype)
+    size = array.nbytes
+    if size < _LEAST_ALIGNED:
+        return array
     block = np.empty(size + _LINE, np.uint8)
     start = -block.__array_interface__["data"][0] % _LINE
     return block[start : start + size].view(dtype).reshape(shape)

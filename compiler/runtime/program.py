@@ -149,6 +149,8 @@ class Compiled:
         self.written_keys = tuple(p.key for p in self._returned_slots)
         self._single = len(self.outputs) == 1 and not self._returned_slots
         self._launches = self._load_kernels_and_make_launches()
+        groups = itertools.groupby(self._launches, lambda launch: isinstance(launch.kernel, HostFunctionKernel))
+        self._launch_groups = [(on_host, tuple(launches)) for on_host, launches in groups]
         self._queues = self._make_queues(config)
         values = {k for k, _ in self._value_bases}
         self._temporary_slots = [k for k, p in enumerate(self._slots) if p.origin is BufferOrigin.FRESH and k not in values]
@@ -308,10 +310,11 @@ class Compiled:
             raise SpecError(f"expected {len(self.keys)} arguments ({', '.join(self.keys)}), got {len(arguments)}")
         inputs = {k: a for k, a in zip(self.keys, arguments) if a is not None}
         variables = {u.arg.name: read_and_check_variable(u, inputs) for u in self._variables}
-        arenas = self._take_arenas(inputs, variables)
+        arenas = {} if self._queues is None else self._take_arenas(inputs, variables)
         arrays = [arenas[k] if k in arenas else self._prepare_array(p, inputs, variables) for k, p in enumerate(self._slots)]
         self._run_launches_natively_or_in_turn([a.__array_interface__["data"][0] for a in arrays], list(variables.values()), arrays)
-        self._spare_arenas[:] = [arenas] if arenas else []
+        if arenas:
+            self._spare_arenas[:] = [arenas]
         values = [_view_leading_elements_in_shape(arrays[k], shape, variables) for k, shape in self._value_bases]
         return values[0] if self._single else (*values, *(arrays[self._base_of[p.memory]] for p in self._returned_slots))
 
@@ -320,8 +323,6 @@ class Compiled:
 
         Large memory that is new for each run would be cleared by the system, page by page.
         """
-        if self._queues is None:
-            return {}
         try:
             return self._spare_arenas.pop()
         except IndexError:
@@ -341,7 +342,7 @@ class Compiled:
         if self._native_entry is not None:
             self._native_entry.execute(addresses, variable_values)
             return
-        for on_host, launches in itertools.groupby(self._launches, lambda launch: isinstance(launch.kernel, HostFunctionKernel)):
+        for on_host, launches in self._launch_groups:
             with nullcontext() if on_host else self._lend(arrays_to_lend):
                 for launch in launches:
                     _call_kernel(launch, addresses, variable_values)
