@@ -57,38 +57,49 @@ class _ListWithBlocks:
         self.memory: dict[UOp, UOp] = {}  # a private Buffer, and the views of it -> the Buffer
         self.accesses: dict[UOp, list[int]] = {}
         self.has_lane_specials = False
-        self._find_blocks_and_accesses()
 
-    def _find_blocks_and_accesses(self) -> None:
+    def find_accesses(self) -> None:
+        """Find the accesses of the private Buffers that nothing else uses."""
         memory, escaped = self.memory, set[UOp]()
-        opened: tuple[int, ...] = ()
         for k, u in enumerate(self.instructions):
-            op = u.op
-            if op in BLOCK_CLOSERS:
-                for _ in range(len(u.ranges) if op is Op.END else 1):
-                    self.closing[opened[-1]] = k
-                    opened = opened[:-1]
-            self.around.append(opened)
-            if op in BLOCK_OPENERS:
-                opened = (*opened, k)
-            elif op is Op.SPECIAL:
-                self.has_lane_specials |= not numbers_workgroups(u)
-            elif op is Op.BUFFER:
-                if is_private_buffer(u):
-                    memory[u] = u
-                continue
-            used = u.src
-            if op in _OF_MEMORY:
-                buffer, used = memory.get(used[0]), used[1:]  # the viewed or accessed memory, and everything else
-                if buffer is not None and op in VIEWS:
-                    memory[u] = buffer
-                elif buffer is not None:
-                    self.accesses.setdefault(buffer, []).append(k)
+            op, used = u.op, u.src
+            if op is Op.BUFFER and is_private_buffer(u):
+                memory[u] = u
+            elif op in _OF_MEMORY:
+                viewed, used = used[0], used[1:]  # the viewed or accessed memory, and everything else
+                if viewed in memory:
+                    if op in VIEWS:
+                        memory[u] = memory[viewed]
+                    else:
+                        self.accesses.setdefault(memory[viewed], []).append(k)
             for s in used:
                 if s in memory:
                     escaped.add(memory[s])
         for u in escaped:  # something else than an access may read or write it
             self.accesses.pop(u, None)
+
+    def all_accesses_overlap(self) -> bool:
+        """Return True if all Buffers that could share memory are accessed between the first and last access of each other."""
+        spans: dict[tuple[object, ...], tuple[int, int]] = {}  # the last beginning and the first end
+        for buffer, accesses in self.accesses.items():
+            kind = buffer.arg.addrspace, buffer.arg.dtype
+            start, end = spans.get(kind, (-1, len(self.instructions)))
+            spans[kind] = max(start, accesses[0]), min(end, accesses[-1])
+        return all(start <= end for start, end in spans.values())
+
+    def find_blocks(self) -> None:
+        """Find the blocks around each instruction, and whether Specials number lanes."""
+        opened: tuple[int, ...] = ()
+        for k, u in enumerate(self.instructions):
+            if u.op in BLOCK_CLOSERS:
+                for _ in range(len(u.ranges) if u.op is Op.END else 1):
+                    self.closing[opened[-1]] = k
+                    opened = opened[:-1]
+            self.around.append(opened)
+            if u.op in BLOCK_OPENERS:
+                opened = (*opened, k)
+            elif u.op is Op.SPECIAL:
+                self.has_lane_specials |= not numbers_workgroups(u)
 
     def find_lifetimes(self) -> list[_Lifetime]:
         """Return the lifetimes of the private Buffers that have one scope, in order of their beginnings."""
@@ -200,8 +211,10 @@ def reuse_private_memory(linear: UOp) -> UOp:
     if len(kinds) == len(set(kinds)):  # no two Buffers can share memory
         return linear
     kernel = _ListWithBlocks(linear.src)
-    if len(kernel.accesses) < 2:
+    kernel.find_accesses()
+    if kernel.all_accesses_overlap():
         return linear
+    kernel.find_blocks()
     chains: list[list[_Lifetime]] = []
     reuses: list[_Reuse] = []
     for life in kernel.find_lifetimes():
@@ -227,26 +240,28 @@ def _rewrite_list(kernel: _ListWithBlocks, reuses: Sequence[_Reuse], sizes: dict
     starts = {reuse.life.buffer: reuse.life.first for reuse in reuses}
     for reuse in reuses:
         by_position.setdefault(reuse.life.first, []).append(reuse)
-    done: dict[UOp, UOp] = {}
+    done = {u: u.replace(arg=replace(u.arg, size=n)) for u, n in sizes.items() if u not in starts and u.arg.size != n}
+    views = {u: k for k, u in enumerate(kernel.instructions) if kernel.memory.get(u) in starts}
     listed: list[UOp] = []
 
     def emit(u: UOp) -> None:
-        new = u if done.keys().isdisjoint(u.src) else u.replace(src=tuple([done.get(s, s) for s in u.src]))
-        if u in sizes and u.arg.size != sizes[u]:
-            new = new.replace(arg=replace(u.arg, size=sizes[u]))
-        if new is not u:
-            done[u] = new
-        listed.append(new)
+        if u in done:  # a Buffer of another size
+            listed.append(done[u])
+        elif done.keys().isdisjoint(u.src):
+            listed.append(u)
+        else:
+            done[u] = u.replace(src=tuple([done.get(s, s) for s in u.src]))
+            listed.append(done[u])
 
-    views = [u for u in kernel.instructions if kernel.memory.get(u) in starts]
-    position_of = {u: k for k, u in enumerate(kernel.instructions)}
     for k, u in enumerate(kernel.instructions):
-        for reuse in by_position.get(k, ()):
-            done[reuse.life.buffer] = UOp(Op.AFTER, (done.get(reuse.root, reuse.root), done.get(reuse.end, reuse.end)))
-            listed.append(done[reuse.life.buffer])
-            for view in views:
-                if kernel.memory[view] is reuse.life.buffer and view is not reuse.life.buffer and position_of[view] < k:
-                    emit(view)
-        if k >= starts.get(kernel.memory.get(u, u), -1) and u not in starts:
+        if k in by_position:
+            for reuse in by_position[k]:
+                after = UOp(Op.AFTER, (done.get(reuse.root, reuse.root), done.get(reuse.end, reuse.end)))
+                done[reuse.life.buffer] = after
+                listed.append(after)
+                for view, position in views.items():
+                    if kernel.memory[view] is reuse.life.buffer and view is not reuse.life.buffer and position < k:
+                        emit(view)
+        if u not in views or (u not in starts and k >= starts[kernel.memory[u]]):
             emit(u)
     return listed
