@@ -131,7 +131,7 @@ class _WmmaLowering:
         d = self._find_descriptor_or_raise(u)
         n, m, k = d.dims
         wide = dt.float64 if d.dtype_out.is_float else d.dtype_out
-        lanes = self._number_lane(u, d.threads)
+        lanes = self._locate_lane_and_warp(u, d.threads)
         space = AddrSpace.REG if d.threads == 1 else AddrSpace.LOCAL
         left, right = (self._allocate(lanes.warps * size, wide, space) for size in (m * k, k * n))
         sums = self._allocate(d.c.elements, wide, AddrSpace.REG)
@@ -156,7 +156,7 @@ class _WmmaLowering:
             raise self._error(u, "R118 (Wmma's fragments)", f"expected the fragments of one tile, got {got}")
         return d
 
-    def _number_lane(self, u: UOp, threads: int) -> _Warp:
+    def _locate_lane_and_warp(self, u: UOp, threads: int) -> _Warp:
         """Return this lane's place in the workgroup (R125). Raises CompileError for a known number of lanes that fills no warps."""
         number: UOp = B.const(0, _POSITION)
         if threads == 1:

@@ -248,7 +248,7 @@ class Overlay:
         cells = [scope.cells[a] for a in call.arguments]
         storages = [c.storage for c in cells if c.__class__ is StorageRef]
         inexact = any(a in self.inexact[scope] for a in call.arguments) or any(s in self.memory for s in storages)
-        if not scope.own_accesses.get(call) or not (inexact or _may_choose_among_floats(call.body)):
+        if not scope.own_accesses.get(call) or not (inexact or _may_have_several_float_results(call.body)):
             return
         written = range(len(cells)) if call.arg is None or call.arg.written is None else call.arg.written
         for storage in dict.fromkeys(cells[k].storage for k in written if cells[k].__class__ is StorageRef):
@@ -330,7 +330,7 @@ class Overlay:
 
 
 @functools.lru_cache(256)
-def _may_choose_among_floats(body: UOp) -> bool:
+def _may_have_several_float_results(body: UOp) -> bool:
     """Return True if a kernel may have several right answers although its arguments have one.
 
     A product of floats may be fused into a sum (R16).

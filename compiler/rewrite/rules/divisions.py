@@ -48,7 +48,7 @@ def _drop_terms(total: AffineSum, *terms: UOp) -> AffineSum:
 
 
 def _add_multiple(total: AffineSum, term: UOp, factor: int) -> UOp:
-    """Return the canonical form of total + term * times."""
+    """Return the canonical form of total + term * factor."""
     terms, constant = dict(total.terms), total.constant
     more = extract_affine_sum(term)
     for u, n in more.terms.items():

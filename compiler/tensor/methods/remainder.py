@@ -83,7 +83,7 @@ def _fmod_by_modular_power(x: UOp, y: UOp) -> UOp:
     """
     above, below = (B.and_(B.bitcast(v, dt.int64), _MAGNITUDE) for v in (x, y))
     (p, i), (m, j) = _significand_and_biased_exponent(above), _significand_and_biased_exponent(below)
-    rest = B.cast(_multiply_mod(_power_of_two_mod(B.sub(i, j), m), p, m), dt.float64)
+    rest = B.cast(_multiply_mod(_exponentiate_two_mod(B.sub(i, j), m), p, m), dt.float64)
     unit = B.mul(B.bitcast(B.shl(j, _FRACTION), dt.float64), 2.0**-_FRACTION)
     signed = B.mul(rest, B.where(B.lt(x, 0.0), B.neg(unit), unit))
     defined = B.and_(B.lt(above, _INFINITY), B.and_(B.lt(0, below), B.le(below, _INFINITY)))
@@ -99,7 +99,7 @@ def _significand_and_biased_exponent(magnitude_bits: UOp) -> tuple[UOp, UOp]:
     return B.sub(magnitude_bits, B.shl(B.sub(exponent, 1), _FRACTION)), exponent
 
 
-def _power_of_two_mod(n: UOp, m: UOp) -> UOp:
+def _exponentiate_two_mod(n: UOp, m: UOp) -> UOp:
     """Return 2^n mod m for n below 2^11: square for each lower bit of n, and double where it is set."""
     first = B.shl(B.const(1, dt.uint64), B.shr(n, _LOWER_BITS))
     power = B.cast(B.mod(first, B.cast(m, dt.uint64)), dt.int64)
