@@ -2,7 +2,7 @@
 
 Rows: `["const", value]` (an integer or a bool), `["var", name, lo, hi]`, `["loop", id, row]` (0 up to an extent), and `[op, row,
 ...]` with an op of OPS. Division and remainder round down (R01, R02), and by zero they are 0 and the dividend (R03: division by
-zero).
+zero). The root may be `["masked", gate, address]`: an address that is used only where its gate is true.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import numpy as np
 Row = list[Any]
 Expression = list[Row]
 DIVISIONS = ("idiv", "mod")
+#: The value of an address where its gate is false: any other address is as right there.
+NO_ADDRESS = -1
 
 
 def _quotient(a: Any, b: Any) -> Any:
@@ -37,6 +39,7 @@ OPS: dict[str, Callable[..., Any]] = {
     "or": np.logical_or,
     "not": np.logical_not,
     "where": np.where,
+    "masked": lambda gate, address: np.where(gate, address, NO_ADDRESS),
 }
 
 

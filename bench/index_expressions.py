@@ -2,8 +2,9 @@
 
     python bench/index_expressions.py [--each N] [--seed S] [--python PYTHON] [--worse N] [--json FILE]
 
-Programs of ten families (tiled products, convolutions, poolings, chains of reshapes, ...; `index_programs.py`) are written in both
-Tensor front ends. Each yields the address of every operand, and the gate if it is masked. Ours come from movement ops, with
+Programs of twelve families (tiled products, convolutions, poolings, chains of reshapes, ...; `index_programs.py`) are written in
+both Tensor front ends. Each yields the address of every operand, and the gate if it is masked. In two families an expression is
+an address with its gate, and must be right where the gate is true. Ours come from movement ops, with
 nothing simplified; tinygrad's come from its rangeify, which simplifies at every step. Symbolic shapes are ours alone. Both
 simplify every expression, and the results are counted in one language (`expressions.py`): nodes are those of the graph, leaves
 included. Each result must equal the original expression at random points.
@@ -20,14 +21,14 @@ import random
 import subprocess
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from expressions import Expression, ExpressionWriter, count_nodes_and_divisions, evaluate_at_random_points, format_expression, same
-from index_programs import Program, generate_programs
+from index_programs import MASKED_FAMILIES, Program, generate_programs
 
-from uops.compiler.ir.views import STEP, ZERO, IndexArithmetic
+from uops.compiler.ir.views import STEP, TRUE, ZERO, IndexArithmetic
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules import INDEXING
 from uops.compiler.tensor import Tensor
@@ -41,6 +42,8 @@ from uops.spec.ir.ops import ALU, Op
 HERE = Path(__file__).parent
 #: Least share of cases in which ours is no worse, and points at which expressions are compared.
 BAR, POINTS = 0.95, 200
+#: Programs of a family of addresses with gates, for each program of another family.
+MASKED_EACH = 12
 NAMES = {
     Op.ADD: "add", Op.SUB: "sub", Op.NEG: "neg", Op.MUL: "mul", Op.IDIV: "idiv", Op.MOD: "mod", Op.MAX: "max", Op.CMPLT: "lt",
     Op.CMPGT: "gt", Op.CMPLE: "le", Op.CMPGE: "ge", Op.CMPEQ: "eq", Op.CMPNE: "ne", Op.AND: "and", Op.OR: "or", Op.NOT: "not",
@@ -52,10 +55,10 @@ OPS = {name: op for op, name in NAMES.items()}
 # Nodes and rows
 
 
-def write_rows(root: UOp) -> Expression:
-    """Return the rows of a node."""
+def write_rows(root: UOp, gate: UOp | None = None) -> Expression:
+    """Return the rows of a node; with a gate, of an address that is used where the gate is true."""
     out, at = ExpressionWriter(), dict[UOp, int]()
-    for u in toposort(root):
+    for u in toposort(root, *(() if gate is None else (gate,))):
         if u.op is Op.CONST:
             at[u] = out.add_row("const", u.arg.value)
         elif u.op is Op.PARAM:
@@ -64,11 +67,20 @@ def write_rows(root: UOp) -> Expression:
             at[u] = out.add_row("loop", u.arg.axis_id, at[u.bound])
         elif u.op is not Op.STACK:  # the shape of a Param
             at[u] = out.add_op(NAMES[u.op], *(at[s] for s in u.src))
-    return out.expression(at[root])
+    return out.expression(at[root] if gate is None else out.add_op("masked", at[gate], at[root]))
 
 
-def read_rows(rows: Expression) -> UOp:
-    """Return the node of some rows."""
+def read_rows(rows: Expression) -> tuple[UOp, UOp | None]:
+    """Return the node of some rows, and the gate of an address that has one."""
+    *rest, (root_op, *operands) = rows
+    if root_op == "masked":
+        nodes = _read_nodes(rest)
+        return nodes[operands[1]], nodes[operands[0]]
+    return _read_nodes(rows)[-1], None
+
+
+def _read_nodes(rows: Expression) -> list[UOp]:
+    """Return the node of each row."""
     nodes: list[UOp] = []
     for op, *src in rows:
         if op == "const":
@@ -81,15 +93,25 @@ def read_rows(rows: Expression) -> UOp:
             nodes.append(UOp(Op.CMPGE, (nodes[src[1]], nodes[src[0]])))
         else:
             nodes.append(UOp(OPS[op], tuple(nodes[k] for k in src)))
-    return nodes[-1]
+    return nodes
 
 
-def collect_addresses(root: UOp, at: IndexArithmetic) -> Iterator[UOp]:
-    """Yield the address and the gate of every operand of a program, with loops over its result."""
+def simplify_rows(rows: Expression) -> Expression:
+    """Return the rows that our rules give."""
+    root, gate = read_rows(rows)
+    simplify = Rewriter(INDEXING)
+    if gate is None:
+        return write_rows(simplify(root))
+    root, gate = simplify(root), simplify(gate)
+    return write_rows(root, None if gate is TRUE else gate)
+
+
+def collect_addresses(root: UOp, at: IndexArithmetic) -> Iterator[tuple[UOp, UOp | None]]:
+    """Yield the address of every operand of a program with its gate, if it has one; the program's loops are over its result."""
     loops = iter(range(1 << 20))
     pending: list[tuple[UOp, tuple[UOp, ...], UOp | None]] = []
     pending.append((root, tuple(_loop(n, next(loops)) for n in root.shape), None))
-    seen, addresses = set(), dict[UOp, None]()
+    seen, addresses = set(), dict[tuple[UOp, UOp | None], None]()
     while pending:
         u, index, gate = visit = pending.pop()
         if visit in seen:
@@ -108,7 +130,7 @@ def collect_addresses(root: UOp, at: IndexArithmetic) -> Iterator[UOp]:
         elif u.op in ALU or u.op in (Op.CONTIGUOUS, Op.CAST):
             pending += [(s, at.align_broadcast_index(index, s.shape), gate) for s in u.src]
         elif u.shape and u.op is not Op.CONST:
-            addresses.update(dict.fromkeys((at.flatten(index, u.shape), *(() if gate is None else (gate,)))))
+            addresses[at.flatten(index, u.shape), gate] = None
     yield from addresses
 
 
@@ -118,11 +140,21 @@ def _loop(n: Dim, axis: int) -> UOp:
 
 
 def collect_our_expressions(program: Program) -> list[Expression]:
-    """Return the expressions that our front end writes for a program."""
-    _, shapes, text = program
+    """Return the expressions that our front end writes for a program.
+
+    These are addresses and gates, or, in the families that are so, addresses with their gates.
+    """
+    family, shapes, text = program
     operands = [Tensor(b.param(k, shape, dt.float32)) for k, shape in enumerate(shapes)]
-    root = eval(text, {"t": operands}).uop
-    return [write_rows(u) for u in collect_addresses(root, IndexArithmetic(lambda u: u))]
+    addresses = collect_addresses(eval(text, {"t": operands}).uop, IndexArithmetic(lambda u: u))
+    if family in MASKED_FAMILIES:
+        return [write_rows(u, gate) for u, gate in addresses if gate is not None]
+    return list(_write_apart(addresses))
+
+
+def _write_apart(addresses: Iterable[tuple[UOp, UOp | None]]) -> Iterator[Expression]:
+    """Yield the rows of addresses and gates, each once."""
+    yield from map(write_rows, dict.fromkeys(u for pair in addresses for u in pair if u is not None))
 
 
 def multiply_sizes(*sizes: UOp | int) -> UOp:
@@ -145,7 +177,7 @@ def generate_symbolic_programs(seed: int, each: int) -> Iterator[tuple[str, list
             ("turned", lambda: b.reshape(b.permute(b.reshape(t, (n, multiply_sizes(m, k))), (1, 0)), (m, k, n))),  # noqa: B023
         ]
         name, make = rng.choice(choices)
-        yield f"{name} of (n, m, {k})", [write_rows(u) for u in collect_addresses(make(), IndexArithmetic(lambda u: u))]
+        yield f"{name} of (n, m, {k})", list(_write_apart(collect_addresses(make(), IndexArithmetic(lambda u: u))))
 
 
 # The peer
@@ -178,11 +210,12 @@ Case = dict[str, Any]
 def generate_cases(seed: int, each: int, peer: TinygradPeer | None) -> Iterator[tuple[str, str, str, Expression]]:
     """Yield (family, program, front end, expression), every expression once."""
     seen = set()
-    for program in generate_programs(seed, each):
+    for program in (*generate_programs(seed, each), *generate_programs(seed, MASKED_EACH * each, MASKED_FAMILIES)):
         family, shapes, text = program
         written = [("uops", rows) for rows in collect_our_expressions(program)]
         if peer is not None:
-            written += [("tinygrad", rows) for rows in peer.ask(do="addresses", shapes=shapes, text=text) or ()]
+            masked = family in MASKED_FAMILIES
+            written += [("tinygrad", rows) for rows in peer.ask(do="addresses", shapes=shapes, text=text, masked=masked) or ()]
         for by, rows in written:
             if (key := json.dumps(rows)) not in seen:
                 seen.add(key)
@@ -204,7 +237,7 @@ def check_equal_at_points(rows: Expression, simplified: Expression | None) -> Ex
 def measure_cases(seed: int, each: int, peer: TinygradPeer | None) -> Iterator[Case]:
     """Yield the counts of every case."""
     for family, program, by, rows in generate_cases(seed, each, peer):
-        rewritten = write_rows(Rewriter(INDEXING)(read_rows(rows)))
+        rewritten = simplify_rows(rows)
         case: Case = {"family": family, "program": program, "by": by, "rows": rows, "before": count_nodes_and_divisions(rows)}
         for name, result in (
             ("uops", rewritten),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 Program = tuple[str, list[list[int]], str]
 FAMILIES = (
@@ -17,9 +17,13 @@ FAMILIES = (
 )  # fmt: skip
 
 
-def generate_programs(seed: int, each: int) -> Iterator[Program]:
+#: Families whose addresses are taken together with their gates.
+MASKED_FAMILIES = ("tiles with overhang", "gated reshape chain")
+
+
+def generate_programs(seed: int, each: int, families: Iterable[str] = FAMILIES) -> Iterator[Program]:
     """Yield `each` programs of every family."""
-    for family in FAMILIES:
+    for family in families:
         rng = random.Random(f"{seed} {family}")
         for _ in range(each):
             yield (family, *MAKE[family](rng))
@@ -151,7 +155,32 @@ def _draw_repeat(rng: random.Random) -> tuple[list[list[int]], str]:
     return [shape], rng.choice(choices) + rng.choice(("", ".flatten()"))
 
 
+def _draw_tiles_with_overhang(rng: random.Random) -> tuple[list[list[int]], str]:
+    """Draw loops over the tiles of one or two axes that the tiles do not divide, tile by tile, in some other order."""
+    shape = [rng.randrange(5, 40) for _ in range(rng.choice((1, 2, 2)))]
+    tiles = [rng.choice((2, 3, 4, 8, 16)) for _ in shape]
+    counts = [-(-n // tile) for n, tile in zip(shape, tiles)]
+    padded = [(0, count * tile - n) for n, tile, count in zip(shape, tiles, counts)]
+    axes = [k for pair in zip(counts, tiles) for k in pair]
+    text = f"t[0].pad({tuple(padded)}).reshape({tuple(axes)})"
+    outer_first = [*range(0, len(axes), 2), *range(1, len(axes), 2)]
+    order = rng.choice((outer_first, outer_first, rng.sample(range(len(axes)), len(axes))))
+    text += f".permute({tuple(order)})"
+    ordered = [axes[k] for k in order]
+    how = rng.randrange(4)
+    if how == 0:  # the tiles as rows
+        return [shape], f"{text}.reshape({math.prod(ordered[: len(shape)])}, {math.prod(ordered[len(shape) :])})"
+    if how == 1:  # all elements as one axis
+        return [shape], f"{text}.reshape({math.prod(ordered)})"
+    if how == 2:  # split again, by other factors
+        return [shape], f"{text}.reshape({tuple(_draw_factors(rng, math.prod(ordered), rng.randrange(2, 4)))})"
+    # a sum of each tile
+    return [shape], f"{text}.reshape({math.prod(ordered[: len(shape)])}, {math.prod(ordered[len(shape) :])}).sum(1)"
+
+
 MAKE = {
+    "tiles with overhang": _draw_tiles_with_overhang,
+    "gated reshape chain": _make_chain_family("rrdrp", 3, 7),
     "tiled matmul": _draw_tiled_matmul,
     "convolution": _draw_convolution,
     "pooling": _draw_pooling,

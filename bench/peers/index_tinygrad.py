@@ -1,7 +1,8 @@
 """tinygrad's side of `index_expressions.py`: lines of JSON on standard input and output, one answer per line.
 
 - `{"do": "version"}`
-- `{"do": "addresses", "shapes", "text"}`: the addresses and gates that tinygrad's rangeify makes for a program, as rows.
+- `{"do": "addresses", "shapes", "text", "masked"}`: the addresses and gates that tinygrad's rangeify makes for a program, as
+  rows; with `masked` each address with its gate, and only those that have one.
 - `{"do": "simplify", "rows", "with"}`: the rows after `UOp.simplify`, or ("valid") after that with the rules for masks of its
   rangeify.
 """
@@ -10,9 +11,12 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import sys
 from importlib import metadata
 from pathlib import Path
+
+os.environ.setdefault("DEV", "NULL")  # nothing is run, so no device is needed
 
 from tinygrad import Tensor
 from tinygrad.dtype import dtypes
@@ -55,6 +59,7 @@ def _make_node(op, s):
         "eq": lambda a, b: a.ne(b).logical_not(),
         "not": lambda a: a.logical_not(),
         "where": lambda p, a, b: p.where(a, b),
+        "masked": lambda gate, address: address.valid(gate),
     }[op](*s)
 
 
@@ -63,7 +68,8 @@ def write_rows(root):
     from expressions import ExpressionWriter  # late: found on the path that is inserted above
 
     out, at = ExpressionWriter(), {}
-    for u in root.toposort():
+    order = root.get_idx().toposort() | root.get_valid().toposort()
+    for u in order:
         if u.op is Ops.STACK or u.dtype is dtypes.void:  # what a PARAM says of its shape
             continue
         if u.op is Ops.CONST:
@@ -82,7 +88,8 @@ def write_rows(root):
                 at[u] = out.add_op("not", at[operand])
             else:
                 at[u] = out.add_op("where" if u.op is Ops.WHERE else NAMES[u.op], *(at[s] for s in u.src))
-    return out.expression(at[root])
+    address, gate = root.get_idx(), root.get_valid()
+    return out.expression(at[address] if gate.op is Ops.CONST else out.add_op("masked", at[gate], at[address]))
 
 
 def simplify(rows, how):
@@ -91,8 +98,11 @@ def simplify(rows, how):
     return write_rows(u.simplify() if how == "simplify" else graph_rewrite(u, symbolic + pm_simplify_valid))
 
 
-def collect_addresses(shapes, text):
-    """Return rows of the address and, if it is masked, of the gate of every operand, as rangeify makes them."""
+def collect_addresses(shapes, text, masked=False):
+    """Return rows of the address and, if it is masked, of the gate of every operand, as rangeify makes them.
+
+    With `masked`, return the rows of each address with its gate.
+    """
     t = [Tensor.empty(*shape) for shape in shapes]
     root = eval(text, {"t": t}).uop
     loops = iter(range(1 << 20))
@@ -118,6 +128,10 @@ def collect_addresses(shapes, text):
                 )
                 index = index.simplify()  # masks move outward
                 gate = index.get_valid()
+                if masked:
+                    if gate.op is not Ops.CONST:
+                        expressions[json.dumps(write_rows(index))] = None
+                    continue
                 expressions[json.dumps(write_rows(index.get_idx()))] = None
                 if gate.op is not Ops.CONST:
                     expressions[json.dumps(write_rows(gate))] = None
@@ -147,7 +161,7 @@ def main():
             if task["do"] == "version":
                 answer = f"tinygrad {metadata.version('tinygrad')}"
             elif task["do"] == "addresses":
-                answer = collect_addresses(task["shapes"], task["text"])
+                answer = collect_addresses(task["shapes"], task["text"], task.get("masked", False))
             else:
                 answer = simplify(task["rows"], task["with"])
             print(json.dumps({"answer": answer}), flush=True)
