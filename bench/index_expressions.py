@@ -29,6 +29,7 @@ from expressions import Expression, ExpressionWriter, count_nodes_and_divisions,
 from index_programs import MASKED_FAMILIES, Program, generate_programs
 
 from uops.compiler.ir.views import STEP, TRUE, ZERO, IndexArithmetic
+from uops.compiler.rewrite.gates import simplify_gate, simplify_under_gate
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules import INDEXING
 from uops.compiler.tensor import Tensor
@@ -102,7 +103,8 @@ def simplify_rows(rows: Expression) -> Expression:
     simplify = Rewriter(INDEXING)
     if gate is None:
         return write_rows(simplify(root))
-    root, gate = simplify(root), simplify(gate)
+    gate = simplify_gate(simplify(gate), simplify)
+    root = simplify_under_gate(root, gate, simplify)
     return write_rows(root, None if gate is TRUE else gate)
 
 

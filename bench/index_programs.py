@@ -156,26 +156,17 @@ def _draw_repeat(rng: random.Random) -> tuple[list[list[int]], str]:
 
 
 def _draw_tiles_with_overhang(rng: random.Random) -> tuple[list[list[int]], str]:
-    """Draw loops over the tiles of one or two axes that the tiles do not divide, tile by tile, in some other order."""
-    shape = [rng.randrange(5, 40) for _ in range(rng.choice((1, 2, 2)))]
-    tiles = [rng.choice((2, 3, 4, 8, 16)) for _ in shape]
-    counts = [-(-n // tile) for n, tile in zip(shape, tiles)]
-    padded = [(0, count * tile - n) for n, tile, count in zip(shape, tiles, counts)]
-    axes = [k for pair in zip(counts, tiles) for k in pair]
-    text = f"t[0].pad({tuple(padded)}).reshape({tuple(axes)})"
-    outer_first = [*range(0, len(axes), 2), *range(1, len(axes), 2)]
-    order = rng.choice((outer_first, outer_first, rng.sample(range(len(axes)), len(axes))))
-    text += f".permute({tuple(order)})"
-    ordered = [axes[k] for k in order]
-    how = rng.randrange(4)
-    if how == 0:  # the tiles as rows
-        return [shape], f"{text}.reshape({math.prod(ordered[: len(shape)])}, {math.prod(ordered[len(shape) :])})"
-    if how == 1:  # all elements as one axis
-        return [shape], f"{text}.reshape({math.prod(ordered)})"
-    if how == 2:  # split again, by other factors
-        return [shape], f"{text}.reshape({tuple(_draw_factors(rng, math.prod(ordered), rng.randrange(2, 4)))})"
-    # a sum of each tile
-    return [shape], f"{text}.reshape({math.prod(ordered[: len(shape)])}, {math.prod(ordered[len(shape) :])}).sum(1)"
+    """Draw loops over tiles and their elements, of axes that the tiles do not divide, on a view of memory."""
+    shape = _draw_factors(rng, _size(rng), rng.randrange(1, 4))
+    text = "t[0]" + _draw_movement_chain(rng, shape, "rp", rng.randrange(1, 4))
+    axes = _draw_factors(rng, math.prod(shape), rng.choice((1, 1, 2)))
+    tiles = [rng.choice((3, 4, 8, 16, 32)) for _ in axes]
+    counts = [-(-n // tile) for n, tile in zip(axes, tiles)]
+    overhang = tuple((0, count * tile - n) for n, tile, count in zip(axes, tiles, counts))
+    loops = [n for pair in zip(counts, tiles) for n in pair]
+    outer_first = (*range(0, len(loops), 2), *range(1, len(loops), 2))
+    text += f".reshape({tuple(axes)}).pad({overhang}).reshape({tuple(loops)}).permute({outer_first})"
+    return [shape], text + rng.choice(("", ".sum(-1)"))
 
 
 MAKE = {
