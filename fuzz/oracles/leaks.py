@@ -1,7 +1,7 @@
 """The oracle of memory leaks in repeated calls.
 
-Takes: a call. Gives: a `Fault` if many calls leave something behind for at least every second of them, twice in a row; a first
-growth may be a cache. Measured are exact counts, so that the smallest possible leak per call shows: blocks of Python's
+Takes: a call. Gives: a `Fault` if many calls leave something behind for at least every second of them, several times in a row; a
+first growth may be a cache. Measured are exact counts, so that the smallest possible leak per call shows: blocks of Python's
 allocator, of which every object has one; bytes of the heap, if the C library is glibc; and mapped memory, such as that of
 machine code.
 """
@@ -19,8 +19,8 @@ from uops.backends.conformance.stage_judge import Fault
 
 #: Number of calls before the first measurement, and between two measurements.
 WARM, CALLS = 16, 512
-#: Measurements of a call, at most.
-_MEASUREMENTS = 8
+#: Measurements of a call, at most, and those in a row that must show a leak.
+_MEASUREMENTS, _AGREEING = 12, 4
 #: Size of a page in bytes.
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -46,22 +46,21 @@ def measure_memory_usage() -> MemoryUsage:
 
 
 def find_leak_in_repeated_calls(call: Callable[[], object]) -> Fault | None:
-    """Call until two measurements in a row agree that there is a leak, or that there is none.
+    """Call until two measurements in a row show no leak, or until `_AGREEING` in a row show one.
 
-    They differ where something else gives memory back meanwhile: garbage, caches, or threads of a library. If they still differ
-    after `_MEASUREMENTS` ones, no leak is told.
+    They differ where something else takes memory or gives it back meanwhile: garbage, caches, the C library's own lists of freed
+    memory, or threads of a library. If they still differ after `_MEASUREMENTS` ones, no leak is told.
     """
     for _ in range(WARM):
         call()
-    earlier = _measure_growth_of_usage(call)
-    for _ in range(_MEASUREMENTS - 1):
-        growth = _measure_growth_of_usage(call)
-        leaks = _describe_leaks(map(min, earlier, growth))
-        if leaks:
-            return Fault("leak", f"{CALLS} calls keep {' and '.join(leaks)}, and as many again")
-        if not _describe_leaks(map(max, earlier, growth)):
+    growths: list[list[int]] = []
+    for _ in range(_MEASUREMENTS):
+        growths.append(_measure_growth_of_usage(call))
+        leaks = _describe_leaks(map(min, zip(*growths[-_AGREEING:], strict=True)))
+        if leaks and len(growths) >= _AGREEING:
+            return Fault("leak", f"{CALLS} calls keep {' and '.join(leaks)}, and as many again {_AGREEING - 1} times")
+        if len(growths) > 1 and not _describe_leaks(map(max, *growths[-2:])):
             return None
-        earlier = growth
     return None
 
 

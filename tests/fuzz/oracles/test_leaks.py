@@ -91,3 +91,14 @@ def test_a_cache_that_fills_once_is_none(make: Callable[[], object]) -> None:
             kept.append(make())
 
     assert find_leak_in_repeated_calls(call) is None
+
+
+def test_growth_of_two_measurements_that_ends_is_none() -> None:
+    """As where the C library fills its lists of freed memory."""
+    kept: list[object] = []
+
+    def call() -> None:
+        if len(kept) < 2 * CALLS + 100:
+            kept.append(object())
+
+    assert find_leak_in_repeated_calls(call) is None
