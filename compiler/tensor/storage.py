@@ -57,8 +57,9 @@ def make_stand_in_for_function_input(u: UOp) -> UOp:
 
     A value on other devices has a Param, as no Buffer is whole on several devices, or sharded along an inner axis (R73).
     """
-    if u.device is not None and u.device != HOST:
-        return B.param(next(_stand_in_slots), u.shape, u.dtype, u.device, u.axis)
+    device = u.device
+    if device is not None and device != HOST:
+        return B.param(next(_stand_in_slots), u.shape, u.dtype, device, u.axis)
     buffer = B.buffer(math.prod(u.shape), u.dtype)
     _stand_ins.add(buffer)
     return reshape_node(buffer, u.shape)

@@ -131,7 +131,10 @@ def _replace_inputs_and_captures_by_params(values: list[UOp], nodes_sources_firs
 
 def _param_like(slot: int, u: UOp) -> UOp:
     """Return the Param of a Function for an argument like `u`. It names devices only if `u` is not on the host (R79)."""
-    return B.param(slot, u.shape, u.dtype, *(() if u.device in (None, HOST) else (u.device, u.axis)))
+    device = u.device
+    if device is None or device == HOST:
+        return B.param(slot, u.shape, u.dtype)
+    return B.param(slot, u.shape, u.dtype, device, u.axis)
 
 
 def _express_checks_in_call_arguments(body_nodes: list[UOp], arguments_by_stand_in: dict[UOp, UOp]) -> tuple[IndexCheck, ...]:

@@ -41,7 +41,7 @@ def of_load(u: UOp) -> Device | None:
 
 def of_call(u: UOp) -> Device | None:
     """Return the device of the first argument of a Call or Function."""
-    return u.arguments[0].device if u.arguments else None
+    return u.src[1].device if len(u.src) > 1 else None  # the first of arguments
 
 
 def of_tuple_element(u: UOp) -> Device | None:

@@ -46,9 +46,9 @@ def of_tuple_element(u: UOp) -> DType:
 
 def node_selected_by_gettuple(u: UOp) -> UOp:
     """Return the node that a GetTuple selects: an element of a Tuple, or of the Tuple that is a Function's body."""
-    packed = u.packed
+    packed = u.src[0]  # packed
     if packed.op is Op.FUNCTION:
-        packed = packed.body
+        packed = packed.src[0]  # body
     element: UOp = packed.src[u.arg.index]
     return element
 
