@@ -23,7 +23,7 @@ from uops.compiler.rewrite.rewriter import tree_cost
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp, substitute, toposort
-from uops.spec.ir.ops import DIVISION, Op
+from uops.spec.ir.ops import COMPARE, DIVISION, Op
 
 Simplify = Callable[[UOp], UOp]
 #: Least and greatest value; None where there is no bound.
@@ -32,7 +32,7 @@ Bounds = tuple[int | None, int | None]
 _Terms = tuple[tuple[UOp, int], ...]
 _UNBOUNDED: Bounds = (None, None)
 _LEAVES = frozenset({Op.RANGE, Op.PARAM})
-_COMPARISONS = frozenset({Op.CMPLT, Op.CMPLE, Op.CMPGT, Op.CMPGE, Op.CMPEQ})
+_COMPARISONS = COMPARE - {Op.CMPNE}
 #: Tag of our variables, so that they are no variables of the user.
 _OWN = "fact"
 #: Most conjuncts of a gate, and most facts, that are tried.

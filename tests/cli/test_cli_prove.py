@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -76,3 +77,19 @@ def test_a_misspelt_theme_or_rule_is_a_wrong_question_with_a_hint(uops: Uops) ->
         result = uops("prove", "-r", wrong, "-r", "where-not", "--no-write")
         assert result.exit_code == 2 and f"no rule or theme matches '{wrong}'; did you mean" in result.stderr
         assert right in result.stderr and result.stdout == ""
+
+
+def test_a_cold_proof_checks_the_ledger(uops: Uops, tmp_path: Path) -> None:
+    arguments = ("prove", "--rules", "where-n*", "--ledger", "l.jsonl", "--cold")
+    assert uops(*arguments).exit_code == 0
+    assert uops(*arguments, "--no-write").exit_code == 0
+    pages = ledger.read_ledger(tmp_path / "l.jsonl")
+    page = pages["where-not"]
+    forged = replace(page, entries=(replace(page.entries[0], key="0" * 64), *page.entries[1:]))
+    ledger.write_ledger({**pages, "where-not": forged}.values(), tmp_path / "l.jsonl")
+    result = uops(*arguments, "--no-write")
+    assert result.exit_code == 1
+    assert "the page of where-not is not what was proved" in result.stdout
+    assert json.loads(uops(*arguments, "--no-write", "--json").stdout)["not_as_in_ledger"] == ["where-not"]
+    ledger.write_ledger([p for name, p in pages.items() if name != "where-not"], tmp_path / "l.jsonl")
+    assert uops(*arguments, "--no-write").exit_code == 1

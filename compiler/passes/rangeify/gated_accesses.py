@@ -10,7 +10,7 @@ from uops.compiler.ir.views import TRUE
 from uops.compiler.log import log_transform
 from uops.compiler.rewrite.gates import Simplify, simplify_gate, simplify_under_gate
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import ALU, DIVISION, Op
+from uops.spec.ir.ops import ACCESSES, ALU, DIVISION, Op
 
 #: Ops of addresses and gates that read no memory; a Stack is the shape of a variable.
 _ARITHMETIC = ALU | {Op.CONST, Op.RANGE, Op.PARAM, Op.STACK}
@@ -24,7 +24,7 @@ def simplify_gated_accesses(body: UOp, simplify: Simplify) -> UOp:
     done: dict[UOp, UOp] = {}
     for u in order:
         new = u if done.keys().isdisjoint(u.src) else u.replace(src=tuple([done.get(s, s) for s in u.src]))
-        if u.op in (Op.LOAD, Op.STORE) and new.gate is not None and new.buffer.op is Op.INDEX:
+        if u.op in ACCESSES and new.gate is not None and new.buffer.op is Op.INDEX:
             new = _simplify_access(new, new.gate, simplify)
         if new is not u:
             done[u] = new

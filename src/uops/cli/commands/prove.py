@@ -41,7 +41,8 @@ def prove(
 ) -> None:
     """Prove the rewrite rules for all dtypes, and OptOps for all sizes.
 
-    What the ledger holds under the same queries is not asked again. Exit status 1 unless every rule is proved.
+    What the ledger holds under the same queries is not asked again. Exit status 1 unless every rule is proved. With --cold and
+    --no-write the ledger is checked: exit status 1, too, if it holds other verdicts.
     """
     from uops.compiler.prove import ledger
     from uops.compiler.prove.campaign import prove_rules
@@ -62,11 +63,15 @@ def prove(
     if write:
         old_pages = pages if globs else {}
         ledger.write_ledger({**old_pages, **report.pages}.values(), ledger_path)
+    checked = sorted({*report.pages, *(() if globs else pages)}) if cold and not write else []
+    differing = [name for name in checked if pages.get(name) != report.pages.get(name)]
     if as_json:
-        print_json(_report_to_json(report, replayed))
+        print_json(_report_to_json(report, replayed) | ({"not_as_in_ledger": differing} if cold and not write else {}))
     else:
         _print_report(report, replayed)
-    ctx.exit(0 if report.ok else 1)
+        for name in differing:
+            echo(f"{ledger_path}: the page of {name} is not what was proved; write it with `uops prove --rules {name}`")
+    ctx.exit(0 if report.ok and not differing else 1)
 
 
 def _select_rules_and_lemmas(globs: tuple[str, ...]) -> tuple[list[Rule], tuple[str, ...]]:
