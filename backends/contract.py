@@ -162,8 +162,9 @@ class Backend(ABC):
     def run(self, graph: UOp, inputs: Inputs) -> Result:
         """Evaluate a TENSOR graph, or a launch of kernels if the surface `kernel` is declared.
 
-        A launch is a Linear of Calls, which has no values: its result is the memory that it writes. Raises Unsupported for an
-        unsupported op, and Trap for a defined failure that it detects.
+        A launch is a Linear of Calls, which has no values: its result is the memory that it writes. An input may be an array of any
+        strides and alignment, read-only, or in memory of another input. Inputs stay as they are, and so does an earlier result.
+        Raises Unsupported for an unsupported op, and Trap for a defined failure that it detects.
         """
 
     def precompile(self, launch: UOp) -> UOp:

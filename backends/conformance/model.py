@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any
 
 from uops.backends.contract import KERNEL_SURFACE, NATIVE_SURFACE, TENSOR_SURFACE
+from uops.backends.testing.calls import CallMode
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 from uops.spec.verify.dialects import Dialect
@@ -98,6 +99,7 @@ class ConformanceCase:
     """One graph of the suite; `name` is unique within its row and dtype. `surface` is what a backend needs to be asked it.
 
     `meaning` is the graph that says what is expected, where that is another one: the one before a rewrite that changes nothing.
+    `call` is the way in which the backend is called, which changes nothing either.
     """
 
     row: str
@@ -108,6 +110,7 @@ class ConformanceCase:
     segments: tuple[Segment, ...]
     surface: str = TENSOR_SURFACE
     meaning: UOp | None = None
+    call: CallMode = CallMode.PLAIN
 
     @property
     def is_exact(self) -> bool:

@@ -158,7 +158,7 @@ def _to_worker_case(case: ConformanceCase, capabilities: Capabilities, dialect: 
     graph = translate_native_text(case, capabilities.language).graph
     if not capabilities.bestiary and infer_dialect(graph) is Dialect.BESTIARY:
         graph = legalize(graph)
-    return client.WorkerCase(show(graph), case.inputs, has_empty_program(graph), dialect.value if dialect else None)
+    return client.WorkerCase(show(graph), case.inputs, has_empty_program(graph), dialect.value if dialect else None, case.call)
 
 
 def _rerun_failed_case_by_segment(

@@ -28,6 +28,7 @@ import uops.backends
 from uops.backends import registry
 from uops.backends.arrays import decode_result, encode_arrays
 from uops.backends.registry import BackendInfo, BrokenBackend
+from uops.backends.testing.calls import CallMode
 from uops.backends.worker.frames import (
     MOST_BODY,
     MOST_WORDS,
@@ -65,13 +66,14 @@ class WorkerCase:
     """A program, as text or as a graph, and its inputs.
 
     With `precompile`, its empty Programs are compiled before it is read. With `dialect`, it is lowered to that dialect, by name,
-    before the backend is given it (`uops.backends.testing.lowered`).
+    before the backend is given it (`uops.backends.testing.lowered`). `call` is the way in which it is called.
     """
 
     program: str | UOp
     inputs: Mapping[str, Any] = field(default_factory=dict)
     precompile: bool = False
     dialect: str | None = None
+    call: CallMode = CallMode.PLAIN
 
     @property
     def text(self) -> str:
@@ -311,7 +313,15 @@ class BackendProcess:
             for entry in header.values():
                 if "offset" in entry:
                     entry["offset"] += len(body)
-            headers.append({"program": case.text, "inputs": header, "precompile": case.precompile, "dialect": case.dialect})
+            headers.append(
+                {
+                    "program": case.text,
+                    "inputs": header,
+                    "precompile": case.precompile,
+                    "dialect": case.dialect,
+                    "call": case.call.value,
+                }
+            )
             body += data
         self.write_frame_or_mark_hung({"cases": headers}, bytes(body), seconds_to_read)
 

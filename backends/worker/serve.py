@@ -115,6 +115,7 @@ def _run_case_and_pack_outcome(backend: Any, case: dict[str, Any], body: bytes) 
     """Run one case, and return the frame with its outcome."""
     # late: a backend that does not load needs none of these
     from uops.backends.arrays import decode_arrays, encode_result
+    from uops.backends.testing.calls import CallMode, run_in_mode
     from uops.backends.testing.lowered import run_in_dialect
     from uops.backends.testing.programs import compile_empty_programs
     from uops.spec.errors import Trap, Unsupported
@@ -134,10 +135,12 @@ def _run_case_and_pack_outcome(backend: Any, case: dict[str, Any], body: bytes) 
         if case.get("precompile"):
             graph = parse(show(compile_empty_programs(backend, graph)))
         inputs = decode_arrays(case["inputs"], body)
-        if case.get("dialect"):
-            result = run_in_dialect(backend, graph, inputs, Dialect(case["dialect"]))
-        else:
-            result = backend.run(graph, inputs)
+        dialect = case.get("dialect")
+
+        def run(given: Mapping[str, Any]) -> Any:
+            return run_in_dialect(backend, graph, given, Dialect(dialect)) if dialect else backend.run(graph, given)
+
+        result = run_in_mode(run, inputs, CallMode(case.get("call", CallMode.PLAIN)))
         if not isinstance(result, Result):
             return report("error", f"the backend gave a {type(result).__name__}, not a Result")
         return report("ok", "", *encode_result(result))

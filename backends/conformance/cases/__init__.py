@@ -6,6 +6,7 @@ import fnmatch
 from collections.abc import Iterator
 
 from uops.backends.conformance.cases import (
+    calls,
     elementwise,
     folding,
     kernels,
@@ -26,6 +27,7 @@ from uops.backends.conformance.model import ConformanceCase, ConformanceTier
 #: Generators of the suite's cases, in its order.
 SOURCES = (
     programs.generate_program_cases,
+    calls.generate_call_cases,
     movement.generate_movement_cases,
     reduce.generate_reduce_cases,
     elementwise.generate_elementwise_cases,

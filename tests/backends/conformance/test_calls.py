@@ -1,0 +1,77 @@
+"""Cells of calls: each kind of wrong call fails some, and what is right about all of them passes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from uops.backends import registry
+from uops.backends.conformance import call_controls as controls
+from uops.backends.conformance.cases.calls import generate_call_cases
+from uops.backends.conformance.model import CellStatus, ConformanceLevel, ConformanceTier
+from uops.backends.conformance.runner import run_conformance
+from uops.backends.testing.calls import CallMode, ChangedMemory, arrange_inputs, run_in_mode
+from uops.spec.result import Result
+
+MODULE = "uops.backends.conformance.call_controls"
+SMOKE, FULL = ConformanceTier.SMOKE, ConformanceTier.FULL
+
+
+def failing_edges(control: type, tier: ConformanceTier = SMOKE, rows: str = "Source/Param") -> set[str]:
+    name = f"{MODULE}:{control.__name__}"
+    run = run_conformance(name, registry.describe_backend(name, control()), tier=tier, rows=rows, jobs=1)
+    cells = run.cells[ConformanceLevel.STRICT].values()
+    return {
+        c.cell.edge for c in cells if c.status is CellStatus.FAIL and c.cell.edge.partition(":")[0] in ("call", "size", "lanes")
+    }
+
+
+@pytest.mark.parametrize(("control", "edges"), [
+    (controls.RemembersFirstResult, {"call:second"}),
+    (controls.ReusesResults, {"call:again"}),
+    (controls.IgnoresStrides, {"call:strided", "call:reversed", "call:transposed"}),
+    (controls.TakesSharedMemoryForOne, {"call:overlapping"}),
+    (controls.RefusesReadOnly, {"call:read-only"}),
+], ids=lambda x: getattr(x, "name", ""))  # fmt: skip
+def test_a_backend_that_is_wrong_about_calls_fails_their_cells(control: type, edges: set[str]) -> None:
+    assert edges <= failing_edges(control)
+
+
+def test_a_backend_that_changes_its_inputs_fails_everything_that_it_can_change() -> None:
+    unchanged = {"call:read-only", "call:broadcast"}
+    assert failing_edges(controls.ChangesInputs) >= {f"call:{m}" for m in CallMode if m is not CallMode.PLAIN} - unchanged
+
+
+def test_subnormals_that_are_lost_in_the_last_lanes_fail() -> None:
+    assert "lanes:subnormal" in failing_edges(controls.FlushesTail, rows="Elementwise/Max")
+
+
+def test_elements_that_are_lost_in_large_values_fail() -> None:
+    large = [c for c in generate_call_cases(FULL) if c.segments[0].edge == "size:large"]
+    assert large and not [c for c in generate_call_cases(SMOKE) if c.segments[0].edge == "size:large"]
+    case = next(c for c in large if c.dtype.name == "int32")
+    got, right = controls.WrongWhereLarge().run(case.graph, case.inputs), controls.Interp().run(case.graph, case.inputs)
+    assert not np.array_equal(got.values[0], right.values[0])
+
+
+@pytest.mark.parametrize("mode", CallMode)
+def test_a_mode_leaves_the_values_of_inputs(mode: CallMode) -> None:
+    case = next(c for c in generate_call_cases(SMOKE) if c.call is mode or mode is CallMode.PLAIN)
+    arranged = arrange_inputs(case.inputs, mode)
+    assert {k: v.tobytes() for k, v in arranged.items()} == {k: v.tobytes() for k, v in case.inputs.items()}
+    forms = {"strided", "reversed", "transposed", "unaligned", "read-only", "broadcast", "overlapping"}
+    if mode.value in forms:
+        x = arranged["p0"]
+        assert not x.flags.carray or np.may_share_memory(x, arranged["p1"])
+
+
+def test_a_later_call_that_changes_an_earlier_result_is_reported() -> None:
+    memory = np.zeros(3)
+
+    def run(inputs: object) -> Result:
+        memory[:] = inputs["x"]  # type: ignore[index]
+        return Result((memory,), {})
+
+    with pytest.raises(ChangedMemory, match="earlier one"):
+        run_in_mode(run, {"x": np.array([1.0, 2.0, 3.0])}, CallMode.AGAIN)
+    run_in_mode(run, {"x": np.array([1.0, 2.0, 3.0])}, CallMode.SECOND)
