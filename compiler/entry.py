@@ -85,11 +85,11 @@ def convert_to_entering_program(graph: UOp, dialect: Dialect) -> EnteringProgram
     if dialect is Dialect.CALLIFIED or (dialect is Dialect.TENSOR and not _has_loop_regions(graph)):
         return EnteringProgram(graph, dialect, private)
     if is_launch(graph):
-        return EnteringProgram(*_find_dialect_of_launch(graph, dialect), private)
+        return EnteringProgram(*_canonicalize_launch_and_find_dialect(graph, dialect), private)
     if _has_loop_regions(graph) or (graph.dtype is not dt.void and infer_dialect(graph) is Dialect.KERNEL):
         outlined = _outline_kernels_of_values(graph)
         return EnteringProgram(outlined.root, Dialect.TENSOR, private | outlined.temporaries)
-    return EnteringProgram(*_find_dialect_of_launch(wrap_kernel_as_launch(graph), dialect), private)
+    return EnteringProgram(*_canonicalize_launch_and_find_dialect(wrap_kernel_as_launch(graph), dialect), private)
 
 
 def _has_loop_regions(graph: UOp) -> bool:
@@ -114,20 +114,20 @@ def find_unnamed_buffers(bestiary: UOp, legal: UOp) -> frozenset[UOp]:
     return frozenset(u for u in nodes_with_op(legal, Op.BUFFER) if u.arg.unique not in named)
 
 
-def _write_views_as_positions(launch: UOp) -> UOp:
+def _flatten_kernel_memory_accesses(launch: UOp) -> UOp:
     """Return a launch whose kernels access elements of flat memory that the launch passes to them.
 
     EXPANDED alone has views of memory, accesses of whole memory, and vectors of lanes of another vector; `select` has none of them.
     """
-    rewritten = {call for call in launch.src if call.body.op is Op.SINK and _has_views_or_own_memory(call.body)}
+    rewritten = {call for call in launch.src if call.body.op is Op.SINK and _has_unflattened_memory_accesses(call.body)}
     if not rewritten:
         return launch
     first_unique = highest_unique(toposort(launch)) + 1
-    calls = [_write_call_in_launch_forms(call, first_unique) if call in rewritten else call for call in launch.src]
+    calls = [_unschedule_and_flatten_memory_of_call(call, first_unique) if call in rewritten else call for call in launch.src]
     return launch.replace(src=tuple(calls))
 
 
-def _has_views_or_own_memory(body: UOp) -> bool:
+def _has_unflattened_memory_accesses(body: UOp) -> bool:
     order = toposort(body)
     memory = map_base_memory(order)
     views = [u for u in memory if u.op not in (Op.AFTER, Op.BITCAST, *MEMORY_ROOTS)]
@@ -138,14 +138,14 @@ def _has_views_or_own_memory(body: UOp) -> bool:
     return not is_flat or chooses_lanes or takes_whole or any(is_global_buffer(u) for u in order)
 
 
-def _write_call_in_launch_forms(call: UOp, first_unique: int) -> UOp:
+def _unschedule_and_flatten_memory_of_call(call: UOp, first_unique: int) -> UOp:
     """Return the Call of a launch with its body in the forms of a launch."""
     body = call.body
     unscheduled = body if body.arg is None else body.replace(arg=replace(body.arg, scheduled=False))
     return pass_memory_to_kernel_calls(call.replace(src=(unscheduled, *call.arguments)), first_unique).root
 
 
-def _find_dialect_of_launch(launch: UOp, dialect: Dialect) -> tuple[UOp, Dialect]:
+def _canonicalize_launch_and_find_dialect(launch: UOp, dialect: Dialect) -> tuple[UOp, Dialect]:
     for call in launch.src:
         if call.body.op is Op.PROGRAM:
             require_variables_fit_program(call, launch)
@@ -153,7 +153,7 @@ def _find_dialect_of_launch(launch: UOp, dialect: Dialect) -> tuple[UOp, Dialect
     dialect = _find_first_legal_dialect(launch) if dialect is Dialect.KERNEL else dialect
     if dialect in _BEFORE_SELECT:  # no pass from select on simplifies a position
         launch = map_kernel_bodies(launch, order_atomic_adds)
-    if dialect in _BEFORE_SELECT and (flat := _write_views_as_positions(launch)) is not launch:
+    if dialect in _BEFORE_SELECT and (flat := _flatten_kernel_memory_accesses(launch)) is not launch:
         launch, dialect = flat, _find_first_legal_dialect(flat)
     return mark_kernels_that_keep_their_loops(launch, dialect) if dialect in _BEFORE_EXPAND else launch, dialect
 

@@ -100,7 +100,7 @@ def log_transform(
         )
 
 
-def log_partial_transform(
+def log_transform_into_part_of_graph(
     pass_name: str, before: UOp, after: UOp, replacements: Replacements, replacement_of_before: UOp, built_around_inner: UOp
 ) -> None:
     """Log that `before` went into `after` beside other graphs, if somebody records.

@@ -153,7 +153,7 @@ def describe_target(name: str, key: str) -> str:
     return f"{name} {key}"
 
 
-def require_bodies_of_target(launch: UOp, name: str, key: str) -> None:
+def require_programs_and_functions_for_target(launch: UOp, name: str, key: str) -> None:
     """Raise CompileError for a Program of another target in a launch, Unsupported for a CustomFunction that is not registered."""
     for body in dict.fromkeys(c.body for c in launch.src):
         if body.op is Op.PROGRAM:

@@ -22,7 +22,7 @@ from uops.compiler.entry import ProgramInterface, convert_to_entering_program, d
 from uops.compiler.ir.bodies import KernelBodyCache, map_kernel_bodies
 from uops.compiler.ir.devices import find_named_devices, require_known_devices
 from uops.compiler.log import LoweringLog, active_log, record_transforms
-from uops.compiler.native import registry_version, require_bodies_of_target
+from uops.compiler.native import registry_version, require_programs_and_functions_for_target
 from uops.compiler.passes.callify.callify import convert_graph_to_call
 from uops.compiler.passes.expand import expand_vector_axes_and_split_ends
 from uops.compiler.passes.linearize import linearize_kernel
@@ -141,7 +141,7 @@ class Pass:
 def _callify_and_apply_fast_math_if_set(root: UOp, state: LoweringState) -> UOp:
     callified = convert_graph_to_call(root)
     call = callified.call
-    _take_interface(describe_callified(callified, state.private), state)
+    _record_and_report_interface(describe_callified(callified, state.private), state)
     if not state.config.fast_math:
         return call
     from uops.compiler.passes.callify.relax import apply_fast_math_if_order_kept  # late: only fast-math needs it
@@ -149,7 +149,7 @@ def _callify_and_apply_fast_math_if_set(root: UOp, state: LoweringState) -> UOp:
     return apply_fast_math_if_order_kept(call)
 
 
-def _take_interface(interface: ProgramInterface, state: LoweringState) -> None:
+def _record_and_report_interface(interface: ProgramInterface, state: LoweringState) -> None:
     """Record what the caller sees of the program, and tell it."""
     state.external = frozenset(interface.arguments)
     log = active_log()
@@ -226,7 +226,7 @@ PIPELINE: tuple[Pass, ...] = (
 # fmt: on
 
 
-def check_pipeline(passes: Sequence[Pass]) -> None:
+def require_consistent_pipeline(passes: Sequence[Pass]) -> None:
     """Raise Crash unless the passes fit together.
 
     Each must take the dialect that the one before gives, and rely on earlier ones only, with a reason. Together they must have
@@ -246,7 +246,7 @@ def check_pipeline(passes: Sequence[Pass]) -> None:
         raise Crash(f"the stages must be {STAGES}, got those of {[p.name for p in passes]}")
 
 
-check_pipeline(PIPELINE)
+require_consistent_pipeline(PIPELINE)
 #: Dialect -> the stage that gives it.
 STAGE_OF_DIALECT = {gives: stage for stage, gives in {p.stage: p.gives for p in PIPELINE}.items()}
 
@@ -265,23 +265,23 @@ def lower(
     memory = active_cache() or LoweringCache()
     with use_lowering_cache(memory):  # callify goes through the same graph
         graph, dialect, private = convert_to_entering_program(graph, dialect)
-        _check_devices(graph, target)
+        _require_known_and_matching_devices(graph, target)
     effective_config = config or configuration.default_config()
     state = LoweringState(target, effective_config, memory=memory, on_interface=on_interface, entry=dialect, private=private)
     last = next(p.name for p in reversed(PIPELINE) if p.stage == upto)
     if dialect is Dialect.PROGRAM and upto == STAGES[-1]:
-        lowered = _take_compiled_program(graph, state)
+        lowered = _report_compiled_launch_interface(graph, state)
     elif last not in [p.name for p in passes_from(dialect)]:
         raise SpecError(f"a program of the {dialect.value} dialect is past the stage {upto!r}")
     else:
         with _record_if_validating(state), _compile_each_kernel_while_lowering_next(state) if upto == STAGES[-1] else nullcontext():
             lowered = next(lowered for p, lowered in _run_passes_and_yield_graphs(graph, state) if p.name == last)
     if lowered.op is Op.LINEAR:
-        require_bodies_of_target(lowered, target.name, target.key)
+        require_programs_and_functions_for_target(lowered, target.name, target.key)
     return lowered
 
 
-def _check_devices(graph: UOp, target: Target) -> None:
+def _require_known_and_matching_devices(graph: UOp, target: Target) -> None:
     """Raise Unsupported for a device that the target lacks, and SpecError for a value on another device than its user (R72)."""
     named = find_named_devices(graph)
     require_known_devices(named, target.name)
@@ -291,11 +291,11 @@ def _check_devices(graph: UOp, target: Target) -> None:
         verify(graph)
 
 
-def _take_compiled_program(launch: UOp, state: LoweringState) -> UOp:
+def _report_compiled_launch_interface(launch: UOp, state: LoweringState) -> UOp:
     """Return a launch of Programs as it is, and tell the caller what it sees of it."""
     if state.config.verify:
         _verify_dialect(launch, Dialect.PROGRAM, "", state)
-    _take_interface(describe_launch(launch, state.private), state)
+    _record_and_report_interface(describe_launch(launch, state.private), state)
     return launch
 
 
@@ -366,7 +366,7 @@ def _run_passes_and_yield_graphs(graph: UOp, state: LoweringState) -> Iterator[t
         _verify_dialect(graph, state.entry, "", state)
     graphs: dict[str, UOp] = {}
     if state.entry not in (Dialect.TENSOR, Dialect.CALLIFIED):
-        _take_interface(describe_launch(graph, state.private), state)
+        _record_and_report_interface(describe_launch(graph, state.private), state)
     for passes in _group_neighbouring_per_kernel_passes(passes_from(state.entry), kernel_by_kernel=state.programs is not None):
         *_, p = passes
         graph = graphs[p.name] = _run_pass_group_and_verify(passes, graph, state)

@@ -153,7 +153,7 @@ def _link_parts_of_stages(before: UOp, after: UOp, log: LoweringLog) -> Iterator
         if j not in starts:
             starts[j] = {u: n for n, u in enumerate(old[j].nodes())}
         nodes = new[k].nodes()
-        chains = _find_transform_chains_via_each_part(old[j].body, new[k].body, k, tables, len(log.transforms))
+        chains = _find_transform_chain_per_merged_graph(old[j].body, new[k].body, k, tables, len(log.transforms))
         links: list[NodeLink] = []
         for chain in chains or [[]]:
             links += _compose_relations(starts[j], [tables.get_relation(t) for t in chain], nodes)
@@ -212,7 +212,7 @@ def _transforms_into_graph(kernel: int, graph: UOp, transforms_into: _Transforms
     return sorted((*by_kernel.get(None, {}).values(), *by_kernel.get(kernel, {}).values()), key=lambda x: x[0])
 
 
-def _find_transform_chains_via_each_part(
+def _find_transform_chain_per_merged_graph(
     start_graph: UOp, end_graph: UOp, kernel_number: int, tables: _LinkTables, before_log_position: int
 ) -> list[list[GraphTransform]]:
     """Return the chains of transforms from one graph to the other, all before position `before_log_position` of the log.
@@ -226,7 +226,7 @@ def _find_transform_chains_via_each_part(
     chains = []
     for position, t in tables.transforms[chain[last].after]:
         if t.is_part:
-            heads = _find_transform_chains_via_each_part(start_graph, t.before, kernel_number, tables, position)
+            heads = _find_transform_chain_per_merged_graph(start_graph, t.before, kernel_number, tables, position)
             chains += [[*head, t, *chain[last + 1 :]] for head in heads]
     return chains
 

@@ -104,7 +104,7 @@ def isolate_range_in_comparison(comparison: UOp, r: UOp, depends: Depends) -> Li
     if lhs.dtype.is_float or lhs.dtype is dt.bool_:
         return None
     for flipped, (side, other) in enumerate(((lhs, rhs), (rhs, lhs))):
-        if depends(other, r) or (inner := unwrap_exact_index(side)) is None:
+        if depends(other, r) or (inner := unwrap_index_if_cast_cannot_wrap(side)) is None:
             continue
         total = extract_affine_sum(inner)
         factor = total.terms.pop(r, 0)
@@ -122,11 +122,11 @@ def fits_int64(u: UOp, margin: int = 0) -> bool:
 
 
 def _as_index(u: UOp) -> UOp:
-    exact = unwrap_exact_index(u)
+    exact = unwrap_index_if_cast_cannot_wrap(u)
     return B.cast(u, dt.index) if exact is None else exact
 
 
-def unwrap_exact_index(u: UOp) -> UOp | None:
+def unwrap_index_if_cast_cannot_wrap(u: UOp) -> UOp | None:
     """Return the index expression that the integer `u` is a cast of, if no step of the computation wraps."""
     if u.dtype is dt.index:
         return u
@@ -143,7 +143,13 @@ def _unwrap_index_modulo_dtype(u: UOp) -> UOp | None:
         return index_constant(int(u.arg.value))
     if u.op is Op.CAST:
         operand = u.operand
-        return operand if operand.dtype is dt.index else unwrap_exact_index(operand) if operand.dtype in dt.INTS else None
+        return (
+            operand
+            if operand.dtype is dt.index
+            else unwrap_index_if_cast_cannot_wrap(operand)
+            if operand.dtype in dt.INTS
+            else None
+        )
     if u.op in (Op.ADD, Op.SUB, Op.MUL, Op.NEG):
         parts = [_unwrap_index_modulo_dtype(s) for s in u.src]
         return UOp(u.op, tuple(p for p in parts if p is not None)) if None not in parts else None

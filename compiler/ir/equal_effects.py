@@ -67,7 +67,7 @@ def wait_in_access(access: UOp, dependencies: Iterable[UOp]) -> UOp:
     return access.replace(src=(waiting, *operands))
 
 
-def substitute_in_list(linear: UOp, replacements: Mapping[UOp, UOp]) -> UOp:
+def substitute_keeping_accesses_distinct(linear: UOp, replacements: Mapping[UOp, UOp]) -> UOp:
     """Return a list of instructions on other memory, in which each access stays an instruction of its own."""
     done = dict(replacements)
     listed: dict[UOp, None] = {}

@@ -26,7 +26,7 @@ from uops.spec.ir.scope import base_memory, open_ranges
 _REPEATED_EFFECTS = OPAQUE_INSTRUCTIONS | {Op.ATOMICADD}
 
 
-def bind_accesses_to_loops(body: UOp) -> UOp:
+def bind_accesses_and_loop_over_vector_axes(body: UOp) -> UOp:
     """Return a kernel whose accesses of memory that it writes depend on the loops that they run in, and AtomicAdds on the lanes."""
     order = toposort(*(u for u in toposort(body) if u.op in (Op.RANGE, Op.SPECIAL)), body)  # an access depends on its loops
     written = {base_memory(_accessed_reference(u)) for u in order if u.op in WRITES}

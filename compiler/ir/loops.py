@@ -100,7 +100,7 @@ def _find_loops_around_loops(order: Sequence[UOp], depended: Mapping[UOp, frozen
     around: dict[UOp, frozenset[UOp]] = {}
     for u in order:
         outer = depended[u]
-        for r in sort_closed_loops(ranges_closed_by(u)):
+        for r in sort_closed_loops_outermost_first(ranges_closed_by(u)):
             around[r] = outer
             outer |= {r}
     return around
@@ -119,7 +119,7 @@ def _add_loops_around(loops: frozenset[UOp], around: Mapping[UOp, frozenset[UOp]
 def _close_loops_of_all_effects(end: UOp, depended: Mapping[UOp, frozenset[UOp]], done: Mapping[UOp, UOp]) -> UOp:
     """Return a new End, or a Group of Ends and effects: each effect in those of the loops that it depends on."""
     effects = end.body.effects if end.body.op is Op.GROUP else (end.body,)
-    loops = sort_closed_loops(end.ranges)
+    loops = sort_closed_loops_outermost_first(end.ranges)
     by_loops: dict[tuple[UOp, ...], list[UOp]] = {}
     for e in effects:
         innermost = max((k for k, r in enumerate(loops) if r in depended[e]), default=-1)
@@ -155,7 +155,7 @@ def sort_by_nesting(loops: Iterable[UOp]) -> list[UOp]:
     return sorted(loops, key=lambda r: (r.arg.type.priority, int(r.arg.axis_id)))
 
 
-def sort_closed_loops(loops: Sequence[UOp]) -> list[UOp]:
+def sort_closed_loops_outermost_first(loops: Sequence[UOp]) -> list[UOp]:
     """Sort the loops that one node closes, outermost first; a loop stands inside of those that its bound depends on (R109)."""
     if len(loops) < 2:
         return list(loops)

@@ -34,7 +34,7 @@ ZERO = index_constant(0)
 TRUE = B.const(True, dt.bool_)
 
 
-def strip_views(reference: UOp, views: frozenset[Op]) -> tuple[UOp, list[UOp]]:
+def strip_views_and_collect_dependencies(reference: UOp, views: frozenset[Op]) -> tuple[UOp, list[UOp]]:
     """Return a reference without its outermost views of the ops `views`, and the effects that the Afters among them wait for."""
     dependencies: list[UOp] = []
     while reference.op in views:
@@ -81,7 +81,7 @@ class IndexArithmetic:
         """Return the gate lo <= i < hi."""
         return self.conjoin_gates(self.drop_true_gate(self.alu(Op.CMPGE, i, lo)), self.drop_true_gate(self.alu(Op.CMPLT, i, hi)))
 
-    def locate_on_axis(self, position: UOp, n: Dim) -> tuple[UOp, UOp | None]:
+    def convert_to_axis_index_and_gate(self, position: UOp, n: Dim) -> tuple[UOp, UOp | None]:
         """Return the index on an axis of `n` elements that a scalar names, and the gate under which it is in range (R45, Index).
 
         The scalar has any dtype. An index that might not fit int32 is reduced modulo `n`: where the gate holds, it then does (R08).

@@ -28,8 +28,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from uops.compiler.ir.bodies import map_kernel_bodies
-from uops.compiler.ir.iterations import bind_accesses_to_loops
-from uops.compiler.ir.loops import sort_by_nesting, sort_closed_loops
+from uops.compiler.ir.iterations import bind_accesses_and_loop_over_vector_axes
+from uops.compiler.ir.loops import sort_by_nesting, sort_closed_loops_outermost_first
 from uops.compiler.log import log_transform
 from uops.compiler.passes.sequential_axes import make_unparallelizable_axes_sequential
 from uops.compiler.place import untranslatable_error
@@ -52,7 +52,7 @@ def expand_vector_axes_and_split_ends(body: UOp) -> UOp:
     body = _turn_vector_axes_of_native_kernel_into_loops(body)
     body = make_unparallelizable_axes_sequential(body)
     if body.arg is not None and body.arg.scheduled:
-        body = bind_accesses_to_loops(body)
+        body = bind_accesses_and_loop_over_vector_axes(body)
     ranges = [u for u in nodes_with_op(body, Op.RANGE) if u.arg.type in UNROLLED]
     unchanged = not ranges and not any(len(u.ranges) > 1 for u in nodes_with_op(body, Op.END))
     return body if unchanged else _AxisExpander(toposort(body), ranges).expand_nodes()
@@ -136,7 +136,7 @@ class _AxisExpander:
         """Build one End per loop, in the order in which they nest; an expanded range needs none."""
         self.axis_masks[u] = 0
         body = self.done[u.body]
-        for r in reversed(sort_closed_loops(u.ranges)):
+        for r in reversed(sort_closed_loops_outermost_first(u.ranges)):
             body = body if r in self.axis_bit else UOp(Op.END, (body, self.done[r]))
         self.done[u] = body
 

@@ -161,7 +161,7 @@ def _map_to_matrix_position(lane: Pattern, element: Pattern, lane_map: AffineLan
     return row, col
 
 
-def _differ_only_in_copies(lane_map: AffineLaneMap) -> Pattern:
+def _build_same_digits_except_copies_condition(lane_map: AffineLaneMap) -> Pattern:
     """Return the condition that two (lane, element) pairs have equal digits, except for copies."""
     t, u = (var(name, INDEX) for name in "tu")
     condition = eq(t, t)
@@ -181,7 +181,7 @@ def _generate_lane_map_laws(name: str, lane_map: AffineLaneMap, rows: int, cols:
     (row, col), (row2, col2) = _map_to_matrix_position(t, e, lane_map), _map_to_matrix_position(u, f, lane_map)
     yield Rule(f"{name}-inside", _within(row, rows) & _within(col, cols), true, when=holds)
     both_hold = holds & _within(u, lane_map.lanes) & _within(f, lane_map.elements)
-    yield Rule(f"{name}-apart", eq(row, row2) & eq(col, col2), _differ_only_in_copies(lane_map), when=both_hold)
+    yield Rule(f"{name}-apart", eq(row, row2) & eq(col, col2), _build_same_digits_except_copies_condition(lane_map), when=both_hold)
 
 
 def _generate_all_lane_map_laws() -> Iterator[Rule]:

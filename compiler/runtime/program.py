@@ -227,7 +227,7 @@ class Compiled:
 
     def _make_step(self, launches: Sequence[KernelLaunch], config: Config, threads: int) -> ExecuteStep:
         """Return a function that runs some launches, by one native call if the target can."""
-        entry = self._enter(launches, replace(config, threads=threads))
+        entry = self._make_native_entry_if_supported(launches, replace(config, threads=threads))
 
         def execute(addresses: Sequence[int], variable_values: Sequence[int]) -> None:
             for launch in launches:
@@ -236,9 +236,9 @@ class Compiled:
         return execute if entry is None else entry.execute
 
     def _make_native_entry(self, config: Config) -> NativeEntry | None:
-        return self._enter(self._launches, config)
+        return self._make_native_entry_if_supported(self._launches, config)
 
-    def _enter(self, launches: Sequence[KernelLaunch], config: Config) -> NativeEntry | None:
+    def _make_native_entry_if_supported(self, launches: Sequence[KernelLaunch], config: Config) -> NativeEntry | None:
         """Return the native ways into some launches of the program, if the target has any."""
         if not (self.allows_native_entry and config.entry == "native" and isinstance(self.target, SupportsNativeEntry)):
             return None
@@ -312,7 +312,7 @@ class Compiled:
         variables = {u.arg.name: read_and_check_variable(u, inputs) for u in self._variables}
         arenas = {} if self._queues is None else self._take_arenas(inputs, variables)
         arrays = [arenas[k] if k in arenas else self._prepare_array(p, inputs, variables) for k, p in enumerate(self._slots)]
-        self._run_launches_natively_or_in_turn([a.__array_interface__["data"][0] for a in arrays], list(variables.values()), arrays)
+        self._run_all_launches([a.__array_interface__["data"][0] for a in arrays], list(variables.values()), arrays)
         if arenas:
             self._spare_arenas[:] = [arenas]
         values = [_view_leading_elements_in_shape(arrays[k], shape, variables) for k, shape in self._value_bases]
@@ -332,9 +332,7 @@ class Compiled:
         """Return the memory of a slot for one run."""
         return slot.prepare_array(inputs, variables)
 
-    def _run_launches_natively_or_in_turn(
-        self, addresses: list[int], variable_values: list[int], arrays_to_lend: Sequence[Array]
-    ) -> None:
+    def _run_all_launches(self, addresses: list[int], variable_values: list[int], arrays_to_lend: Sequence[Array]) -> None:
         """Run all launches, by a thread per device, by one native call, or one by one."""
         if self._queues is not None:
             self._queues.run(addresses, variable_values)

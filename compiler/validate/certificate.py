@@ -35,14 +35,14 @@ from uops.compiler.validate.model import ValidationClaim
 from uops.compiler.validate.races import generate_race_claims as race_claims
 from uops.compiler.validate.reader import read_accesses
 from uops.compiler.validate.sites import KernelAccesses
-from uops.compiler.validate.sums import generate_sum_claims
+from uops.compiler.validate.sums import generate_addition_and_store_claims
 from uops.compiler.validate.values import (
     group_rewriter_transforms_by_result,
     replay_proved_steps_and_find_fault,
     select_used_steps,
     validate_linearization,
 )
-from uops.compiler.validate.writes import generate_write_and_read_claims
+from uops.compiler.validate.writes import generate_written_once_and_coverage_claims
 from uops.spec.errors import SpecError, UopsError
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.native import describe_native, is_native, refuse_native_text
@@ -317,12 +317,12 @@ def _replay_steps_and_yield_value_faults(certificate: Json, graphs_by_name: Mapp
         v = validate_linearization(simple, listed)
         if not v.is_proved:
             yield f"kernel {k}: {v}"
-        lost_constants = collect_number_constants(before) - collect_number_constants(primitive)
+        lost_constants = collect_non_index_number_constants(before) - collect_non_index_number_constants(primitive)
         if lost_constants:
             yield f"kernel {k} computes with {sorted(map(str, lost_constants))[0]} before, and not after"
 
 
-def collect_number_constants(body: UOp) -> set[tuple[str, object]]:
+def collect_non_index_number_constants(body: UOp) -> set[tuple[str, object]]:
     """Return the constants with which a body computes values: floats by their bits, and integers except index."""
     constants: set[tuple[str, object]] = set()
     for u in toposort(body):
@@ -356,8 +356,8 @@ def _generate_claims_with_duplicates(old: KernelAccesses, new: KernelAccesses) -
     for s in new.sites:
         yield make_bounds_claim(s)
         yield from generate_no_wrap_claims(s)
-    yield from generate_write_and_read_claims(old, new)
-    yield from generate_sum_claims(old, new)
+    yield from generate_written_once_and_coverage_claims(old, new)
+    yield from generate_addition_and_store_claims(old, new)
     yield from race_claims(new)
 
 

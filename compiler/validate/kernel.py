@@ -21,7 +21,7 @@ from uops.compiler.validate.model import ClaimCounterexample, ObligationKind, Va
 from uops.compiler.validate.races import decide_races
 from uops.compiler.validate.reader import read_accesses
 from uops.compiler.validate.sites import AccessSite, KernelAccesses, address_of, loop_counter, named_variable
-from uops.compiler.validate.sums import decide_sums
+from uops.compiler.validate.sums import decide_additions_and_stores
 from uops.compiler.validate.terms import Condition, LinearSum, Operation, Unknown
 from uops.compiler.validate.writes import (
     decide_reads_within_old_reads_or_own_writes,
@@ -74,10 +74,12 @@ def _decide_obligations_and_append_verdicts(
                 done.add(key)
                 verdicts.append(_attach_index_graphs_to_refutation(decide_claim(c, worker), s))
     if all(v.is_proved for v in verdicts if v.kind is ObligationKind.BOUNDS):
-        verdicts += _decide_agreement_and_races(old, new, worker)
+        verdicts += _decide_agreement_and_races_per_variable_value(old, new, worker)
 
 
-def _decide_agreement_and_races(old: KernelAccesses, new: KernelAccesses, worker: SolverWorker) -> Sequence[ValidationVerdict]:
+def _decide_agreement_and_races_per_variable_value(
+    old: KernelAccesses, new: KernelAccesses, worker: SolverWorker
+) -> Sequence[ValidationVerdict]:
     """Decide the obligations between accesses, for each value of the named variables if there are few.
 
     Raises BudgetExhausted.
@@ -128,7 +130,7 @@ def _decide_access_agreement(old: KernelAccesses, new: KernelAccesses, worker: S
         earlier = before.pop(m.arg.slot, [])
         may_rewrite = m.arg.slot in loaded[1] and (m.arg.slot not in loaded[0] or writes_element_twice(earlier, worker))
         yield from decide_written_once_and_all_written(m, earlier, sites, may_rewrite, worker)
-        yield from decide_sums(m, earlier, sites, worker)
+        yield from decide_additions_and_stores(m, earlier, sites, worker)
     for slot, sites in before.items():
         yield ValidationVerdict(ObligationKind.COVER, f"argument {slot}", None, None, f"{sites[0]} has no Store after")
     for m in group_sites_by_param(s for s in new.sites if not s.writes):

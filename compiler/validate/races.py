@@ -70,7 +70,7 @@ def decide_races(body: KernelAccesses, worker: SolverWorker) -> Iterator[Validat
             key = c.given, c.goal
             if key not in decided:
                 decided.add(key)
-                if _have_same_digits(a, b, same) or is_proved_by_linear_arithmetic(c):
+                if _collide_only_at_equal_counters(a, b, same) or is_proved_by_linear_arithmetic(c):
                     yield ValidationVerdict(ObligationKind.RACE, place, DecisionMethod.SUMS)
                 else:
                     yield _decide_lane_conflicts_by_points([a], [b], axis_types, same, place) or decide_by_solver(c, worker)
@@ -84,7 +84,7 @@ def _describe_barrier(bar: BarrierSite) -> str:
     return f"barrier at {bar.at}"
 
 
-def _have_same_digits(a: AccessSite, b: AccessSite, same: Sequence[Unknown]) -> bool:
+def _collide_only_at_equal_counters(a: AccessSite, b: AccessSite, same: Sequence[Unknown]) -> bool:
     """Return True if two sites touch one element only at equal counters, as digits of one number."""
     return (
         a.index == b.index

@@ -39,7 +39,7 @@ SymbolicValue = LinearSum | Condition | list["LinearSum | Condition"] | None
 
 def read_accesses(root: UOp) -> KernelAccesses:
     """Read the accesses of a body. Raises SpecError for an unsupported form."""
-    return _AccessReader(root).read_body()
+    return _AccessReader(root).read_accesses_and_barriers()
 
 
 class _AccessReader:
@@ -54,7 +54,7 @@ class _AccessReader:
         self.names: dict[object, str] = {}
         self.written_memories: set[UOp] = set()
 
-    def read_body(self) -> KernelAccesses:
+    def read_accesses_and_barriers(self) -> KernelAccesses:
         """Read all accesses and barriers in order."""
         listed = self.root.op is Op.LINEAR
         placed = _blocks_around_instructions(self.root.src) if listed else _blocks_around_nodes(self.root)

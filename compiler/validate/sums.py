@@ -49,7 +49,7 @@ class _Writes(NamedTuple):
     sums_after: list[AccessSite]
 
 
-def _separate_sums_from_stores(before: Sequence[AccessSite], after: Sequence[AccessSite]) -> _Writes | None:
+def _separate_additions_from_stores_if_any(before: Sequence[AccessSite], after: Sequence[AccessSite]) -> _Writes | None:
     """Return the writes of one memory by kind; None if neither body adds."""
     sums = [s for s in before if s.kind == "atomic"]
     if not any(s.kind == "atomic" for s in (*before, *after)):
@@ -68,11 +68,11 @@ def _adds_to_its_element(store: UOp) -> bool:
     return any(u.op is Op.LOAD and u.buffer is store.buffer for u in toposort(store.value))
 
 
-def decide_sums(
+def decide_additions_and_stores(
     memory: UOp, before: Sequence[AccessSite], after: Sequence[AccessSite], worker: SolverWorker
 ) -> Iterator[ValidationVerdict]:
     """Decide that AtomicAdds to one memory, and Stores beside them, do what they did before."""
-    writes = _separate_sums_from_stores(before, after)
+    writes = _separate_additions_from_stores_if_any(before, after)
     if writes is None:
         return
     place = f"stores beside sums of {describe_memory(memory)}"
@@ -84,8 +84,8 @@ def decide_sums(
         yield prove_coverage_or_leave_open(_make_initialized_claim(s, writes.stores_after), worker)
 
 
-def generate_sum_claims(before: KernelAccesses, after: KernelAccesses) -> Iterator[ValidationClaim]:
-    """Yield claims that show what `decide_sums` decides.
+def generate_addition_and_store_claims(before: KernelAccesses, after: KernelAccesses) -> Iterator[ValidationClaim]:
+    """Yield claims that show what `decide_additions_and_stores` decides.
 
     No claim shows that different loops add equally often. If the additions are not the same sites, the claim is false.
     """
@@ -94,7 +94,7 @@ def generate_sum_claims(before: KernelAccesses, after: KernelAccesses) -> Iterat
         old, new = (
             [s for s in b.sites if s.writes and s.memory.op is Op.PARAM and s.memory.arg.slot == slot] for b in (before, after)
         )
-        writes = _separate_sums_from_stores(old, new)
+        writes = _separate_additions_from_stores_if_any(old, new)
         if writes is None:
             continue
         plain, listed = restrict_to_common_ordered_iteration_if_needed(writes.stores_before, writes.stores_after)

@@ -471,7 +471,7 @@ def _factor_into_steps_and_counts(offsets: Sequence[int]) -> list[tuple[int, int
     return None if rest is None else [(offsets[1], n), *rest]
 
 
-def generate_write_and_read_claims(before: KernelAccesses, after: KernelAccesses) -> Iterator[ValidationClaim]:
+def generate_written_once_and_coverage_claims(before: KernelAccesses, after: KernelAccesses) -> Iterator[ValidationClaim]:
     """Yield the claims about writes and reads that the verdicts decide."""
     slots = sorted({s.memory.arg.slot for b in (before, after) for s in b.sites if s.memory.op is Op.PARAM})
     for slot in slots:

@@ -80,7 +80,7 @@ def test_a_program_of_another_target_is_refused(target: str, got: str) -> None:
     program = UOp(Op.PROGRAM, (UOp(Op.LINEAR), UOp(Op.SOURCE, (), A.SourceArg("k", target)), b.binary(b"k")))
     launch = UOp(Op.LINEAR, (b.call(program),))
     with pytest.raises(CompileError, match=f"compiled {got}, expected 'toy key'; compile it again"):
-        native.require_bodies_of_target(launch, "toy", "key")
+        native.require_programs_and_functions_for_target(launch, "toy", "key")
 
 
 def test_the_functions_of_every_host_write_their_first_argument() -> None:
@@ -120,5 +120,5 @@ def test_the_variables_of_a_program_lie_within_its_bounds(lo, hi, fits):
 def test_a_uint64_index_is_compared_before_it_is_reduced():
     arith = IndexArithmetic(Rewriter(INDEXING))
     position = b.load(b.at(b.param(0, (1,), dt.uint64), 0))
-    _, inside = arith.locate_on_axis(position, 4)
+    _, inside = arith.convert_to_axis_index_and_gate(position, 4)
     assert inside is not None and inside.op is Op.CMPLT and inside.lhs is position

@@ -20,7 +20,7 @@ from uops.backends.conformance.cases import generate_cases
 from uops.backends.conformance.model import ConformanceCase, ConformanceTier
 from uops.backends.conformance.subjects.model import Answer, SubjectCase, cell_of_claim, expect, make_check_case
 from uops.backends.contract import TENSOR_SURFACE
-from uops.compiler.ir.loops import sort_closed_loops
+from uops.compiler.ir.loops import sort_closed_loops_outermost_first
 from uops.interp import run
 from uops.interp.kernel.structure.blocks import closing_order
 from uops.spec.bestiary.tables import AXIS_NAMES, PRIORITY
@@ -313,7 +313,7 @@ def _order_loops(name: str) -> _Faults:
         expected = [r for _, _, r in sorted((PRIORITY[x], r.arg.axis_id, r) for x, r in zip((name, other), loops, strict=True))]
         what = f"loops of types {name} and {other}, of ids {ids}"
         yield expect(f"{what}, in the interpreter", expected, list(closing_order(b.end(b.group(), *loops))))
-        yield expect(f"{what}, in the compiler", expected, sort_closed_loops(loops))
+        yield expect(f"{what}, in the compiler", expected, sort_closed_loops_outermost_first(loops))
 
 
 # ---------------------------------------------------------------------------------------------------------------------- tables

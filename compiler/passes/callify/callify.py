@@ -20,7 +20,7 @@ from typing import NamedTuple
 from uops.compiler.ir.bodies import order_outside_kernels, substitute_outside_kernels
 from uops.compiler.ir.buffers import highest_unique
 from uops.compiler.ir.extents import max_elements
-from uops.compiler.ir.views import WHOLE_VIEWS, strip_views, view_front_of_memory
+from uops.compiler.ir.views import WHOLE_VIEWS, strip_views_and_collect_dependencies, view_front_of_memory
 from uops.compiler.log import log_transform
 from uops.compiler.passes.callify.hazards import insert_hazard_copies
 from uops.compiler.passes.callify.kernel_calls import pass_memory_to_kernel_calls
@@ -151,7 +151,7 @@ def _returns_values_only(body_order: Sequence[UOp]) -> bool:
 
 def _make_memory(u: UOp) -> UOp:
     """Return an argument or value of an opaque Function as memory of its own (R175, Contiguous); an index has none (R29)."""
-    memory, _ = strip_views(u, WHOLE_VIEWS)
+    memory, _ = strip_views_and_collect_dependencies(u, WHOLE_VIEWS)
     return u if memory.op in MEMORY_ROOTS or u.dtype is dt.index else UOp(Op.CONTIGUOUS, (u,))
 
 

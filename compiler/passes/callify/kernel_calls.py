@@ -21,7 +21,7 @@ from uops.compiler.ir.bodies import SCALAR_OPS, order_outside_kernels
 from uops.compiler.ir.equal_effects import order_atomic_adds, wait_for_equal_calls
 from uops.compiler.ir.extents import max_elements
 from uops.compiler.ir.loops import bind_effects_to_their_loops
-from uops.compiler.ir.views import WHOLE_VIEWS, strip_views, view_front_of_memory
+from uops.compiler.ir.views import WHOLE_VIEWS, strip_views_and_collect_dependencies, view_front_of_memory
 from uops.compiler.native import require_variables_fit_program
 from uops.compiler.passes.callify.kernel_forms import write_kernel_in_launch_forms
 from uops.compiler.place import untranslatable_error
@@ -106,7 +106,7 @@ class _CallInMemory:
         self.references: list[UOp] = []
         self.waits: dict[UOp, list[UOp]] = {}  # reference -> the effects that it waits for
         for a in call.arguments:
-            base, dependencies = strip_views(a, WHOLE_VIEWS)
+            base, dependencies = strip_views_and_collect_dependencies(a, WHOLE_VIEWS)
             reference = base if base.op in MEMORY_ROOTS else a
             self.references.append(reference)
             self.waits.setdefault(reference, []).extend(dependencies if reference is base else ())
@@ -253,7 +253,7 @@ def _views_of(reference: UOp) -> list[UOp]:
 
 def _strip_to_memory(reference: UOp) -> UOp:
     """Return the whole memory below a reference, after the effects that its Afters wait for."""
-    memory, dependencies = strip_views(reference, VIEWS)
+    memory, dependencies = strip_views_and_collect_dependencies(reference, VIEWS)
     return B.after(memory, *dependencies) if dependencies else memory
 
 

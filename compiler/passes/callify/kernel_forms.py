@@ -22,7 +22,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from uops.compiler.ir.affine import index_constant
-from uops.compiler.ir.equal_effects import substitute_in_list, wait_in_access
+from uops.compiler.ir.equal_effects import substitute_keeping_accesses_distinct, wait_in_access
 from uops.compiler.ir.lanes import is_register
 from uops.compiler.ir.views import STEP, ZERO, Index, IndexArithmetic, SourceElement
 from uops.compiler.passes.callify.hazards import index_operands, map_base_memory
@@ -71,7 +71,7 @@ def write_kernel_in_launch_forms(body: UOp, flat_params: Mapping[UOp, UOp]) -> U
     Raises CompileError for a view or a vector that no such form expresses.
     """
     if body.op is Op.LINEAR:
-        return substitute_in_list(body, flat_params)
+        return substitute_keeping_accesses_distinct(body, flat_params)
     if body.op in (Op.PROGRAM, Op.CUSTOM_FUNCTION) or (body.op is Op.SINK and body.arg is not None and body.arg.scheduled):
         return substitute(body, dict(flat_params))
     writer = _FormWriter(_simplify_bounds(body), flat_params)
@@ -222,7 +222,9 @@ class _FormWriter:
             rank = len(position.shape)
             scalar = yield _Request(_Part.VALUE, position, coords[:rank])
             coords = coords[rank:]
-            on_axis, inside = (scalar, None) if _is_provably_inside(scalar, n) else self.indexing.locate_on_axis(scalar, n)
+            on_axis, inside = (
+                (scalar, None) if _is_provably_inside(scalar, n) else self.indexing.convert_to_axis_index_and_gate(scalar, n)
+            )
             inner.append(on_axis)
             gate = self.indexing.conjoin_gates(gate, inside)
         return SourceElement((*inner, *coords), gate)
@@ -230,7 +232,7 @@ class _FormWriter:
     def _locate_in_slice(self, u: UOp, coords: Index) -> _Steps:
         self._require_same_item_size(u)
         offset = yield _Request(_Part.VALUE, u.offset)
-        inner, gate = self.indexing.locate_on_axis(B.add(coords[0], B.cast(offset, dt.index)), u.operand.shape[0])
+        inner, gate = self.indexing.convert_to_axis_index_and_gate(B.add(coords[0], B.cast(offset, dt.index)), u.operand.shape[0])
         below = yield _Request(_Part.POSITION, u.operand, (inner,))
         return SourceElement(below.coords, self.indexing.conjoin_gates(gate, below.gate))
 

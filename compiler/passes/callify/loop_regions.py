@@ -17,7 +17,7 @@ from typing import NamedTuple
 from uops.compiler.ir.bodies import SCALAR_OPS, order_outside_kernels, substitute_outside_kernels
 from uops.compiler.ir.buffers import highest_unique
 from uops.compiler.ir.loops import combined_effects
-from uops.compiler.ir.views import AFTERS, strip_views
+from uops.compiler.ir.views import AFTERS, strip_views_and_collect_dependencies
 from uops.compiler.passes.callify.hazards import map_base_memory
 from uops.compiler.passes.callify.kernel_calls import pass_own_memory_as_arguments
 from uops.compiler.place import untranslatable_error
@@ -180,7 +180,7 @@ def _bind_leaves(leaves: Iterable[UOp], done: dict[UOp, UOp]) -> tuple[dict[UOp,
     waits: dict[UOp, None] = {}
     by_memory: dict[UOp, list[UOp]] = {}
     for leaf in leaves:
-        memory, dependencies = strip_views(leaf, AFTERS)
+        memory, dependencies = strip_views_and_collect_dependencies(leaf, AFTERS)
         if leaf.dtype is dt.void:
             waits[done.get(leaf, leaf)] = None
             inner[leaf] = B.group()

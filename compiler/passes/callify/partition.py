@@ -26,7 +26,7 @@ from uops.compiler.ir.bodies import order_outside_kernels
 from uops.compiler.ir.buffers import COPIES
 from uops.compiler.ir.devices import HOST
 from uops.compiler.ir.extents import max_elements
-from uops.compiler.ir.views import VIEWS, strip_views, view_front_of_memory
+from uops.compiler.ir.views import VIEWS, strip_views_and_collect_dependencies, view_front_of_memory
 from uops.compiler.log import log_transform
 from uops.compiler.place import untranslatable_error
 from uops.spec.ir import build as B
@@ -308,7 +308,7 @@ class _DevicePartition:
 
     def _reach_param_from(self, value: UOp, device: str) -> UOp | None:
         """Return a view of a Param on no device that nothing writes, as the device reaches it; None for any other value."""
-        base, dependencies = strip_views(value, VIEWS)
+        base, dependencies = strip_views_and_collect_dependencies(value, VIEWS)
         param = self.reached_params.get(base, base)
         if param.op is not Op.PARAM or param.arg.name is not None or param.arg.device is not None:
             return None
@@ -369,7 +369,7 @@ def shrink_axis(value: UOp, axis: int, offset: int, size: int) -> UOp:
 
 def _base_of_views(value: UOp) -> UOp:
     """Return what a value is a view of."""
-    base, _ = strip_views(value, VIEWS)
+    base, _ = strip_views_and_collect_dependencies(value, VIEWS)
     return base
 
 

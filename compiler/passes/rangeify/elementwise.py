@@ -119,7 +119,7 @@ def build_axis_position_and_in_range_gate(
     if is_wide_cast and (operand.operand.dtype is dt.uint64 or operand.operand.dtype.is_float):
         operand = operand.operand
     scalar = operand if operand.op is Op.CONST else state.make_placeholder(operand, ref)
-    return state.indexing.locate_on_axis(scalar, axis_extent)
+    return state.indexing.convert_to_axis_index_and_gate(scalar, axis_extent)
 
 
 def _find_bitcast_sources(state: RangeifyState, u: UOp, ref: ElementRef) -> list[Element]:

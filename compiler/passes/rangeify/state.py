@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from uops.compiler.ir.buffers import COPIES, highest_unique
 from uops.compiler.ir.extents import max_elements
-from uops.compiler.ir.views import STEP, VIEWS, IndexArithmetic, strip_views
+from uops.compiler.ir.views import STEP, VIEWS, IndexArithmetic, strip_views_and_collect_dependencies
 from uops.compiler.log import log_transform
 from uops.compiler.passes.rangeify.cost import RealiseCostModel
 from uops.compiler.passes.rangeify.elements import find_closed_forms_of_reduces
@@ -132,7 +132,7 @@ class RangeifyState:
         if u.op is not Op.LOAD or u.arg.device is None or u.gate is not None or len(self.refs[u]) != 1:
             return False
         (ref,) = self.refs[u]
-        base, _ = strip_views(u.buffer, VIEWS)
+        base, _ = strip_views_and_collect_dependencies(u.buffer, VIEWS)
         return ref.kernel.root.op is Op.STORE and ref.kernel.root.src[1:] == (u,) and base.op in COPIES  # its value, ungated
 
     def _request_source_elements(self, element: Element) -> None:

@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from uops.compiler.decompose.build import build_constant_or_stack_of_copies
-from uops.compiler.ir.views import AFTERS, strip_views
+from uops.compiler.ir.views import AFTERS, strip_views_and_collect_dependencies
 from uops.compiler.passes.select.cuts import cut_store_pieces
 from uops.compiler.passes.select.index_widths import as_integer, choose_index_dtype
 from uops.compiler.passes.select.positions import (
@@ -395,7 +395,7 @@ class VectorSelector:
 
     def _build_access_reference(self, access: UOp, index: UOp) -> UOp:
         """Build the Index of an access. The dependencies of its Afters are moved to the memory."""
-        view, dependencies = strip_views(access.buffer, AFTERS)
+        view, dependencies = strip_views_and_collect_dependencies(access.buffer, AFTERS)
         orders = [self.done[d] for d in dependencies]
         base = self.done[view.operand]
         return UOp(Op.INDEX, (UOp(Op.AFTER, (base, *orders)) if orders else base, index))

@@ -175,7 +175,7 @@ def _find_redundant_remainder_in_dividend(binding: Binding) -> WitnessNodes | No
 _MAX_TERMS = 6
 
 
-def _propose_quotient_and_remainder(binding: Binding) -> WitnessNodes | None:
+def _propose_quotient_and_bounded_remainder(binding: Binding) -> WitnessNodes | None:
     """Propose s = q c + r with 0 <= r < c. Each coefficient of r is a small one, of either sign, congruent to that of s."""
     by, total = int(bound_node(binding, "c").arg.value), extract_affine_sum(bound_node(binding, "s"))
     if by <= 0 or len(total.terms) > _MAX_TERMS:
@@ -324,8 +324,8 @@ RULES = (
         _find_redundant_remainder_in_dividend,
     ),
     # floor((q c + r) / c) = q for 0 <= r < c.
-    Rule("div-in-range", s // c, q, _IN_RANGE, _propose_quotient_and_remainder),
-    Rule("mod-in-range", s % c, r, _IN_RANGE, _propose_quotient_and_remainder),
+    Rule("div-in-range", s // c, q, _IN_RANGE, _propose_quotient_and_bounded_remainder),
+    Rule("mod-in-range", s % c, r, _IN_RANGE, _propose_quotient_and_bounded_remainder),
     # floor((floor(t / g) + k) / c) = floor((t + k g) / (g c)).
     Rule(
         "div-sum-div",

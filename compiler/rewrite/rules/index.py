@@ -94,7 +94,7 @@ def _divide_sum_into_quotient_and_rest(total: AffineSum, divisor: int) -> tuple[
     )
 
 
-def _propose_quotient_and_rest(binding: Binding) -> dict[str, UOp] | None:
+def _propose_coefficientwise_quotient_and_rest(binding: Binding) -> dict[str, UOp] | None:
     """Propose q and r with s = q*c + r."""
     by = int(bound_node(binding, "c").arg.value)
     if by == 0:
@@ -152,8 +152,8 @@ RULES = (
     Rule("div-small", x // y, zero, when=(x >= 0) & (x < y)),
     Rule("mod-small", x % y, x, when=(x >= 0) & (x < y)),
     # floor((q*c + r) / c) = q + floor(r / c) for every c but 0.
-    _sum_rule("div-multiples", s // c, q + r // c, ne(c, 0) & eq(s, q * c + r), _propose_quotient_and_rest),
-    _sum_rule("mod-multiples", s % c, r % c, ne(c, 0) & eq(s, q * c + r), _propose_quotient_and_rest),
+    _sum_rule("div-multiples", s // c, q + r // c, ne(c, 0) & eq(s, q * c + r), _propose_coefficientwise_quotient_and_rest),
+    _sum_rule("mod-multiples", s % c, r % c, ne(c, 0) & eq(s, q * c + r), _propose_coefficientwise_quotient_and_rest),
     # floor((q*g + r) / (d*g)) = floor(q / d) for 0 <= r < g, and the remainder is g * (q mod d) + r.
     _sum_rule("div-factor", s // c, q // d, _FACTOR, _propose_split_by_common_factor),
     _sum_rule("mod-factor", s % c, (q % d) * g + r, _FACTOR, _propose_split_by_common_factor),

@@ -188,7 +188,7 @@ def _may_be_read(flow: _ControlFlow, buffer: UOp) -> list[bool]:
     return live
 
 
-def _positions_of(store: UOp, buffer: UOp) -> UOp | None:
+def _find_ungated_store_position(store: UOp, buffer: UOp) -> UOp | None:
     """Return the position that a Store without a gate writes of a Buffer; None if it has no single one."""
     target = strip_afters(store.buffer)
     if store.gate is not None or target.op is not Op.INDEX or len(target.positions) != 1:
@@ -197,7 +197,7 @@ def _positions_of(store: UOp, buffer: UOp) -> UOp | None:
 
 
 def _writes_whole_memory(store: UOp, buffer: UOp) -> bool:
-    position = _positions_of(store, buffer)
+    position = _find_ungated_store_position(store, buffer)
     if position is None:
         return False
     if position.op is Op.CONST:
@@ -214,7 +214,7 @@ def _fills_memory(flow: _ControlFlow, start: int, buffer: UOp) -> bool:
     accesses = [flow.instructions[k] for k in inside if flow.buffer.get(k) is buffer]
     if any(flow.instructions[k].op in blocks for k in inside) or len(accesses) != 1 or accesses[0].op is not Op.STORE:
         return False
-    return _positions_of(accesses[0], buffer) is r
+    return _find_ungated_store_position(accesses[0], buffer) is r
 
 
 def _lanes_meet_in_memory(flow: _ControlFlow, sharing: Sequence[UOp]) -> bool:
