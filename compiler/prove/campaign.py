@@ -80,6 +80,31 @@ def prove_rules(
     return run.report
 
 
+def find_pages_that_differ(pages: Mapping[str, LedgerPage], report: ProofReport, rules: Sequence[Rule]) -> list[str]:
+    """Return the names in `report` whose ledger page is missing, is about another rule, or has other verdicts or queries.
+
+    The same rule may be proved by any of several plans, whichever the solver decides first.
+    """
+    made = [o for rule in rules for o in obligations(rule)]
+    made += [make_cast_lemma_obligation(e.typing) for e in report.pages[LEMMA].entries] if LEMMA in report.pages else []
+    by_rule: dict[str, dict[str, Obligation]] = {}
+    for o in made:
+        by_rule.setdefault(o.rule, {})[o.typing] = o
+    return [name for name, new in report.pages.items() if name not in pages or not _says_the_same(pages[name], new, by_rule[name])]
+
+
+def _says_the_same(page: LedgerPage, proved: LedgerPage, obligations_by_typing: Mapping[str, Obligation]) -> bool:
+    """Return True if a page has the verdicts of another one, by queries of the same obligations."""
+    if page.digest != proved.digest or sorted((e.typing, e.status) for e in page.entries) != sorted(
+        (e.typing, e.status) for e in proved.entries
+    ):
+        return False
+    return all(
+        any(e.key == ledger.plan_key(make(), solver_version()) for make in obligations_by_typing[e.typing].plans)
+        for e in page.entries
+    )
+
+
 @dataclass(slots=True)
 class _CampaignRun:
     """The state of one campaign."""
