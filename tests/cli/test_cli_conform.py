@@ -430,8 +430,9 @@ def test_an_option_that_says_nothing_about_a_subject_is_refused(
     assert result.exit_code == 2 and named in result.output and not (tmp_path / "report").exists()
 
 
-def test_reports_of_two_subjects_have_nothing_in_common(uops: Uops, suite: Any, tmp_path: Path) -> None:
+def test_reports_of_two_subjects_have_nothing_in_common(uops: Uops, request: pytest.FixtureRequest) -> None:
     assert uops("conform", "--subject", "front-end", "--rows", "Function/Run", "--report", "front").exit_code == 0
+    request.getfixturevalue("suite")  # a fake in place of the runner, which the first report needs
     assert uops("conform", "--backend", "interp", "--report", "backend").exit_code == 0
     result = uops("conform", "--diff", "front", "backend")
     assert result.exit_code == 2 and "no cell in common" in result.output
