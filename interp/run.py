@@ -72,11 +72,13 @@ def run(
         from uops.interp import bestiary  # late: few graphs need it, and a test guards what `run` loads
 
         return bestiary.run(root, inputs, check=check, schedule=schedule, trace=trace)
-    result: Result = _decide_if_kernel_and_run(root, inputs, dialect, (check, schedule, lanes), _evaluate_and_collect_result, trace)
+    result: Result = _decide_if_kernel_and_run(
+        root, inputs, dialect, (check, schedule, lanes), _evaluate_to_values_and_written_buffers, trace
+    )
     return result
 
 
-def _evaluate_and_collect_result(machine: TensorMachine, root: UOp, is_kernel: bool) -> Result:
+def _evaluate_to_values_and_written_buffers(machine: TensorMachine, root: UOp, is_kernel: bool) -> Result:
     values = []
     for cell in _evaluate_root_cells(machine, root, is_kernel):
         values.append(_array(machine.load_if_reference(cell)))
@@ -112,7 +114,7 @@ def _decide_if_kernel_and_run(
     finally:
         if trace is not None:
             _report_all_cells_to_trace(machine, trace)
-        machine.break_reference_cycles()
+        machine.clear_cells_to_break_reference_cycles()
 
 
 #: The dialects of graphs without loops outside of Calls.

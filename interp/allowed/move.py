@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from uops.interp.allowed.layout import Array, DTypeLayout
-from uops.interp.allowed.value import ArrayOrSets, SetArray, as_set_array, pad_points
+from uops.interp.allowed.value import ArrayOrSets, SetArray, as_set_array, pad_points_with_first
 from uops.interp.ops.movement import make_outer_index, resolve_extents
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
@@ -90,7 +90,7 @@ def stack_values(f: DTypeLayout, sources: Sequence[ArrayOrSets]) -> SetArray:
     flags = join([p.flags for p in parts], lambda p: np.zeros(shape, np.uint8), 0)
     is_listed = join([p.is_listed for p in parts], lambda p: np.zeros(shape, np.bool_), 0)
     listed_points = join(
-        [None if p.listed_points is None else pad_points(p.listed_points, count) for p in parts],
+        [None if p.listed_points is None else pad_points_with_first(p.listed_points, count) for p in parts],
         lambda p: np.broadcast_to(p.best, (count, *shape)),
         1,
     )

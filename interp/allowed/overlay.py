@@ -110,7 +110,7 @@ class Overlay:
             if visited is not None and op is Op.PARAM:
                 self._copy_set_from_origin(scope, u)
             elif op in _BODY_OPS:
-                entered = self._find_body_to_visit_first(scope, u)
+                entered = self._find_unvisited_body_or_record_call(scope, u)
                 if entered is not None:
                     return entered
                 self._copy_set_from_origin(scope, u)
@@ -123,13 +123,13 @@ class Overlay:
         if isinstance(collapsed, SetArray):
             inexact[u] = collapsed
 
-    def _find_body_to_visit_first(self, scope: TensorScope, u: UOp) -> BodyVisit | None:
+    def _find_unvisited_body_or_record_call(self, scope: TensorScope, u: UOp) -> BodyVisit | None:
         """Return the body to visit before `u`; None if there is none or it was visited far enough."""
         if u.op is not Op.GETTUPLE:
             inner = scope.inner.get(u)
             if inner is None or not is_kernel_body(u.body):
                 return None if inner is None else BodyVisit(inner, u, None)
-            self._record_kernel_call(scope, u)
+            self._allow_any_written_by_inexact_kernel_call(scope, u)
             return None
         packed = u.packed
         if packed.op is not Op.FUNCTION:
@@ -240,7 +240,7 @@ class Overlay:
         contents.record_store_or_any_if_gate_inexact(target, value, gate)
         history.append((self.access_number(scope, u), contents))
 
-    def _record_kernel_call(self, scope: TensorScope, call: UOp) -> None:
+    def _allow_any_written_by_inexact_kernel_call(self, scope: TensorScope, call: UOp) -> None:
         """Record what a Call of a kernel writes: what the machine wrote, or anything if it has several right answers.
 
         The nodes of a kernel have no cells. It has one answer if its arguments have one and no op of it chooses among floats.

@@ -177,7 +177,7 @@ def compute_allowed_sets(
             )
             buffers = {s.key: _set_of_buffer(overlay, u, s) for u, s in machine.storages.items() if s.writes}
         finally:
-            machine.break_reference_cycles()
+            machine.clear_cells_to_break_reference_cycles()
     return AllowedResult(values, buffers)
 
 

@@ -156,7 +156,7 @@ def scatter_elements_into(into: SetArray, flat_positions: Array, part: SetArray)
         if into.listed_points is None:
             into.listed_points = np.broadcast_to(into.best, (k, *shape)).copy()
         elif into.listed_points.shape[0] < k:
-            into.listed_points = pad_points(into.listed_points, k)
+            into.listed_points = pad_points_with_first(into.listed_points, k)
         if part.listed_points.dtype == object:  # index values beyond 64 bits
             into.listed_points = into.listed_points.astype(object)
         flat = _flatten_rows(into.listed_points)
@@ -172,7 +172,7 @@ def _flatten_rows(x: Array) -> Array:
     return x.reshape(x.shape[0], -1)
 
 
-def pad_points(points: Array, count: int) -> Array:
+def pad_points_with_first(points: Array, count: int) -> Array:
     """Return rows of points with the first row repeated at the end, `count` rows in all."""
     if len(points) == count:
         return points

@@ -86,7 +86,9 @@ def eval_bufferize(step: EvalStep) -> BestiaryCoroutine:
         cell = frame.find_cell(operand)
         assert cell is not None
         before = frame.events_before | cell.before | cell.event
-        step.before |= step.store_and_log_event(u, frame, memory.index_ref(target, indices, None), value, None, before)
+        step.before |= step.store_and_log_event(
+            u, frame, memory.index_ref_deferring_bounds_trap(target, indices, None), value, None, before
+        )
 
     yield from step.run_loops((operand,), ranges, store_iteration)
     return target
@@ -100,7 +102,7 @@ def eval_index(step: EvalStep) -> Any:
     u = step.node
     positions = list(u.positions)
     gate = step.value_of(positions.pop()) if u.arg.gated else None
-    return memory.index_ref(step.reference_of(u.buffer), step.values_of(positions), gate)
+    return memory.index_ref_deferring_bounds_trap(step.reference_of(u.buffer), step.values_of(positions), gate)
 
 
 def eval_pointer_index(step: EvalStep) -> Any:

@@ -224,10 +224,10 @@ class BestiaryMachine:
             return [frame]
         groups, lanes = ([d for d in dims if is_workgroup_dimension(d) is is_group] for is_group in (True, False))
         all_frames: list[BestiaryFrame] = []
-        group_positions = _enumerate_positions({d: dims[d] for d in groups})
+        group_positions = _enumerate_indices_first_dimension_fastest({d: dims[d] for d in groups})
         for g in iteration_order(len(group_positions), self.schedule, "groups"):
             shared: dict[Any, BestiaryMemory] = {}
-            lane_positions = _enumerate_positions({d: dims[d] for d in lanes})
+            lane_positions = _enumerate_indices_first_dimension_fastest({d: dims[d] for d in lanes})
             frames = [
                 BestiaryFrame(scope, BestiaryLane(outer_lane.position | group_positions[g] | p, shared), happened_before)
                 for p in lane_positions
@@ -254,7 +254,7 @@ def is_workgroup_dimension(name: str) -> bool:
     return name.startswith(GROUP_NAMES)
 
 
-def _enumerate_positions(dims: Mapping[str, int]) -> list[dict[str, int]]:
+def _enumerate_indices_first_dimension_fastest(dims: Mapping[str, int]) -> list[dict[str, int]]:
     """Return every combination of indices; the first name varies fastest."""
     positions: list[dict[str, int]] = [{}]
     for name in sorted(dims, key=_natural_sort_key):

@@ -140,7 +140,7 @@ def _bitcast_ref_if_bytes_adjacent(ref: BestiaryRef, target: DType) -> BestiaryR
     return ref.with_positions(positions, target)
 
 
-def index_ref(ref: BestiaryRef, indices: Sequence[Array], gate: Array | None) -> BestiaryRef:
+def index_ref_deferring_bounds_trap(ref: BestiaryRef, indices: Sequence[Array], gate: Array | None) -> BestiaryRef:
     """Return the elements at outer combinations of the indices (R45); one out of bounds traps only when it is accessed."""
     shape = ref.shape
     masks = [out_of_bounds_mask(i, shape[axis]) for axis, i in enumerate(indices)]
@@ -165,7 +165,7 @@ def index_ref_at_byte_offset(ref: BestiaryRef, offset: Array) -> BestiaryRef:
     itemsize = ref.dtype.itemsize
     index = np.asarray(offset // itemsize)
     index = np.where(offset % itemsize == 0, index, -1)
-    return index_ref(ref, [index], None)
+    return index_ref_deferring_bounds_trap(ref, [index], None)
 
 
 # ------------------------------------------------------------------------------------------------------------------ accesses

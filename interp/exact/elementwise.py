@@ -56,7 +56,7 @@ def dispatch_by_kind(ints: OnInts | None, bools: OnInts | None, floats: OnFloats
     return evaluate_by_kind_of_first_operand
 
 
-def _make_integer_division(compute: Callable[[int, int], int]) -> Meaning:
+def _make_integer_division_without_zero_trap(compute: Callable[[int, int], int]) -> Meaning:
     """Return the row of Idiv or Mod: under core a zero divisor gives any value (R03: strict has a total function)."""
     total = dispatch_by_kind(compute, None, None)
 
@@ -163,8 +163,8 @@ MEANING: dict[Op, Meaning] = {
     Op.ADD:    dispatch_by_kind(operator.add,  operator.or_,  fl.add),
     Op.MUL:    dispatch_by_kind(operator.mul,  operator.and_, fl.mul),
     Op.MAX:    dispatch_by_kind(max,           max,           fl.maximum),
-    Op.MOD:    _make_integer_division(_mod),
-    Op.IDIV:   _make_integer_division(_idiv),
+    Op.MOD:    _make_integer_division_without_zero_trap(_mod),
+    Op.IDIV:   _make_integer_division_without_zero_trap(_idiv),
     Op.CMPLT:  _make_comparison(operator.lt, result_on_nan=False),
     Op.CMPNE:  _make_comparison(operator.ne, result_on_nan=True),
     Op.XOR:    dispatch_by_kind(operator.xor,  operator.xor,  None),

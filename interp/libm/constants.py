@@ -32,15 +32,15 @@ def _double_pair_arrays(values: list[Fraction]) -> tuple[Array, Array]:
 
 def _fixed_atanh_of_inverse(n: int, bits: int) -> int:
     """Return atanh(1/n) in fixed point."""
-    return _fixed_arctangent_of_inverse(n, bits, 1)
+    return _fixed_point_arctan_or_artanh_of_inverse(n, bits, 1)
 
 
 def _fixed_atan_of_inverse(n: int, bits: int) -> int:
     """Return atan(1/n) in fixed point."""
-    return _fixed_arctangent_of_inverse(n, bits, -1)
+    return _fixed_point_arctan_or_artanh_of_inverse(n, bits, -1)
 
 
-def _fixed_arctangent_of_inverse(n: int, bits: int, series_sign: int) -> int:
+def _fixed_point_arctan_or_artanh_of_inverse(n: int, bits: int, series_sign: int) -> int:
     """Return the sum over k of sign^k / ((2k + 1) n^(2k + 1)) in fixed point, with 32 guard bits."""
     power = (1 << bits + 32) // n
     total, k = 0, 0

@@ -61,7 +61,7 @@ class TensorMachine:
         self.storages: dict[UOp, TensorStorage] = {}
         self.clock = 0
 
-    def break_reference_cycles(self) -> None:
+    def clear_cells_to_break_reference_cycles(self) -> None:
         """Break the cycles between scopes and references, so that a run leaves nothing to the garbage collector."""
         for scope in self.scopes:
             scope.cells.clear()
@@ -81,7 +81,7 @@ class TensorMachine:
         try:
             for u in nodes:
                 stack: list[UOp] = []
-                if u not in cells and self._evaluate_node(scope, cells, stack, u, _ROOM) is WAIT:
+                if u not in cells and self._evaluate_node_or_wait(scope, cells, stack, u, _ROOM) is WAIT:
                     frames.insert(depth, (scope, stack[::-1]))
                     while len(frames) > depth:
                         self._resume_frame(*frames[-1])
@@ -97,7 +97,7 @@ class TensorMachine:
         while stack:
             u = stack[-1]
             waiting: list[UOp] = []
-            if u in cells or self._evaluate_node(scope, cells, waiting, u, _ROOM) is not WAIT:
+            if u in cells or self._evaluate_node_or_wait(scope, cells, waiting, u, _ROOM) is not WAIT:
                 stack.pop()
                 continue
             stack += waiting[::-1]
@@ -107,7 +107,7 @@ class TensorMachine:
                 raise Crash(f"{describe(u)} waits for nothing")
         self.frames.pop()
 
-    def _evaluate_node(self, scope: TensorScope, cells: dict[UOp, Cell], pending: list[UOp], u: UOp, levels: int) -> Cell:
+    def _evaluate_node_or_wait(self, scope: TensorScope, cells: dict[UOp, Cell], pending: list[UOp], u: UOp, levels: int) -> Cell:
         """Evaluate `u`, its sources first, and return its cell; or return WAIT.
 
         In that case `pending` gets the nodes that `u` waits for and then `u`. `levels` is the depth of recursion that is left.
@@ -118,7 +118,13 @@ class TensorMachine:
             count, make, kernels, find, action = PLANS[u.op._value_]
             if len(src) == count and (count == 1 or src[1]._spelt.__class__ is tuple):  # extents
                 s = src[0]  # operand
-                a = cells[s] if s in cells else self._evaluate_node(scope, cells, pending, s, levels - 1) if levels else WAIT
+                a = (
+                    cells[s]
+                    if s in cells
+                    else self._evaluate_node_or_wait(scope, cells, pending, s, levels - 1)
+                    if levels
+                    else WAIT
+                )
                 if a.__class__ is _ndarray:
                     cell = make(u, a)
                 elif a is WAIT:
@@ -127,7 +133,13 @@ class TensorMachine:
                     cell = action(self, scope, u, src[:1])  # operand
             elif kernels is not None and len(src) < 3:
                 s = src[0]  # operand or lhs
-                a = cells[s] if s in cells else self._evaluate_node(scope, cells, pending, s, levels - 1) if levels else WAIT
+                a = (
+                    cells[s]
+                    if s in cells
+                    else self._evaluate_node_or_wait(scope, cells, pending, s, levels - 1)
+                    if levels
+                    else WAIT
+                )
                 if a is WAIT:
                     return _push_missing_sources_and_wait(cells, pending, u, src)
                 d = s._dtype
@@ -136,7 +148,13 @@ class TensorMachine:
                     cell = kernel(a if a.__class__ is _ndarray else self.load_if_reference(a))
                 else:
                     s = src[1]  # rhs
-                    b = cells[s] if s in cells else self._evaluate_node(scope, cells, pending, s, levels - 1) if levels else WAIT
+                    b = (
+                        cells[s]
+                        if s in cells
+                        else self._evaluate_node_or_wait(scope, cells, pending, s, levels - 1)
+                        if levels
+                        else WAIT
+                    )
                     if b is WAIT:
                         return _push_missing_sources_and_wait(cells, pending, u, src)
                     if a.__class__ is not _ndarray:
@@ -145,7 +163,7 @@ class TensorMachine:
             else:
                 sources = src if find is None or not src else find(u)
                 for s in sources:
-                    if s not in cells and (not levels or self._evaluate_node(scope, cells, pending, s, levels - 1) is WAIT):
+                    if s not in cells and (not levels or self._evaluate_node_or_wait(scope, cells, pending, s, levels - 1) is WAIT):
                         return _push_missing_sources_and_wait(cells, pending, u, sources)
                 cell = action(self, scope, u, sources)
             if cell.__class__ is not _ndarray:

@@ -45,7 +45,7 @@ def check_placements(m: TensorMachine) -> None:
     placements: dict[tuple[TensorScope, UOp], Placement] = {}
     for scope in m.scopes:
         for u in list(scope.cells):
-            _place(m, placements, scope, u)
+            _derive_and_assert_placement(m, placements, scope, u)
 
 
 @lru_cache(256)
@@ -61,7 +61,9 @@ def check_kernel_placements(body: UOp, devices: tuple[Device | None, ...]) -> No
         placements[u] = found
 
 
-def _place(m: TensorMachine, placements: dict[tuple[TensorScope, UOp], Placement], scope: TensorScope, u: UOp) -> Placement:
+def _derive_and_assert_placement(
+    m: TensorMachine, placements: dict[tuple[TensorScope, UOp], Placement], scope: TensorScope, u: UOp
+) -> Placement:
     """Return the placement of an evaluated node, and assert it; sources first."""
     stack = [(scope, u)]
     while stack:

@@ -31,7 +31,7 @@ from uops.interp.allowed.value import (
     best_of,
     broadcast_value,
     from_points_widening_if_many,
-    pad_points,
+    pad_points_with_first,
     scatter_elements_into,
     take_elements,
     writable_copy,
@@ -131,7 +131,7 @@ def select_by_exact_condition(f: DTypeLayout, condition: Array, a: ArrayOrSets, 
         return SetArray(f, interval, flags)
     x_points, y_points = _points_or_best(x), _points_or_best(y)
     count = max(len(x_points), len(y_points))
-    points = np.where(condition, pad_points(x_points, count), pad_points(y_points, count))
+    points = np.where(condition, pad_points_with_first(x_points, count), pad_points_with_first(y_points, count))
     is_listed = None
     if f.is_float:
         nowhere = np.zeros((), np.bool_)

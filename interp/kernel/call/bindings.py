@@ -77,7 +77,7 @@ class KernelBindings:
             else:
                 refs_of_storage[storage] = {leaf: cell}
         for storage, refs in refs_of_storage.items():
-            self._bind_references_to_storage(storage, refs)
+            self._assign_kernel_memories_to_references(storage, refs)
 
     def run_kernel_and_write_back_as_node(self, u: UOp, is_only_node: bool = False) -> Cell:
         """Run the kernel as the node `u` and return its value; with `is_only_node`, the graph does nothing else."""
@@ -86,7 +86,7 @@ class KernelBindings:
         check_races_and_write_back(AccessRecorder(m, self.scope, u, is_only_node), self.bindings)
         return value
 
-    def _bind_references_to_storage(self, storage: TensorStorage, refs_by_leaf: Mapping[UOp, StorageRef]) -> None:
+    def _assign_kernel_memories_to_references(self, storage: TensorStorage, refs_by_leaf: Mapping[UOp, StorageRef]) -> None:
         """Give the references to one storage memories of the kernel.
 
         Each distinct set of elements gets one memory. Where sets overlap, one memory stands for the storage, with a window for
@@ -95,7 +95,7 @@ class KernelBindings:
         owners = get_or_make_kernel_state(self.m).arenas.get(storage)
         if len(refs_by_leaf) == 1:
             for leaf, ref in refs_by_leaf.items():
-                self.operands[leaf] = self._add_binding(ref, (leaf,), owners).memory
+                self.operands[leaf] = self._bind_storage_to_leaves(ref, (leaf,), owners).memory
             return
         groups: list[list[UOp]] = []
         for leaf, ref in refs_by_leaf.items():
@@ -106,7 +106,9 @@ class KernelBindings:
                 group.append(leaf)
         overlap = _find_overlapping_pair([refs_by_leaf[g[0]] for g in groups])
         if overlap is not None and owners is None:
-            binding = self._add_binding(StorageRef(storage, self.scope, refs_by_leaf[groups[0][0]].node), list(refs_by_leaf), None)
+            binding = self._bind_storage_to_leaves(
+                StorageRef(storage, self.scope, refs_by_leaf[groups[0][0]].node), list(refs_by_leaf), None
+            )
             for leaf, ref in refs_by_leaf.items():
                 self.operands[leaf] = MemoryWindow(binding.memory, references.byte_positions_of(ref))
             return
@@ -114,10 +116,10 @@ class KernelBindings:
             first_slice, second_slice = (_describe_slice(self.arguments.get(groups[k][0])) for k in overlap)
             raise Trap(f"{first_slice} and {second_slice} overlap, and the kernel writes one of them (R126)")
         for g in groups:
-            binding = self._add_binding(refs_by_leaf[g[0]], g, owners)
+            binding = self._bind_storage_to_leaves(refs_by_leaf[g[0]], g, owners)
             self.operands.update(dict.fromkeys(g, binding.memory))
 
-    def _add_binding(self, ref: StorageRef, leaves: Sequence[UOp], arena_owners: ArenaOwners | None) -> MemoryBinding:
+    def _bind_storage_to_leaves(self, ref: StorageRef, leaves: Sequence[UOp], arena_owners: ArenaOwners | None) -> MemoryBinding:
         """Bind the elements of `ref` to these leaves."""
         binding, effects = MemoryBinding(ref, arena_owners, self.arguments.get(leaves[0])), self.effects
         if effects.modified_bases.isdisjoint(leaves):
@@ -368,7 +370,7 @@ class AccessRecorder:
     def check_race_and_record_read(self, storage: TensorStorage, byte_positions: Array | None, touched: Array) -> None:
         """Log a read of the touched elements, if there are any."""
         if np.count_nonzero(touched):
-            before = self._find_accesses_before_next_of_node(storage.write_bits)
+            before = self._compute_preceding_access_mask(storage.write_bits)
             access = KernelAccess(self._register_new_access(), self.node, storage, byte_positions, touched)
             references.check_race_and_record_read(storage, access.bit, access, before)
 
@@ -379,12 +381,12 @@ class AccessRecorder:
         accesses."""
         if not np.count_nonzero(touched):
             return 0
-        before = self._find_accesses_before_next_of_node(storage.read_bits | storage.write_bits)
+        before = self._compute_preceding_access_mask(storage.read_bits | storage.write_bits)
         access = KernelAccess(self._register_new_access(), self.node, storage, byte_positions, touched)
         references.check_race_and_record_write(storage, access, before | exempt_access_bits)
         return 1 << access.bit
 
-    def _find_accesses_before_next_of_node(self, accesses_to_order: int) -> int:
+    def _compute_preceding_access_mask(self, accesses_to_order: int) -> int:
         """Return accesses before the next one of the node; the graph is searched only if `accesses_to_order` needs it."""
         if self.is_only_node:
             return accesses_to_order

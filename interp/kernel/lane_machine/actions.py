@@ -224,7 +224,7 @@ class OpaqueMemoryOperand:
             memory.store(position, element, self._stamp)
 
 
-def _compile_opaque_instruction(m: LaneMachine, u: UOp) -> LaneStep:
+def _compile_instruction_by_registered_meaning(m: LaneMachine, u: UOp) -> LaneStep:
     """Return the step of an instruction that only a registered meaning explains."""
     name = u.arg.name if u.op is Op.INS else u.arg.fmt
     slots = [(m.get_or_make_slot(s), s) for s in u.src]
@@ -247,7 +247,7 @@ _COMPILERS: dict[Op, Callable[[LaneMachine, UOp], LaneStep]] = {
     **dict.fromkeys(MOVES, _compile_movement), **dict.fromkeys(MARKERS, _compile_first_source),
     Op.BUFFER: _compile_buffer, Op.AFTER: _compile_after, Op.LOAD: _compile_load, Op.STORE: _compile_store,
     Op.ATOMICADD: _compile_atomic_add, Op.IF: _compile_if, Op.BARRIER: _compile_void, Op.WMMA: _compile_wmma,
-    **dict.fromkeys((Op.INS, Op.CUSTOM, Op.CUSTOMI), _compile_opaque_instruction),
+    **dict.fromkeys((Op.INS, Op.CUSTOM, Op.CUSTOMI), _compile_instruction_by_registered_meaning),
 }
 # fmt: on
 #: The ops that a kernel may have, beside loops and the ops that hold items together.

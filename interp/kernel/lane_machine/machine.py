@@ -220,7 +220,7 @@ class LaneMachine:
             raise SpecError(f"axis {loop.range.arg.axis_id} numbers workgroups inside of a loop of lanes (R128)")
         for i in self._iteration_order(loop, n):
             lane.prefix = (*stamp, i)
-            lane.values[counter_slot] = self._make_loop_counter(loop.range, i, lane)
+            lane.values[counter_slot] = self._make_checked_range_value(loop.range, i, lane)
             if is_workgroup:
                 lane.key, lane.group = (*key, counter_slot, i), (*group, counter_slot, i)
             yield from self.run_block(loop.block, lane)
@@ -249,7 +249,7 @@ class LaneMachine:
         random.Random(self.schedule * 1_000_003 + self.slots[loop.range] * 8191 + n).shuffle(order)
         return order
 
-    def _make_loop_counter(self, r: UOp, i: int, lane: LaneState) -> Array:
+    def _make_checked_range_value(self, r: UOp, i: int, lane: LaneState) -> Array:
         """Return the value of a Range in iteration `i`."""
         value = np.array(i, np.int64 if r.dtype is dt.index else NUMPY[r.dtype])
         if self.check:
@@ -289,7 +289,7 @@ class LaneMachine:
                 workgroup,
                 (*lane.dims, (loop.range, i, n)),
             )
-            child.values[counter_slot] = self._make_loop_counter(loop.range, i, child)
+            child.values[counter_slot] = self._make_checked_range_value(loop.range, i, child)
             children.append((child, self._run_lane_and_collect_reduce_term(loop, child)))
         if lane.workgroup is None:
             self.order.barriers.clear()

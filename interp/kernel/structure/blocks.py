@@ -257,7 +257,7 @@ def _compute_path_including_range(r: UOp, ranges_around: dict[UOp, frozenset[UOp
 def _build_blocks(nodes: Sequence[UOp], leaves: frozenset[UOp], path: dict[UOp, LoopPath]) -> ScheduledBlock:
     """Return the outermost block of a graph, with the blocks of its loops."""
     loops = {r: loop for u in nodes if u not in leaves for r, loop in _make_closed_loops(u)}
-    enclosing_ifs, events = _find_enclosing_ifs(nodes, leaves), _find_memory_events(nodes, leaves)
+    enclosing_ifs, events = _find_enclosing_ifs(nodes, leaves), _find_accesses_and_ordering_nodes(nodes, leaves)
     items: dict[LoopPath, dict[Item, int]] = {(): {}}  # per block: item -> position of its first node
     edges: dict[LoopPath, dict[Item, set[Item]]] = {(): {}}
     for position, u in enumerate(nodes):
@@ -308,7 +308,7 @@ def _dependencies_through_structure_nodes(u: UOp) -> list[UOp]:
 _EVENTS = KERNEL_ACCESSES | OPAQUE_INSTRUCTIONS | {Op.BARRIER}
 
 
-def _find_memory_events(nodes: Sequence[UOp], leaves: frozenset[UOp]) -> frozenset[UOp]:
+def _find_accesses_and_ordering_nodes(nodes: Sequence[UOp], leaves: frozenset[UOp]) -> frozenset[UOp]:
     """Return the nodes that may access memory or order accesses.
 
     These are the ops of `_EVENTS`, and users of a reference as a value (R51).

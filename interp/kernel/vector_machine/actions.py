@@ -22,7 +22,7 @@ from uops.interp.kernel.vector_machine.memory import (
     StridedRef,
     VectorRef,
     expand_loop_axes,
-    index_strided,
+    index_strided_if_affine_in_bounds,
     mark_outside,
     whole_memory_ref,
 )
@@ -219,7 +219,7 @@ def _index_at_uniform_positions_or_give_up(m: VectorMachine, u: UOp) -> Array:
 def _index_reference_deferring_bounds_check(m: VectorMachine, u: UOp, ref: StridedRef) -> VectorRef:
     """Return the elements of a memory that an Index names; out of bounds is a fault only where they are accessed (R45)."""
     cells = m.cells
-    strided = index_strided(ref, [cells[s] for s in u.src[1:]], m.extents)  # positions
+    strided = index_strided_if_affine_in_bounds(ref, [cells[s] for s in u.src[1:]], m.extents)  # positions
     return _index_reference_at_scattered_positions(m, u, ref) if strided is None else strided
 
 

@@ -36,9 +36,9 @@ class LoopNest:
         self.loops: dict[UOp, Loop] = {}
         self.guards: dict[UOp, tuple[UOp, ...]] = {}  # of nodes, and of loops by their ranges
         self.items: list[UOp] = []
-        self._collect_blocks(block)
+        self._register_nodes_and_loops_of_blocks(block)
 
-    def _collect_blocks(self, root: ScheduledBlock) -> None:
+    def _register_nodes_and_loops_of_blocks(self, root: ScheduledBlock) -> None:
         """Collect the nodes and loops of all blocks."""
         stack: list[tuple[LoopPath, ScheduledBlock]] = [((), root)]
         while stack:

@@ -91,7 +91,7 @@ def whole_memory_ref(home: UOp, shape: tuple[int, ...]) -> StridedRef:
     return StridedRef(home, AffineValue(0, (), ()), shape, tuple(strides))
 
 
-def index_strided(ref: StridedRef, indices: Sequence[Any], extents: Sequence[int]) -> StridedRef | None:
+def index_strided_if_affine_in_bounds(ref: StridedRef, indices: Sequence[Any], extents: Sequence[int]) -> StridedRef | None:
     """Return the elements that affine indices name, None where one is not affine or may leave its axis."""
     offset = ref.offset
     for i, n, stride in zip(indices, ref.shape, ref.strides):
@@ -362,13 +362,15 @@ def compute_in_bounds_span_or_give_up(
     missing = len(extents) - len(coefficients)
     shape = (*[n if c else 1 for c, n in zip(coefficients, extents)], *(1,) * missing, *ref.shape)
     strides = (*coefficients, *(0,) * missing, *ref.strides)
-    is_injective = _are_strides_injective(strides, (*extents, *ref.shape))
-    covers_memory = copy_offset is None and math.prod(shape) == size and (is_injective or _are_strides_injective(strides, shape))
+    is_injective = _are_strides_surely_injective(strides, (*extents, *ref.shape))
+    covers_memory = (
+        copy_offset is None and math.prod(shape) == size and (is_injective or _are_strides_surely_injective(strides, shape))
+    )
     is_contiguous = covers_memory and all(s == math.prod(shape[k + 1 :]) for k, (s, n) in enumerate(zip(strides, shape)) if n > 1)
     return StridedSpan(offset.base, shape, strides, is_injective, covers_memory, is_contiguous)
 
 
-def _are_strides_injective(strides: Sequence[int], sizes: Sequence[int]) -> bool:
+def _are_strides_surely_injective(strides: Sequence[int], sizes: Sequence[int]) -> bool:
     """Return True if each stride steps over all that the smaller ones reach."""
     reach = 0
     for s, n in sorted([(abs(s), n) for s, n in zip(strides, sizes) if n > 1]):

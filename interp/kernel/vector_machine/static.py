@@ -22,7 +22,7 @@ from uops.interp.kernel.vector_machine.memory import (
     StridedSpan,
     compute_in_bounds_span_or_give_up,
     copy_offset_per_iteration,
-    index_strided,
+    index_strided_if_affine_in_bounds,
     whole_memory_ref,
 )
 from uops.interp.kernel.vector_machine.plan import MemoryPlan
@@ -108,7 +108,7 @@ def _fold_node(static: StaticValues, u: UOp, extents: Sequence[int]) -> Any:
     operands = [cells.get(s) for s in u.src]
     first, *rest = operands
     if u.op is Op.INDEX:
-        return index_strided(first, rest, extents) if first.__class__ is StridedRef else None
+        return index_strided_if_affine_in_bounds(first, rest, extents) if first.__class__ is StridedRef else None
     if not all(c.__class__ is AffineValue for c in operands):
         return None
     if u.op is Op.CAST:
