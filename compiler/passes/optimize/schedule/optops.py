@@ -8,7 +8,7 @@ An OptOp is a substitution of Ranges:
 - Split of r by k: r becomes r' * k + s, with s of extent k; with `top` it becomes s * (n / k) + r'. A node that closes r closes r'
   and s.
 - Padto: r gets the longer extent. Accesses in added iterations are gated off, and a Reduce over r takes its identity there (R92).
-- Swap: two loops exchange their axis ids, hence their nesting.
+- Swap: two loops exchange their axis ids, hence their nesting. Both or none of them stand around an intermediate Store.
 
 A kernel's memory forbids some OptOps that its axes alone would allow. Iterations that share LOCAL memory or write one element keep
 their order (R55: races), and a workgroup has at most as many lanes as the machine (R140).
@@ -23,6 +23,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from uops.compiler.ir.affine import index_constant
+from uops.compiler.ir.loops import find_loops_around
 from uops.compiler.log import log_decisions
 from uops.compiler.passes.optimize.schedule.schedule import (
     RejectedOptOp,
@@ -121,7 +122,22 @@ def _explain_swap_reordering(s: Schedule, opt: Swap, machine: MachineModel) -> s
     low, high = sorted(int(s.ranges[k].arg.axis_id) for k in (opt.axis, opt.other))
     if len(s.ordered_ids & {low, high}) == 2 or (s.ordered_ids & {low, high} and any(low < k < high for k in s.ordered_ids)):
         return f"iterations of axes {opt.axis} and {opt.other}, or between them, may meet in one element (R57, R158)"
+    pair = s.ranges[opt.axis], s.ranges[opt.other]
+    closed_alike = (pair[0] in s.outputs) == (pair[1] in s.outputs)
+    for loops in _find_loops_of_intermediate_stores(s.effect):
+        if not loops.isdisjoint(pair) and not (closed_alike and loops.issuperset(pair)):
+            return f"axes {opt.axis} and {opt.other} do not both stand around an intermediate Store, which would be repeated (R57)"
     return None
+
+
+def _find_loops_of_intermediate_stores(effect: UOp) -> list[frozenset[UOp]]:
+    """Return the loops around each Store to memory of the program that a later part of the kernel waits for."""
+    order = toposort(effect)
+    waited_for = {u for after in order if after.op is Op.AFTER for u in toposort(*after.dependencies) if u.op is Op.STORE}
+    if not waited_for:
+        return []
+    loops = find_loops_around(order, frozenset({Op.STORE}))
+    return [around for u, around in loops.items() if u in waited_for and base_memory(u.buffer).op is Op.PARAM]
 
 
 def _explain_lane_excess(s: Schedule, opt: OptOp, machine: MachineModel) -> str | None:

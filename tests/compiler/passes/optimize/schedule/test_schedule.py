@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scheduled_programs import PROGRAMS, inputs
 
 from uops.compiler.passes.callify.callify import callify, outputs
+from uops.compiler.passes.optimize.optimize import choose_by_heuristics
 from uops.compiler.passes.optimize.schedule.optops import apply, apply_padto_and_split, find_rejection_reason, split_by_full_extent
 from uops.compiler.passes.optimize.schedule.schedule import (
     RejectedOptOp,
@@ -29,7 +30,7 @@ from uops.interp.tensor.storage import NUMPY
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.axes import AxisType
-from uops.spec.ir.node import UOp, substitute, toposort
+from uops.spec.ir.node import UOp, nodes_with_op, substitute, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.optops import TC, Nolocals, OptOp, Padto, Split, Swap
 from uops.spec.optops import apply_optop_to_axes as apply_to_axes
@@ -220,6 +221,20 @@ def test_swapping_keeps_which_loop_is_fixed() -> None:
     _, (s,) = started(graph)
     half = Schedule(s.name, s.effect, s.outputs, (), frozenset({0}))
     assert apply(half, Swap(0, 1)).ordered_ids == {1}
+
+
+def test_an_intermediate_store_is_not_repeated_by_a_swap() -> None:
+    """FOUND 156: rows are stored, their maximum is taken, and the products overwrite them: another loop around this is wrong."""
+    rows = UOp(Op.MOD, (b.param(0, (2, 3, 4), dt.int32), b.param(1, (2, 3, 4), dt.int32)))
+    product = b.mul(rows, b.expand(b.reshape(b.reduce(rows, Op.MAX, (2,)), (2, 3, 1)), (2, 3, 4)))
+    _, (start,) = started(b.sink(b.store(b.permute(b.reshape(b.buffer(24, dt.int32, unique=1), (3, 2, 4)), (1, 0, 2)), product)))
+    s = choose_by_heuristics(start, MachineModel(vector_bytes=16), itertools.count(9))
+    assert len(nodes_with_op(s.effect, Op.AFTER)) == 1
+    loops = [k for k, axis in enumerate(s.axes) if axis.type is AxisType.LOOP]
+    reasons = {pair: find_rejection_reason(s, Swap(*pair)) for pair in itertools.combinations(loops, 2)}
+    assert reasons.pop((0, 1)) is None  # loops over rows, around both Stores
+    assert reasons
+    assert all("an intermediate Store" in str(reason) for reason in reasons.values())
 
 
 def test_loops_of_distinct_elements_are_free() -> None:
