@@ -94,6 +94,8 @@ def _data_layout(target: Host, tier: LlvmTier) -> str:
 def _parse_and_run_tier_passes(source: str, host: Host, tier: LlvmTier) -> Any:
     """Parse, verify and optimize a module. Raises Crash if LLVM rejects it."""
     machine = _create_target_machine(host, tier)
+    if tier is LlvmTier.FAST:
+        source = _freeze_operands_of_float_selects(source)
     try:
         module = llvm.parse_assembly(source, llvm.create_context())
         module.triple = host.triple
@@ -108,6 +110,22 @@ def _parse_and_run_tier_passes(source: str, host: Host, tier: LlvmTier) -> Any:
     return _replace_constant_masked_stores(module)
 
 
+def _freeze_operands_of_float_selects(source: str) -> str:
+    """Return IR text in which selects of scalar floats take frozen operands, so that no Load becomes a part of an instruction.
+
+    The fast code generator of x86 selects floats with an instruction of 16 bytes. It takes an operand from memory if a Load has
+    no other use, and so reads up to 12 bytes behind it: a crash at the end of a page (LLVM 22.1.0, FOUND L04).
+    """
+    return _FLOAT_SELECT.sub(_FROZEN_SELECT, source)
+
+
+#: Matches a select of scalar floats.
+_FLOAT_SELECT = re.compile(
+    r"^  (?P<name>%\S+) = select (?P<condition>i1 \S+), (?P<type>float|double) (?P<x>\S+), (?P=type) (?P<y>\S+)$", re.MULTILINE
+)
+_FROZEN_SELECT = r"""  \g<name>.x = freeze \g<type> \g<x>
+  \g<name>.y = freeze \g<type> \g<y>
+  \g<name> = select \g<condition>, \g<type> \g<name>.x, \g<type> \g<name>.y"""
 #: Matches a vector type.
 _VECTOR = re.compile(r"<\d+ x ")
 

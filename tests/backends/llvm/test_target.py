@@ -17,10 +17,14 @@ from uops.backends.cache import ObjectCache
 from uops.backends.llvm import binding
 from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
+from uops.backends.registry import create_backend
 from uops.fuzz.oracles.leaks import measure_memory_usage
 from uops.spec.errors import CompileError
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 
 def square_plus(kernels, c: float):
@@ -99,6 +103,7 @@ import numpy as np
 from uops.backends.cache import ObjectCache
 from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
+from uops.backends.registry import create_backend
 from uops.spec.ir import build as B, dtypes as dt
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
@@ -285,6 +290,18 @@ def test_bytes_shifted_by_a_0_that_the_code_generator_finds_stay_what_they_are(t
     given, found = np.array([-1, -128, 3, 127], np.int8), np.zeros(4, np.int8)
     target.load(target.compile(source))([found.ctypes.data, given.ctypes.data], [1, 0])
     assert found.tolist() == given.tolist()
+
+
+@pytest.mark.parametrize("d", [dt.float32, dt.float64], ids=str)
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_selected_float_is_loaded_alone(d: DType, swapped: bool) -> None:
+    """FOUND L04: a select took 16 bytes of memory in which one number stands, here the last one before a guard page."""
+    condition, x = B.lt(B.param(0, (), d), B.param(1, (), d)), B.param(2, (), d)
+    branches = (B.const(2.5, d), x) if swapped else (x, B.const(2.5, d))
+    numbers = [np.array(k, d.name) for k in (3, 4, 5)]
+    given = {f"p{k}": number for k, number in enumerate(numbers)}
+    (found,) = create_backend("llvm", tier="fast", guard=True).run(UOp(Op.WHERE, (condition, *branches)), given).values
+    assert found == (2.5 if swapped else 5)
 
 
 def test_instructions_that_llvm_uses_wrongly_are_off(monkeypatch: pytest.MonkeyPatch) -> None:
