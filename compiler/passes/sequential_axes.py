@@ -1,10 +1,12 @@
-"""Loops of kernels written by hand that run in order, because no other form of code computes what they say.
+"""Loops of kernels written by hand that run in order, because no other form of code computes what they say, or none of useful size.
 
 Takes: SCHEDULED. Gives: SCHEDULED. Spec: Range, AtomicAdd; AxisType table; R56 (AtomicAdd), R57 (Range), R166 (kernels written by
 hand). The order of LOOP and REDUCE is one of the orders that an unordered loop may have, so the meaning stays.
 
 - An UPCAST or UNROLL loop becomes sequential if its bound is no positive constant, or if an instruction stands in it that has no
   vectors: an AtomicAdd, an If, or an opaque one.
+- UNROLL loops, and then UPCAST loops, become sequential where one instruction would otherwise be copied more than 4,096 times: a
+  target's compiler takes minutes for code of that length. Kernels with Wmmas keep them, since their fragments lie along them.
 - The loops around an AtomicAdd of less than 32 bits become sequential, as no target has an atomic sum of such words. A kernel in
   which lanes meet keeps them.
 - Workgroups and lanes become sequential around an access of memory that is also accessed outside of them, where one of the two
@@ -15,6 +17,7 @@ hand). The order of LOOP and REDUCE is one of the orders that an unordered loop 
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from uops.compiler.decompose import SMALL
@@ -24,7 +27,7 @@ from uops.compiler.place import untranslatable_error
 from uops.spec.ir import build as B
 from uops.spec.ir.axes import GRID, SEQUENTIAL, UNROLLED, WORKGROUP, AxisType
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import BLOCK_CLOSERS, BLOCK_OPENERS, KERNEL_ACCESSES, WRITES, Op
+from uops.spec.ir.ops import ALU, BLOCK_CLOSERS, BLOCK_OPENERS, KERNEL_ACCESSES, WRITES, Op
 from uops.spec.ir.scope import base_memory
 
 #: Instructions that have no vectors, and happen once per iteration of every loop around them.
@@ -35,6 +38,8 @@ _CONCURRENT = frozenset({Op.BARRIER, Op.SPECIAL, Op.WMMA})
 _ORDERING = WRITES | BLOCK_OPENERS | BLOCK_CLOSERS | {Op.CUSTOM, Op.INS}
 #: Least size of an atomic sum, in bytes.
 _LEAST_ATOMIC = 4
+#: Largest number of copies of one instruction that vector loops may make.
+_MOST_COPIES = 4096
 
 
 def make_unparallelizable_axes_sequential(body: UOp) -> UOp:
@@ -48,10 +53,13 @@ def make_unparallelizable_axes_sequential(body: UOp) -> UOp:
     shared = set[UOp]()
     if body.arg is not None and body.arg.scheduled and ops.isdisjoint(_CONCURRENT):
         shared = _find_parallel_loops_of_memory_used_outside(order)
-    if not shared and ops.isdisjoint(_ONE_BY_ONE) and all(_is_positive_constant(r.bound) for r in unrolled):
+    unbounded = {r for r in unrolled if not _is_positive_constant(r.bound)}
+    chosen = shared | unbounded
+    if Op.WMMA not in ops:
+        chosen |= _find_excessive_vector_loops(order, [r for r in unrolled if r not in unbounded])
+    if not chosen and ops.isdisjoint(_ONE_BY_ONE):
         return body
     loops = find_loops_around(order, _ONE_BY_ONE)
-    chosen = shared | {r for r in unrolled if not _is_positive_constant(r.bound)}
     chosen |= {r for around in loops.values() for r in around if r.arg.type in UNROLLED}
     if ops.isdisjoint(_CONCURRENT):
         narrow = [u for u in loops if u.op is Op.ATOMICADD and _is_narrow(u)]
@@ -77,6 +85,24 @@ def _find_parallel_loops_of_memory_used_outside(order: list[UOp]) -> set[UOp]:
         if outside < inside
         for r in inside - outside
     }
+
+
+def _find_excessive_vector_loops(order: list[UOp], unrolled: list[UOp]) -> set[UOp]:
+    """Return loops of `unrolled`, without which no instruction has more than `_MOST_COPIES` copies."""
+    chosen: set[UOp] = set()
+    if _count_copies(unrolled) <= _MOST_COPIES:
+        return chosen
+    by_cost = sorted(unrolled, key=lambda r: (r.arg.type is not AxisType.UNROLL, -r.bound.const, r.arg.axis_id))
+    for around in dict.fromkeys(find_loops_around(order, ALU | KERNEL_ACCESSES).values()):
+        kept = [r for r in by_cost if r in around and r not in chosen]
+        while _count_copies(kept) > _MOST_COPIES:
+            chosen.add(kept.pop(0))
+    return chosen
+
+
+def _count_copies(vector_loops: list[UOp]) -> int:
+    """Return the number of copies of an instruction that stands in `vector_loops`."""
+    return math.prod([r.bound.const for r in vector_loops])
 
 
 def _is_positive_constant(bound: UOp) -> bool:

@@ -48,6 +48,28 @@ def test_a_vector_loop_needs_a_positive_constant_bound(bound: int | UOp) -> None
     assert types(b.sink(b.store(b.at(p(0, 1), 0), total), name="k")) == [AxisType.REDUCE]
 
 
+@pytest.mark.parametrize(
+    ("extents", "expected"),
+    [
+        ((16, 16, 16), (AxisType.UPCAST, AxisType.UPCAST, AxisType.UNROLL)),
+        ((16, 16, 17), (AxisType.UPCAST, AxisType.UPCAST, AxisType.REDUCE)),
+        ((70, 60, 2), (AxisType.LOOP, AxisType.UPCAST, AxisType.UNROLL)),
+    ],
+    ids=["4096 copies", "unrolled first", "no more than needed"],
+)
+def test_vector_loops_of_over_4096_copies_run_in_order(extents: tuple[int, int, int], expected: tuple[AxisType, ...]) -> None:
+    m, n, k = extents
+    i, j, r = b.range_(m, 0, AxisType.UPCAST), b.range_(n, 1, AxisType.UPCAST), b.range_(k, 2, AxisType.UNROLL)
+    product = b.mul(b.load(b.at(p(1, m * k), b.add(b.mul(i, k), r))), b.load(b.at(p(2, k * n), b.add(b.mul(r, n), j))))
+    total = UOp(Op.REDUCE, (product, r), ReduceArg(Op.ADD, ()))
+    body = b.sink(b.end(b.store(b.at(p(0, m * n), b.add(b.mul(i, n), j)), total), i, j), name="k")
+    new = make_unparallelizable_axes_sequential(body)
+    assert {u.arg.axis_id: u.arg.type for u in nodes_with_op(new, Op.RANGE)} == dict(enumerate(expected))
+    memory = [b.buffer(size, dt.int32, unique=k) for k, size in enumerate((m * n, m * k, k * n))]
+    given = {f"b{at}": np.arange(size, dtype=np.int32) % 19 - 9 for at, size in enumerate((m * n, m * k, k * n))}
+    judge(UOp(Op.LINEAR, (b.call(body, *memory, written=(0,)),)), given)
+
+
 def test_an_add_happens_once_per_iteration_of_a_loop_that_it_does_not_use() -> None:
     u = b.range_(4, 0, AxisType.UPCAST)
     assert types(b.sink(b.end(add_one(p(0, 1), 0), u), name="k")) == [AxisType.LOOP]
