@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from typing import Any
 
@@ -223,18 +224,27 @@ def test_swapping_keeps_which_loop_is_fixed() -> None:
     assert apply(half, Swap(0, 1)).ordered_ids == {1}
 
 
-def test_an_intermediate_store_is_not_repeated_by_a_swap() -> None:
+@pytest.mark.parametrize("shape", [(4, 6), (6, 3)], ids=str)
+def test_no_legal_optop_repeats_an_intermediate_store(shape: tuple[int, ...]) -> None:
     """FOUND 156: rows are stored, their maximum is taken, and the products overwrite them: another loop around this is wrong."""
-    rows = UOp(Op.MOD, (b.param(0, (2, 3, 4), dt.int32), b.param(1, (2, 3, 4), dt.int32)))
-    product = b.mul(rows, b.expand(b.reshape(b.reduce(rows, Op.MAX, (2,)), (2, 3, 1)), (2, 3, 4)))
-    _, (start,) = started(b.sink(b.store(b.permute(b.reshape(b.buffer(24, dt.int32, unique=1), (3, 2, 4)), (1, 0, 2)), product)))
-    s = choose_by_heuristics(start, MachineModel(vector_bytes=16), itertools.count(9))
+    machine, size, last = MachineModel(vector_bytes=16), math.prod(shape), len(shape) - 1
+    rows = UOp(Op.MOD, (b.param(0, shape, dt.int32), b.param(1, shape, dt.int32)))
+    most = b.expand(b.reshape(b.reduce(rows, Op.MAX, (last,)), (*shape[:-1], 1)), shape)
+    memory = b.reshape(b.buffer(size, dt.int32, unique=1), (shape[1], shape[0], *shape[2:]))
+    launch, (start,) = started(b.sink(b.store(b.permute(memory, (1, 0, *range(2, len(shape)))), b.mul(rows, most))))
+    rng = np.random.default_rng(0)
+    values = {f"p{k}": rng.integers(-9, 9, shape).astype(np.int32) for k in (0, 1)} | {"b1": np.zeros(size, np.int32)}
+    s = choose_by_heuristics(start, machine, itertools.count(9))
     assert len(nodes_with_op(s.effect, Op.AFTER)) == 1
-    loops = [k for k, axis in enumerate(s.axes) if axis.type is AxisType.LOOP]
-    reasons = {pair: find_rejection_reason(s, Swap(*pair)) for pair in itertools.combinations(loops, 2)}
-    assert reasons.pop((0, 1)) is None  # loops over rows, around both Stores
-    assert reasons
-    assert all("an intermediate Store" in str(reason) for reason in reasons.values())
+    axes = range(len(s.axes))
+    optops = [Split(k, n, t, top) for k in axes for n in (2, 3) for t in TYPES for top in (False, True)]
+    optops += itertools.starmap(Swap, itertools.permutations(axes, 2))
+    reasons = {optop: find_rejection_reason(s, optop, machine) for optop in optops}
+    assert any("intermediate Store" in str(reason) for reason in reasons.values())
+    legal = [apply(s, optop, machine) for optop, reason in reasons.items() if reason is None]
+    assert legal
+    found = [run(with_schedules(launch, [x]), dict(values)).buffers["b1"].tolist() for x in (start, s, *legal)]
+    assert all(x == found[0] for x in found)
 
 
 def test_loops_of_distinct_elements_are_free() -> None:
