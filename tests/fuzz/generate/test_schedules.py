@@ -51,7 +51,7 @@ def test_an_optop_is_read_as_it_is_spelt(opt: OptOp) -> None:
 @pytest.mark.parametrize("source", ["draw", "beam"])
 def test_a_drawn_sequence_replays_as_text(source: str) -> None:
     texts = set()
-    for seed in range(12):
+    for seed in range(24):
         drawn = ScheduleTextFollower(f"{source} {seed}")
         graph = run_passes_up_to(sums(), LLVM, pipeline_with_scheduler(drawn), "optimize")
         again = ScheduleTextFollower(drawn.applied_text)
