@@ -103,7 +103,6 @@ import numpy as np
 from uops.backends.cache import ObjectCache
 from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
-from uops.backends.registry import create_backend
 from uops.spec.ir import build as B, dtypes as dt
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op

@@ -51,7 +51,7 @@ def test_an_optop_is_read_as_it_is_spelt(opt: OptOp) -> None:
 @pytest.mark.parametrize("source", ["draw", "beam"])
 def test_a_drawn_sequence_replays_as_text(source: str) -> None:
     texts = set()
-    for seed in range(24):
+    for seed in range(12):
         drawn = ScheduleTextFollower(f"{source} {seed}")
         graph = run_passes_up_to(sums(), LLVM, pipeline_with_scheduler(drawn), "optimize")
         again = ScheduleTextFollower(drawn.applied_text)
@@ -63,7 +63,7 @@ def test_a_drawn_sequence_replays_as_text(source: str) -> None:
 
 def test_schedules_of_a_search_have_its_starts_and_its_moves() -> None:
     walk = b.add(b.param(0, (4, 6), dt.int32), 1)  # through memory as by one loop
-    done = " ".join(_done(f"beam {seed}", walk) for seed in range(24))
+    done = " ".join(_done(f"beam {seed}", walk) for seed in range(12))
     assert all(f":{start}" in done for start in ("chosen", "joined"))
     assert "UPCAST" in done
     assert "split" in done
