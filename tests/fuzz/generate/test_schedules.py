@@ -11,6 +11,7 @@ from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import pipeline
 from uops.compiler.passes.optimize.schedule.schedule import Schedule
+from uops.compiler.target import MachineModel
 from uops.fuzz.generate import kinds, schedules
 from uops.fuzz.generate.draw import SeededDraw
 from uops.fuzz.generate.schedules import (
@@ -29,6 +30,7 @@ from uops.spec.ir.ops import Op
 from uops.spec.optops import TC, Axis, Nolocals, OptOp, Padto, Split, Swap, illegality_reason, parse_optop, sort_axes
 
 LLVM = LlvmTarget(LlvmTier.FAST, ObjectCache(None))
+LLVM.machine = MachineModel(vector_bytes=64, registers=32, masks=True)  # on every host, so that all draw the same
 OPTS: list[OptOp] = [
     Split(1, 4, AxisType.UPCAST),
     Split(0, 8, AxisType.LOOP, True),

@@ -52,7 +52,8 @@ def transposed() -> Program:
 
 
 def row_sums() -> Program:
-    return b.reduce(b.add(p(0, 4, 8, dtype=I32), 1), Op.ADD, (1,)), {"p0": ints(4, 8)}
+    """Sums of rows that are longer than a vector and no multiple of one."""
+    return b.reduce(b.add(p(0, 4, 24, dtype=I32), 1), Op.ADD, (1,)), {"p0": ints(4, 24)}
 
 
 def float_sums() -> Program:

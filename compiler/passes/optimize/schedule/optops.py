@@ -11,7 +11,8 @@ An OptOp is a substitution of Ranges:
 - Swap: two loops exchange their axis ids, hence their nesting.
 
 A kernel's memory forbids some OptOps that its axes alone would allow. Iterations that share LOCAL memory or write one element keep
-their order (R55: races), and a workgroup has at most as many lanes as the machine (R140).
+their order (R55: races), and a workgroup has at most as many lanes as the machine (R140). A Store that the kernel reads again gets
+no other loop around it, in which it would be repeated (R57).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from uops.compiler.ir.affine import index_constant
+from uops.compiler.ir.loops import find_loops_around
 from uops.compiler.log import log_decisions
 from uops.compiler.passes.optimize.schedule.schedule import (
     RejectedOptOp,
@@ -56,7 +58,8 @@ def find_rejection_reason(s: Schedule, opt: OptOp, machine: MachineModel = PLAIN
 def _explain_split_conflict(s: Schedule, opt: Split, machine: MachineModel) -> str | None:
     """Return why the kernel's memory or the machine forbids a Split, or None."""
     reason = _explain_memory_conflict(s, opt) or _explain_accumulator_conflict(s, opt.axis, opt.target)
-    return reason or (_explain_lane_excess(s, opt, machine) if opt.target in WORKGROUP else None)
+    reason = reason or (_explain_lane_excess(s, opt, machine) if opt.target in WORKGROUP else None)
+    return reason or _explain_repeated_store(s, opt, machine)
 
 
 def _explain_padto_conflict(s: Schedule, opt: Padto, machine: MachineModel) -> str | None:
@@ -121,7 +124,32 @@ def _explain_swap_reordering(s: Schedule, opt: Swap, machine: MachineModel) -> s
     low, high = sorted(int(s.ranges[k].arg.axis_id) for k in (opt.axis, opt.other))
     if len(s.ordered_ids & {low, high}) == 2 or (s.ordered_ids & {low, high} and any(low < k < high for k in s.ordered_ids)):
         return f"iterations of axes {opt.axis} and {opt.other}, or between them, may meet in one element (R57, R158)"
+    return _explain_repeated_store(s, opt, machine)
+
+
+def _explain_repeated_store(s: Schedule, opt: OptOp, machine: MachineModel) -> str | None:
+    """Return the reason if an OptOp would put another loop around a Store for which later parts of the kernel wait, or None."""
+    if not nodes_with_op(s.effect, Op.AFTER):
+        return None
+    return _explain_repetition(opt, _APPLICATIONS[type(opt)].apply(s, opt, machine))
+
+
+def _explain_repetition(opt: OptOp, new: Schedule) -> str | None:
+    """Return the reason if, in the schedule that an OptOp has made, a loop repeats an intermediate Store, or None."""
+    nest = [r for r in new.ranges if r in new.outputs and r.arg.type not in UNROLLED and axis_of(r).extent != 1]
+    for loops in _find_loops_of_intermediate_stores(new.effect):
+        depth = sum(r in loops for r in nest)
+        if not loops.issuperset(nest[:depth]):
+            return f"{opt} puts another loop around an intermediate Store, which would be repeated (R57)"
     return None
+
+
+def _find_loops_of_intermediate_stores(effect: UOp) -> list[frozenset[UOp]]:
+    """Return the loops around each Store to memory of the program for which a later part of the kernel waits."""
+    order = toposort(effect)
+    waited_for = {u for after in order if after.op is Op.AFTER for u in toposort(*after.dependencies) if u.op is Op.STORE}
+    loops = find_loops_around(order, frozenset({Op.STORE}))
+    return [around for u, around in loops.items() if u in waited_for and base_memory(u.buffer).op is Op.PARAM]
 
 
 def _explain_lane_excess(s: Schedule, opt: OptOp, machine: MachineModel) -> str | None:
@@ -205,6 +233,9 @@ def apply_padto_and_split(s: Schedule, pad: Padto, opt: Split) -> Schedule:
     value, loops = _build_split_value_and_loops(s, r, multiple, opt)
     masked = replace_range_and_mask_iterations(s.effect, r, (value, loops), UOp(Op.CMPLT, (value, bound)))
     changed = _replace_loop_in_outputs(s, r, loops, masked)
+    reason = _explain_repetition(opt, changed)
+    if reason is not None:
+        raise RejectedOptOp(f"{pad}, {opt}: {reason}")
     log_decisions((pad, opt), s.effect, changed.effect)
     return replace(changed, done=(*s.done, pad, opt))
 

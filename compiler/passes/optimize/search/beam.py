@@ -342,8 +342,9 @@ def _propose_splits(s: Schedule, machine: MachineModel) -> Iterator[tuple[OptOp,
 def _propose_swaps(s: Schedule, machine: MachineModel) -> Iterator[tuple[OptOp, ...]]:
     axes = s.axes
     for k, j in itertools.combinations(range(len(axes)), 2):
-        if axes[k].type is axes[j].type and axes[k].type not in UNROLLED:
-            yield (Swap(k, j),)
+        swap = Swap(k, j)
+        if axes[k].type is axes[j].type and axes[k].type not in UNROLLED and find_rejection_reason(s, swap, machine) is None:
+            yield (swap,)
 
 
 def _propose_tensor_cores(s: Schedule, machine: MachineModel) -> Iterator[tuple[OptOp, ...]]:

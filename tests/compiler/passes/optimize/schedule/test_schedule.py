@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from scheduled_programs import PROGRAMS, inputs
 
 from uops.compiler.passes.callify.callify import callify, outputs
+from uops.compiler.passes.optimize.optimize import choose_by_heuristics
 from uops.compiler.passes.optimize.schedule.optops import apply, apply_padto_and_split, find_rejection_reason, split_by_full_extent
 from uops.compiler.passes.optimize.schedule.schedule import (
     RejectedOptOp,
@@ -29,7 +31,7 @@ from uops.interp.tensor.storage import NUMPY
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.axes import AxisType
-from uops.spec.ir.node import UOp, substitute, toposort
+from uops.spec.ir.node import UOp, nodes_with_op, substitute, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.optops import TC, Nolocals, OptOp, Padto, Split, Swap
 from uops.spec.optops import apply_optop_to_axes as apply_to_axes
@@ -220,6 +222,29 @@ def test_swapping_keeps_which_loop_is_fixed() -> None:
     _, (s,) = started(graph)
     half = Schedule(s.name, s.effect, s.outputs, (), frozenset({0}))
     assert apply(half, Swap(0, 1)).ordered_ids == {1}
+
+
+@pytest.mark.parametrize("shape", [(4, 6), (6, 3), (3, 10)], ids=str)
+def test_no_legal_optop_repeats_an_intermediate_store(shape: tuple[int, ...]) -> None:
+    """FOUND 157: rows are stored, their maximum is taken, and the products overwrite them: another loop around this is wrong."""
+    machine, size, last = MachineModel(vector_bytes=16), math.prod(shape), len(shape) - 1
+    rows = UOp(Op.MOD, (b.param(0, shape, dt.int32), b.param(1, shape, dt.int32)))
+    most = b.expand(b.reshape(b.reduce(rows, Op.MAX, (last,)), (*shape[:-1], 1)), shape)
+    memory = b.reshape(b.buffer(size, dt.int32, unique=1), (shape[1], shape[0], *shape[2:]))
+    launch, (start,) = started(b.sink(b.store(b.permute(memory, (1, 0, *range(2, len(shape)))), b.mul(rows, most))))
+    rng = np.random.default_rng(0)
+    values = {f"p{k}": rng.integers(-9, 9, shape).astype(np.int32) for k in (0, 1)} | {"b1": np.zeros(size, np.int32)}
+    s = choose_by_heuristics(start, machine, itertools.count(9))
+    assert len(nodes_with_op(s.effect, Op.AFTER)) == 1
+    axes = range(len(s.axes))
+    optops = [Split(k, n, t, top) for k in axes for n in (2, 3) for t in TYPES for top in (False, True)]
+    optops += itertools.starmap(Swap, itertools.permutations(axes, 2))
+    reasons = {optop: find_rejection_reason(s, optop, machine) for optop in optops}
+    assert any("intermediate Store" in str(reason) for reason in reasons.values())
+    legal = [apply(s, optop, machine) for optop, reason in reasons.items() if reason is None]
+    assert legal
+    found = [run(with_schedules(launch, [x]), dict(values)).buffers["b1"].tolist() for x in (start, s, *legal)]
+    assert all(x == found[0] for x in found)
 
 
 def test_loops_of_distinct_elements_are_free() -> None:
