@@ -4,5 +4,6 @@ from uops.backends import api
 from uops.compiler.tensor.realize import use
 from uops.compiler.tensor.tensor import Tensor
 from uops.compiler.tensor.trace import function
+from uops.compiler.tensor.transforms import grad, value_and_grad, vjp
 
-__all__ = ["Tensor", "api", "function", "use"]
+__all__ = ["Tensor", "api", "function", "grad", "use", "value_and_grad", "vjp"]

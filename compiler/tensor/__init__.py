@@ -13,10 +13,14 @@ if TYPE_CHECKING:
     from uops.compiler.tensor.realize import CapturedGraph, capture, install, use
     from uops.compiler.tensor.tensor import Tensor
     from uops.compiler.tensor.trace import function
+    from uops.compiler.tensor.transforms import grad, value_and_grad, vjp
 
 __all__ = [
     "Tensor",
     "function",
+    "grad",
+    "value_and_grad",
+    "vjp",
     "capture",
     "CapturedGraph",
     "use",
@@ -30,6 +34,9 @@ __all__ = [
 _HOME = {
     "Tensor":      "tensor",
     "function":    "trace",
+    "grad":        "transforms",
+    "value_and_grad": "transforms",
+    "vjp":         "transforms",
     "capture":     "realize",
     "CapturedGraph":    "realize",
     "use":         "realize",

@@ -161,7 +161,7 @@ def undo_assignments_of_failed_check(root: UOp, check: IndexCheck) -> UOp:
         if failed is None:
             return root
         store, *_ = failed.buffer.dependencies  # of the old contents
-        root = _substitute_and_transfer_checks(root, {failed: store.value})
+        root = substitute_and_transfer_checks(root, {failed: store.value})
 
 
 def _assigns_through_checked_index(u: UOp, check: IndexCheck) -> bool:
@@ -182,7 +182,7 @@ def _assigns_through_checked_index(u: UOp, check: IndexCheck) -> bool:
     return False
 
 
-def _substitute_and_transfer_checks(root: UOp, replacements_to_extend: dict[UOp, UOp]) -> UOp:
+def substitute_and_transfer_checks(root: UOp, replacements_to_extend: dict[UOp, UOp]) -> UOp:
     """Replace each key of `replacements_to_extend`. A rebuilt node gets the IndexChecks of the node that it replaces."""
     attached: list[tuple[UOp, IndexCheck]] = []
     pending = [root]

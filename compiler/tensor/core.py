@@ -24,6 +24,7 @@ from uops.compiler.tensor.checks import (
 )
 from uops.compiler.tensor.dtypes import DTypeLike, as_dtype, make_constant_in_dtype_if_it_fits
 from uops.compiler.tensor.faults import fault, format_for_error, require_axes, require_integer
+from uops.compiler.tensor.history import depends_on_tracked_tensor
 from uops.compiler.tensor.realize import compute_in_one_program
 from uops.spec.errors import SpecIndexError, SpecTypeError
 from uops.spec.ir import build as B
@@ -134,11 +135,10 @@ class LazyTensorBase:
         indices are not checked (R163: indices of Tensors); None means the setting of `use`.
         """
         tensors: tuple[LazyTensorBase, ...] = (self, *(self._require_tensor("a value to realize", t) for t in others))
-        for t in tensors:
-            t.uop = storage.find_realized_leaf(t.uop) or t.uop
         if backend is not None and not isinstance(backend, str):
             raise fault("realize", None, f"expected the name of a backend, got {format_for_error(backend)}", SpecTypeError)
-        missing = [u for u in dict.fromkeys(t.uop for t in tensors) if storage.value_of(u) is None]
+        missing = [u for u in dict.fromkeys(t.uop for t in tensors) if storage.realized_value_of(u) is None]
+        leaves: dict[UOp, UOp] = {}
         if missing:
             try:
                 computed = compute_in_one_program(missing, backend, unchecked)
@@ -150,18 +150,19 @@ class LazyTensorBase:
                 u: storage.make_leaf_on_device_and_record_unless_constant(u, np.asarray(a).reshape(u.shape), c)
                 for u, (a, c) in zip(missing, computed, strict=True)
             }
-            for t in tensors:
-                t.uop = leaves.get(t.uop, t.uop)
+        for t in tensors:
+            if not depends_on_tracked_tensor(t.uop):
+                t.uop = leaves.get(t.uop) or storage.find_realized_leaf(t.uop) or t.uop
         return self
 
     @property
     def is_realized(self) -> bool:
         """True if the value needs no computation."""
-        return storage.value_of(storage.find_realized_leaf(self.uop) or self.uop) is not None
+        return storage.realized_value_of(self.uop) is not None
 
     def _realize_array(self) -> storage.Array:
         """Return the value as a read-only array; realizes."""
-        array = storage.value_of(self.realize().uop)
+        array = storage.realized_value_of(self.realize().uop)
         assert array is not None
         return array
 

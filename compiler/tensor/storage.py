@@ -30,6 +30,8 @@ _stand_ins: weakref.WeakSet[UOp] = weakref.WeakSet()
 _placed: weakref.WeakKeyDictionary[UOp, UOp] = weakref.WeakKeyDictionary()
 #: Realized node -> leaf with its value.
 _realized: weakref.WeakKeyDictionary[UOp, UOp] = weakref.WeakKeyDictionary()
+#: Buffers whose data a program computed.
+computed_leaves: weakref.WeakSet[UOp] = weakref.WeakSet()
 #: Slots of stand-ins that are Params.
 _stand_in_slots = itertools.count(1 << 32)
 #: Least and greatest element of each Buffer whose memory nobody else holds; None until they are needed.
@@ -87,6 +89,11 @@ def value_of(u: UOp) -> Array | None:
     return None if data is None else data.reshape(u.shape)
 
 
+def realized_value_of(u: UOp) -> Array | None:
+    """Return the read-only array of a node that needs no computation, or was realized before, or None."""
+    return value_of(_realized.get(u) or u)
+
+
 def data_of(u: UOp) -> Array | None:
     """Return the flat array of a node that needs no computation, or None."""
     source = _skip_reshapes_and_placement(u)
@@ -138,6 +145,7 @@ def make_leaf_on_device_and_record_unless_constant(realized_node: UOp, array: Ar
     A constant node may outlive every Tensor, in a cache of programs: it is not recorded, so that its array can be freed.
     """
     leaf = make_leaf_buffer(array, is_memory_shared=True)  # a backend may give memory that it was given
+    computed_leaves.add(_skip_reshapes_and_placement(leaf))
     device = realized_node.device
     if device is not None and device != HOST:
         host_leaf, leaf = leaf, copy_to_devices(leaf, device, realized_node.axis)

@@ -1,7 +1,8 @@
 """`Tensor`: a lazy value of the TENSOR dialect, with the methods of every layer below.
 
-The layers are core (the node, realization, assignment), movement, elementwise, reduce, networks, indexing, create, exchange and
-devices. Each is one class per module, derived from the one before, so that a method is where its row of the specification is.
+The layers are core (the node, realization, assignment), movement, elementwise, reduce, networks, indexing, create, exchange,
+devices and gradients. Each is one class per module, derived from the one before, so that a method is where its row of the
+specification is.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import functools
 from types import FunctionType
 
-from uops.compiler.tensor.methods.devices import DeviceMethods
+from uops.compiler.tensor.methods.gradients import GradientMethods
 
 
 def _rename_methods_after_attributes(cls: type) -> type:
@@ -37,7 +38,7 @@ def _clone_with_name(function: FunctionType, name: str, cls: type) -> FunctionTy
 
 
 @_rename_methods_after_attributes
-class Tensor(DeviceMethods):
+class Tensor(GradientMethods):
     """An n-dimensional array that is computed on demand.
 
     Every method builds a node; `realize`, `numpy`, `tolist`, `item` and the exchange protocols compute it. A realized Tensor holds

@@ -72,7 +72,7 @@ def _trace_to_function_node(f: Callable[..., R], args: tuple[Any, ...], kwargs: 
     """Return the result of `f`, its Tensors replaced by the results of a Function node with the annotations `arg`."""
     name = getattr(f, "__name__", "function")
     inputs: dict[UOp, Tensor] = {}
-    args, kwargs = _map_tensors(
+    args, kwargs = map_tensors(
         (args, kwargs), lambda t: inputs.setdefault(t.uop, Tensor.of(storage.make_stand_in_for_function_input(t.uop)))
     )
     before = {u: t.uop for u, t in inputs.items()}
@@ -80,7 +80,7 @@ def _trace_to_function_node(f: Callable[..., R], args: tuple[Any, ...], kwargs: 
         result = f(*args, **kwargs)
     if any(t.uop is not before[u] for u, t in inputs.items()):
         raise SpecValueError(f"@function {name} assigns to an input, which a Function cannot do (R63, R64)")
-    values = list(dict.fromkeys(t.uop for t in _collect_tensors(result)))
+    values = list(dict.fromkeys(t.uop for t in collect_tensors(result)))
     if not values:
         raise SpecTypeError(f"@function {name} must return a Tensor or several, got none")
     order = list(dict.fromkeys(u for v in values for u in scope_nodes(v)))
@@ -90,22 +90,22 @@ def _trace_to_function_node(f: Callable[..., R], args: tuple[Any, ...], kwargs: 
         node = node.replace(tag=UNCHECKED)
     node = attach_hoisted_checks_unless_data_proves(node, _express_checks_in_call_arguments(order, {before[u]: u for u in inputs}))
     place = {v: k for k, v in enumerate(values)}
-    out: R = _map_tensors(result, lambda t: Tensor.of(B.get(node, place[t.uop])))
+    out: R = map_tensors(result, lambda t: Tensor.of(B.get(node, place[t.uop])))
     return out
 
 
-def _map_tensors(value: Any, f: Callable[[Tensor], Tensor]) -> Any:
+def map_tensors(value: Any, f: Callable[[Tensor], Tensor]) -> Any:
     """Apply `f` to the Tensors in a value; containers are rebuilt, everything else is kept."""
     if isinstance(value, Tensor):
         return f(value)
     if isinstance(value, dict):
-        return {k: _map_tensors(v, f) for k, v in value.items()}
+        return {k: map_tensors(v, f) for k, v in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):  # a NamedTuple
-        return type(value)(*(_map_tensors(v, f) for v in value))
-    return type(value)(_map_tensors(v, f) for v in value) if type(value) in (list, tuple) else value
+        return type(value)(*(map_tensors(v, f) for v in value))
+    return type(value)(map_tensors(v, f) for v in value) if type(value) in (list, tuple) else value
 
 
-def _collect_tensors(value: Any) -> list[Tensor]:
+def collect_tensors(value: Any) -> list[Tensor]:
     """Return the Tensors in a value, in order."""
     tensors: list[Tensor] = []
 
@@ -113,7 +113,7 @@ def _collect_tensors(value: Any) -> list[Tensor]:
         tensors.append(t)
         return t
 
-    _map_tensors(value, collect)
+    map_tensors(value, collect)
     return tensors
 
 

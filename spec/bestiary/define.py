@@ -16,7 +16,7 @@ from uops.spec.rows.claims import (
     same_dtype_claim,
     source_op_claim,
 )
-from uops.spec.rows.table.base import EFFECT, NONE, RowTable
+from uops.spec.rows.table.base import RowTable
 from uops.spec.rows.table.source import OWN_NAME
 
 
@@ -105,7 +105,7 @@ r(Op.DEFINE_VAR, None, "DEFINE_VAR", "", "A named size, known at run time, withi
     nonempty_field_claim("name"),
     ClaimDraft("a variable has the same bounds everywhere", _check_variable_agreement, "R48"),
     OWN_NAME,
-], LEGALIZE[Op.DEFINE_VAR], NONE)
+], LEGALIZE[Op.DEFINE_VAR])
 r(Op.DEFINE_REG, None, "DEFINE_REG", "", "Memory of one lane.", [SIZE, STORABLE, ONE_DEFINITION], LEGALIZE[Op.DEFINE_REG])
 r(Op.BIND, None, "BIND", "var value", "The variable, with this value.", [
     source_op_claim("var", 0, frozenset({Op.DEFINE_VAR}), "R112"),
@@ -114,10 +114,10 @@ r(Op.BIND, None, "BIND", "var value", "The variable, with this value.", [
     ),
     ClaimDraft("value lies in the bounds for certain", _check_bind_in_bounds, "R112"),
     ClaimDraft("a variable has one value", _check_single_bind, "R112"),
-], LEGALIZE[Op.BIND], NONE)
-r(Op.UNIQUE, None, "UNIQUE", "", "An identity in the whole program.", [ID], LEGALIZE[Op.UNIQUE], EFFECT)
-r(Op.LUNIQUE, None, "LUNIQUE", "", "An identity in its own scope.", [ID], LEGALIZE[Op.LUNIQUE], EFFECT)
-r(Op.DEVICE, None, "DEVICE", "", "Names a device, or several.", [], LEGALIZE[Op.DEVICE], EFFECT)
+], LEGALIZE[Op.BIND])
+r(Op.UNIQUE, None, "UNIQUE", "", "An identity in the whole program.", [ID], LEGALIZE[Op.UNIQUE])
+r(Op.LUNIQUE, None, "LUNIQUE", "", "An identity in its own scope.", [ID], LEGALIZE[Op.LUNIQUE])
+r(Op.DEVICE, None, "DEVICE", "", "Names a device, or several.", [], LEGALIZE[Op.DEVICE])
 r(Op.MSTACK, None, "MStack", "T+", "Values of one device each, as the shards of one value on all of them.", [
     same_dtype_claim("sources"),
     ClaimDraft("sources have one shape", check_all_same_shape),

@@ -20,7 +20,7 @@ from uops.spec.rows.claims import (
     scalar_claim,
     source_op_claim,
 )
-from uops.spec.rows.table.base import EFFECT, NONE, RowTable
+from uops.spec.rows.table.base import RowTable
 from uops.spec.rows.table.ordering import check_axis_identity, check_closed_once
 from uops.spec.rows.table.reduce import empty_reduction_fault
 
@@ -91,7 +91,7 @@ r(Op.B_RANGE, None, "RANGE", "bound deps...", "A loop variable from 0 to bound -
     ClaimDraft("closed at most once in its scope", check_closed_once, "R58"),
     ClaimDraft("axis_id and its state tell it from the other Ranges of its scope", check_axis_identity, "R62"),
     distinct_ranges_claim(1, frozenset({Op.B_RANGE})),
-], LEGALIZE[Op.B_RANGE], NONE)
+], LEGALIZE[Op.B_RANGE])
 r(Op.REDUCE_AXIS, None, "REDUCE_AXIS", "T", "Combines T along axes, which become 1.", [
     REDUCES,
     distinct_axes_claim("axes are distinct axes of T", "R101"),
@@ -115,13 +115,13 @@ r(Op.B_PROGRAM, None, "PROGRAM", "sink device linear? source? binary?", "A kerne
     ClaimDraft(
         "sources are Sink, Device, Linear, Source, ProgramBinary, as far as they go", _check_program_sources_in_stage_order, "R115",
     ),
-], LEGALIZE[Op.B_PROGRAM], EFFECT)
-r(Op.PROGRAM_BINARY, None, "PROGRAM_BINARY", "", "Compiled machine code.", [], LEGALIZE[Op.PROGRAM_BINARY], NONE)
+], LEGALIZE[Op.B_PROGRAM])
+r(Op.PROGRAM_BINARY, None, "PROGRAM_BINARY", "", "Compiled machine code.", [], LEGALIZE[Op.PROGRAM_BINARY])
 r(Op.B_BARRIER, None, "BARRIER", "u deps...", "Passes u on once all lanes have come here.", [], LEGALIZE[Op.B_BARRIER])
 r(Op.B_IF, None, "IF", "gate body...", "The effects of the body, only if the gate is true.", [
     dtype_claim("gate", is_boolean, "is bool", "R114", 0),
     scalar_claim("gate", 0, "R114"),
     ClaimDraft("the body is of Stores, and of End, Group and If of them", _check_if_body_holds_only_stores, "R114"),
-], LEGALIZE[Op.B_IF], EFFECT)
+], LEGALIZE[Op.B_IF])
 # fmt: on
 ROWS = tuple(r.rows)

@@ -22,7 +22,7 @@ from uops.spec.rows.claims import (
     sharded_axis_untouched_claim,
     source_op_claim,
 )  # fmt: skip
-from uops.spec.rows.table.base import EFFECT, RowTable
+from uops.spec.rows.table.base import RowTable
 from uops.spec.rows.table.memory import alternative_fault, axis_0_sharding_fault
 
 #: Ops whose value is an address.
@@ -208,7 +208,7 @@ r(Op.B_STORE, None, "STORE", "index val range...",
     same_dtype_claim("index and val", 0, 2),
     same_shape_claim("index and val", 0, 1),
     distinct_ranges_claim(2, frozenset({Op.B_RANGE})),
-], LEGALIZE[Op.B_STORE], EFFECT)
+], LEGALIZE[Op.B_STORE])
 r(Op.B_PAD, None, "PAD", "T", "T with zeros before and after, on each axis.", [
     _one_entry_per_axis_claim("begin", "end"),
     ClaimDraft("begin >= 0 and end >= 0", _check_pads_nonnegative, "R43"),

@@ -13,7 +13,7 @@ from uops.spec.ir.ops import Family, Op
 from uops.spec.ir.scope import VerifyContext
 from uops.spec.ir.sizes import show_shape
 from uops.spec.rows.claims import SAME_DEVICE, ClaimDraft, same_dtype_claim
-from uops.spec.rows.table.base import EFFECT, NONE, RowTable
+from uops.spec.rows.table.base import RowTable
 from uops.spec.rows.table.codegen import check_custom_template_placeholders
 from uops.spec.rows.table.elementwise import binary_claims
 from uops.spec.rows.table.source import is_representable
@@ -118,7 +118,7 @@ r(Op.GEP, None, "GEP", "T", "Lanes of a vector, by position: one is a scalar, se
 r(Op.VCONST, None, "VConst", "", "A vector of constants.", [
     ClaimDraft("there is a value", lambda u, ctx: None if u.arg.values else "got none", gate=True),
     ClaimDraft("values are representable in dtype", _check_constants_representable_in_arg_dtype, "R23", gate=True),
-], LEGALIZE[Op.VCONST], NONE)
+], LEGALIZE[Op.VCONST])
 r(Op.CAT, None, "CAT", "T+", "The lanes of several vectors, one after the other.", [
     SAME,
     VECTORS,
@@ -142,7 +142,7 @@ r(Op.CONTRACT, None, "CONTRACT", "T", "The lanes of unrolled axes as one vector.
 r(Op.PRECAST, None, "Precast", "T", "T itself, marked before a conversion.", [], LEGALIZE[Op.PRECAST])
 r(Op.CUSTOMI, None, "CustomI", "args...", "An expression of target code with {k} for source k.", [
     ClaimDraft("each placeholder names a source", check_custom_template_placeholders),
-], LEGALIZE[Op.CUSTOMI], EFFECT)
+], LEGALIZE[Op.CUSTOMI])
 r(Op.MIN, None, "Min", "A B", "The lesser of a and b; NaN if either is.", binary_claims(), LEGALIZE[Op.MIN])
 # fmt: on
 ROWS = tuple(r.rows)

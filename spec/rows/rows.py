@@ -114,7 +114,7 @@ def _row_json(row: OpSpec) -> dict[str, Any]:
         "claims": [_claim_json(c) for c in row.claims],
         "dialects": [d.value for d in dialects_of(row.op)],
         "decomposition": row.decomposition if isinstance(row.decomposition, str) else f"graph: {row.decomposition.__name__}",
-        "gradient": row.gradient.remark,
+        "gradient": row.gradient.formula,
         "subject": RowSubject.BACKEND.value,
         "executed_by": find_executors(row.op).to_json(),
     }

@@ -13,7 +13,7 @@ if sys.platform in ("win32", "emscripten", "wasi"):
 
 if TYPE_CHECKING:
     from uops.backends.api import compile
-    from uops.backends.front import Tensor, function, use
+    from uops.backends.front import Tensor, function, grad, use, value_and_grad, vjp
     from uops.interp.run import run
     from uops.spec.errors import CompileError, Crash, SpecError, Trap, Unsound, Unsupported
     from uops.spec.ir.node import UOp
@@ -37,6 +37,9 @@ __all__ = [
     "compile",
     "Tensor",
     "function",
+    "grad",
+    "value_and_grad",
+    "vjp",
     "use",
     "SpecError",
     "Trap",
@@ -61,6 +64,9 @@ _HOME = {
     "compile":      "uops.backends.api",
     "Tensor":       "uops.backends.front",
     "function":     "uops.backends.front",
+    "grad":         "uops.backends.front",
+    "value_and_grad": "uops.backends.front",
+    "vjp":          "uops.backends.front",
     "use":          "uops.backends.front",
     "SpecError":    "uops.spec.errors",
     "Trap":         "uops.spec.errors",

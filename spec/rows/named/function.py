@@ -23,7 +23,7 @@ ROWS = (
             ("each Tensor among the arguments is an input, in lists, tuples and dicts too", "R64"),
             ("a Tensor that is given twice is one input", "R64"),
         ),
-        ExecutedBy((), (f"{_TRACE}:_map_tensors",), _LAZY),
+        ExecutedBy((), (f"{_TRACE}:map_tensors",), _LAZY),
     ),
     _make_step(
         "Run",

@@ -4,31 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from uops.spec.ir.args import ARG_TYPE
 from uops.spec.ir.node import RULES, Rule, UOp
 from uops.spec.ir.ops import Family, Op
 from uops.spec.rows.claims import Claim, ClaimDraft, Schema, number_claims, schema_claim
+from uops.spec.rows.gradients.base import Gradient
+from uops.spec.rows.gradients.reverse import GRADIENTS
 
 #: A function that returns a core form of a node, or the reason why the node is core itself.
 Decomposition = Callable[..., UOp] | str
 #: The decomposition of an op that has none.
 PRIMITIVE = "core: a primitive"
-
-
-@dataclass(frozen=True, slots=True)
-class Gradient:
-    """The gradient of an op: a remark, and the rule once one is attached (R78, gradients)."""
-
-    remark: str
-    rule: Callable[..., Any] | None = None
-
-
-# The gradients of most ops; rules are attached where reverse mode is defined.
-SMOOTH = Gradient("differentiable; no rule is attached yet")
-NONE = Gradient("none: no derivative (R78)")
-EFFECT = Gradient("none: an effect or structure, no value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +80,6 @@ class RowTable:
         semantics: str,
         claims: Sequence[ClaimDraft] = (),
         decomposition: Decomposition = PRIMITIVE,
-        gradient: Gradient = SMOOTH,
         family: Family | None = None,
     ) -> None:
         row_family = family or self.family
@@ -116,6 +102,6 @@ class RowTable:
                 axis=RULES["_axis"][op],
                 claims=number_claims(op.name, spec_id, (schema_claim(op, sources), *claims)),
                 decomposition=decomposition,
-                gradient=gradient,
+                gradient=GRADIENTS[op],
             )
         )

@@ -9,7 +9,7 @@ from uops.spec.ir.ops import MEMORY_ROOTS, Family, Op
 from uops.spec.ir.scope import GraphScope, VerifyContext, is_variable
 from uops.spec.ir.sizes import element_count_polynomial, same_shape, show_shape
 from uops.spec.rows.claims import ClaimDraft, source_op_claim
-from uops.spec.rows.table.base import EFFECT, RowTable
+from uops.spec.rows.table.base import RowTable
 
 #: Ops that the body of a Call may be: effects, never values.
 CALL_BODIES = frozenset(
@@ -148,7 +148,7 @@ r(Op.CALL, "Call", "CALL", "body a...", "Runs an opaque body on the arguments' m
     ClaimDraft("an argument can lie in the bounds of its named Param", _check_no_argument_surely_out_of_bounds, "R48"),
     ClaimDraft("written are distinct argument positions", _check_written_positions, "R63"),
     SAME_SPACE,
-], gradient=EFFECT)
+])
 r(Op.TUPLE, "Tuple", "TUPLE", "v...", "Packs values; the body of a Function that returns some.")
 r(Op.GETTUPLE, "GetTuple", "GET_TUPLE", "packed", "Element `index` of a Tuple, or of the Tuple that a Function returns.", [
     ClaimDraft("source is a Tuple, or a Function whose body is one", _check_source_is_tuple, gate=True),

@@ -27,7 +27,7 @@ from uops.spec.rows.claims import (
     scalar_claim,
     source_op_claim,
 )  # fmt: skip
-from uops.spec.rows.table.base import EFFECT, NONE, RowTable
+from uops.spec.rows.table.base import RowTable
 
 
 def _check_fragment_dtypes(u: UOp, ctx: VerifyContext) -> str | None:
@@ -111,20 +111,20 @@ def _check_program_sources_in_stage_order(u: UOp, ctx: VerifyContext) -> str | N
 
 r = RowTable(Family.CODEGEN)
 # fmt: off
-r(Op.BARRIER, "Barrier", None, "deps...", "No lane of the workgroup goes on until all have come here.", gradient=EFFECT)
-r(Op.INS, "Ins", None, "args...", "One machine instruction, by its mnemonic.", [nonempty_field_claim("name")], gradient=EFFECT)
+r(Op.BARRIER, "Barrier", None, "deps...", "No lane of the workgroup goes on until all have come here.")
+r(Op.INS, "Ins", None, "args...", "One machine instruction, by its mnemonic.", [nonempty_field_claim("name")])
 r(Op.SPECIAL, "Special", "SPECIAL", "bound", "The index of this lane or workgroup in a dimension of the launch.", [
     scalar_claim("bound", 0, "R77"),
     dtype_claim("bound", is_integer, "is an integer", "R77", 0),
     nonempty_field_claim("name"),
-], gradient=NONE)
+])
 r(Op.IF, "If", None, "gate", "From here to its Endif, only if the gate is true.", [
     dtype_claim("gate", is_boolean, "is bool", "", 0),
     scalar_claim("gate", 0),
-], gradient=EFFECT)
+])
 r(Op.ENDIF, "Endif", "ENDIF", "if", "Ends the block of an If.", [
     source_op_claim("if", 0, frozenset({Op.IF, Op.B_IF})),
-], gradient=EFFECT)
+])
 r(Op.WMMA, "Wmma", "WMMA", "A B acc range...",
   "The lanes of a warp together compute A times B, added up over the ranges, plus acc, each holding fragments.", [
     ClaimDraft("A and B are dtype_in, acc is dtype_out", _check_fragment_dtypes, "R93"),
@@ -139,19 +139,19 @@ r(Op.WMMA, "Wmma", "WMMA", "A B acc range...",
 ])
 r(Op.CUSTOM, "Custom", "Custom", "args...", "A line of target code with {k} for source k.", [
     ClaimDraft("each placeholder names a source", check_custom_template_placeholders),
-], gradient=EFFECT)
+])
 r(Op.ATOMICADD, "AtomicAdd", None, "idx val", "Adds val to memory, as if at once; the order of several is free.", [
     reference_claim("idx", 0),
     same_dtype_claim("idx and val"),
     same_shape_claim("idx and val", 0, 1),
     dtype_claim("idx", is_numeric, "is not bool", "R56", 0),
     SAME_DEVICE,
-], gradient=EFFECT)
+])
 r(Op.CUSTOM_FUNCTION, "CustomFunction", "CustomFunction", "meta...",
-  "A function of the device, by name; the body of a Call.", [nonempty_field_claim("name")], gradient=EFFECT)
+  "A function of the device, by name; the body of a Call.", [nonempty_field_claim("name")])
 r(Op.PROGRAM, "Program", None, "linear source binary", "One kernel as instructions, as text and as machine code.", [
     ClaimDraft("sources are Linear, Source, Binary", _check_program_sources_in_stage_order),
-], gradient=EFFECT)
-r(Op.SOURCE, "Source", "SOURCE", "", "The text of a rendered kernel.", gradient=EFFECT)
+])
+r(Op.SOURCE, "Source", "SOURCE", "", "The text of a rendered kernel.")
 # fmt: on
 ROWS = tuple(r.rows)

@@ -8,7 +8,7 @@ from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Family, Op
 from uops.spec.rows.claims import dtype_claim, is_boolean, is_numeric, same_dtype_claim
-from uops.spec.rows.table.base import NONE, RowTable
+from uops.spec.rows.table.base import RowTable
 from uops.spec.rows.table.elementwise import FLOATS, TOGETHER, binary_claims
 
 NUMERIC = dtype_claim("A", is_numeric, "is not bool", "R09", 0)
@@ -76,14 +76,14 @@ r(Op.NEG,    "Neg",    None, "A",
 r(Op.SUB,    "Sub",    None, "A B",
   "a - b.", binary_claims(dtype_claim("A", is_numeric, "is not bool", "R80", 0)), lambda u: b.add(u.lhs, b.neg(u.rhs)))
 r(Op.DIV,    "Div",    None, "A B", "a / b.", binary_claims(FLOATS), lambda u: b.mul(u.lhs, b.recip(u.rhs)))
-r(Op.CMPGT,  "CmpGt",  None, "A B", "Whether a > b.", binary_claims(), lambda u: b.lt(u.rhs, u.lhs), NONE)
+r(Op.CMPGT,  "CmpGt",  None, "A B", "Whether a > b.", binary_claims(), lambda u: b.lt(u.rhs, u.lhs))
 r(Op.CMPGE,  "CmpGe",  None, "A B", "Whether a >= b; false with NaN.",
-  binary_claims(), lambda u: _negate_comparison(b.lt(u.lhs, u.rhs)), NONE)
+  binary_claims(), lambda u: _negate_comparison(b.lt(u.lhs, u.rhs)))
 r(Op.CMPLE,  "CmpLe",  None, "A B", "Whether a <= b; false with NaN.",
-  binary_claims(), lambda u: _negate_comparison(b.lt(u.rhs, u.lhs)), NONE)
-r(Op.CMPEQ,  "CmpEq",  None, "A B", "Whether a = b.", binary_claims(), lambda u: _negate_comparison(b.ne(u.lhs, u.rhs)), NONE)
+  binary_claims(), lambda u: _negate_comparison(b.lt(u.rhs, u.lhs)))
+r(Op.CMPEQ,  "CmpEq",  None, "A B", "Whether a = b.", binary_claims(), lambda u: _negate_comparison(b.ne(u.lhs, u.rhs)))
 r(Op.NOT,    "Not",    None, "A",
-  "The other bool.", [dtype_claim("A", is_boolean, "is bool", "R09", 0)], lambda u: _negate_comparison(u.operand), NONE)
+  "The other bool.", [dtype_claim("A", is_boolean, "is bool", "R09", 0)], lambda u: _negate_comparison(u.operand))
 r(Op.EXP2,   "Exp2",   None, "A",   "2 to the power x.", [FLOATS], APPROXIMATION)
 r(Op.LOG2,   "Log2",   None, "A",   "The binary logarithm of x.", [FLOATS], APPROXIMATION)
 r(Op.SIN,    "Sin",    None, "A",   "The sine of x radians.", [FLOATS], APPROXIMATION)
@@ -94,6 +94,6 @@ r(Op.MULACC, "Mulacc", None, "A B C",
   "a * b + c, rounded once.", [same_dtype_claim("A, B, C"), *TOGETHER], lambda u: b.add(b.mul(u.lhs, u.rhs), u.addend))
 r(Op.THREEFRY, "Threefry", None, "A B", "Threefry2x32 of counter a under key b, words low first.", [
     dtype_claim("counter and key", _is_uint64, "are uint64", "R22", 0, 1), *TOGETHER,
-], threefry, NONE)
+], threefry)
 # fmt: on
 ROWS = tuple(r.rows)

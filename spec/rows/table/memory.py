@@ -17,7 +17,7 @@ from uops.spec.rows.claims import (
     reference_claim,
     same_shape_claim,
 )
-from uops.spec.rows.table.base import EFFECT, RowTable
+from uops.spec.rows.table.base import RowTable
 
 
 def _check_gate_with_alt(u: UOp, ctx: VerifyContext) -> str | None:
@@ -89,6 +89,6 @@ r(Op.STORE, "Store", None, "buf val gate?", "Writes val into buf where the gate 
     ClaimDraft("gate has shape () or buf's", _check_gate_shape, "R52"),
     SAME_DEVICE,
     ClaimDraft("val and gate are sharded as buf is, or not at all", _check_sources_sharded_as_buffer, "R74"),
-], gradient=EFFECT, family=Family.STORE)
+], family=Family.STORE)
 # fmt: on
 ROWS = tuple(r.rows)

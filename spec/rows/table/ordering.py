@@ -6,7 +6,7 @@ from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Family, Op
 from uops.spec.ir.scope import RANGES, VerifyContext
 from uops.spec.rows.claims import ClaimDraft, distinct_ranges_claim, dtype_claim, is_integer, scalar_claim
-from uops.spec.rows.table.base import EFFECT, NONE, RowTable
+from uops.spec.rows.table.base import RowTable
 
 
 def check_closed_once(u: UOp, ctx: VerifyContext) -> str | None:
@@ -31,15 +31,15 @@ r(Op.RANGE, "Range", None, "bound", "A loop variable from 0 to bound - 1; no ite
     dtype_claim("bound", is_integer, "is an integer", "R57", 0),
     ClaimDraft("closed at most once in its scope", check_closed_once, "R58"),
     ClaimDraft("axis_id tells it from the other Ranges of its scope", check_axis_identity, "R62"),
-], gradient=NONE)
+])
 r(Op.END, "End", "END", "body range+", "Ends the loops of the ranges around body.", [
     distinct_ranges_claim(1, RANGES),
-], gradient=EFFECT)
+])
 r(Op.AFTER, "After", "AFTER", "buf deps...", "buf itself, once every dep has been executed.")
-r(Op.GROUP, "Group", "Group", "u...", "Several effects as one, unordered.", gradient=EFFECT)
+r(Op.GROUP, "Group", "Group", "u...", "Several effects as one, unordered.")
 r(Op.SINK, "Sink", "SINK", "u...", "Several effects as the one root of a graph or kernel.", [
     ClaimDraft("name is not empty", _check_sink_name),
-], gradient=EFFECT)
-r(Op.LINEAR, "Linear", "LINEAR", "uops...", "Instructions, or Calls, in the order of execution.", gradient=EFFECT)
+])
+r(Op.LINEAR, "Linear", "LINEAR", "uops...", "Instructions, or Calls, in the order of execution.")
 # fmt: on
 ROWS = tuple(r.rows)

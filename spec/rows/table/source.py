@@ -11,7 +11,7 @@ from uops.spec.ir.ops import Family, Op
 from uops.spec.ir.scope import VerifyContext
 from uops.spec.ir.sizes import divides, same_shape, show_shape
 from uops.spec.rows.claims import ClaimDraft, arg_dtype_claim, is_storable, nonnegative_entries_claim, shape_operand_claim
-from uops.spec.rows.table.base import NONE, RowTable
+from uops.spec.rows.table.base import RowTable
 
 
 def is_not_void(d: DType) -> bool:
@@ -128,7 +128,7 @@ r(Op.BUFFER, "Buffer", None, "", "Memory of `size` elements on each of its devic
 ])
 r(Op.CONST, "Const", "CONST", "", "One constant of shape ().", [
     ClaimDraft("value is representable in dtype", _check_const_is_representable, "R23"),
-], gradient=NONE)
-r(Op.BINARY, "Binary", None, "", "A vector of uint8: raw bytes, be they data or compiled machine code.", gradient=NONE)
+])
+r(Op.BINARY, "Binary", None, "", "A vector of uint8: raw bytes, be they data or compiled machine code.")
 # fmt: on
 ROWS = tuple(r.rows)

@@ -174,7 +174,7 @@ def _print_op_row(out: Console, row: OpSpec) -> None:
     _print_name_and_text(out, "derived", ", ".join(f"{k}: {v.strip('_<>')}" for k, v in rules.items()))
     _print_name_and_text(out, "dialects", ", ".join(d.value for d in dialects_of(row.op)) or "none")
     _print_name_and_text(out, "core", core)
-    _print_name_and_text(out, "gradient", row.gradient.remark)
+    _print_name_and_text(out, "gradient", row.gradient.formula)
     _print_executors(out, find_executors(row.op))
     _print_claims(out, row)
 

@@ -54,10 +54,8 @@ def replace_builder(**builders: Any) -> Break:
 
 
 def skip_dicts(patch: pytest.MonkeyPatch) -> None:
-    given = trace._map_tensors
-    patch.setattr(
-        trace, "_map_tensors", lambda value, f: value if isinstance(value, dict) and "first" in value else given(value, f)
-    )
+    given = trace.map_tensors
+    patch.setattr(trace, "map_tensors", lambda value, f: value if isinstance(value, dict) and "first" in value else given(value, f))
 
 
 def forget_identity(patch: pytest.MonkeyPatch) -> None:
@@ -71,7 +69,7 @@ def forget_identity(patch: pytest.MonkeyPatch) -> None:
             seen.append(t.uop)
             return Tensor.of(b.detach(t.uop)) if t.uop in seen[:-1] else t
 
-        return given(f, trace._map_tensors(args, copy_again), kwargs, arg)
+        return given(f, trace.map_tensors(args, copy_again), kwargs, arg)
 
     patch.setattr(trace, "_trace_to_function_node", trace_copies)
 
@@ -110,12 +108,12 @@ def leave_buffers(closed: trace.ClosedValues, inputs: list[UOp]) -> trace.Closed
 
 
 def rename_keys(patch: pytest.MonkeyPatch) -> None:
-    given = trace._map_tensors
+    given = trace.map_tensors
 
     def rename(value: Any, f: Any) -> Any:
         return {"other": value["key"]} if isinstance(value, dict) and "key" in value else given(value, f)
 
-    patch.setattr(trace, "_map_tensors", rename)
+    patch.setattr(trace, "map_tensors", rename)
 
 
 def swap_arguments(body: UOp, *arguments: UOp) -> UOp:

@@ -1,0 +1,67 @@
+"""Which Tensors a derivative may be asked for later: those with `requires_grad`.
+
+A realized Tensor is data: its node is replaced by a leaf, so that what it was computed from can be freed. A Tensor that depends
+on a tracked one keeps its node instead, and its array is found by that node.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import scope_sources
+
+if TYPE_CHECKING:
+    from uops.compiler.tensor.core import LazyTensorBase
+
+#: id of a tracked Tensor -> the Tensor, as Tensors cannot be compared.
+_tracked: weakref.WeakValueDictionary[int, LazyTensorBase] = weakref.WeakValueDictionary()
+
+
+def track_tensor(t: LazyTensorBase, is_tracked: bool) -> None:
+    """Track a Tensor, or stop tracking it."""
+    if is_tracked:
+        _tracked[id(t)] = t
+    else:
+        _tracked.pop(id(t), None)
+
+
+def is_tracked(t: LazyTensorBase) -> bool:
+    """Return True if a Tensor is tracked."""
+    return _tracked.get(id(t)) is t
+
+
+def list_tracked_tensors() -> list[LazyTensorBase]:
+    """Return the tracked Tensors in use, in the order in which they were tracked."""
+    return list(_tracked.values())
+
+
+def depends_on_tracked_tensor(u: UOp) -> bool:
+    """Return True if a derivative may flow from `u` to an operand of it that a tracked Tensor has."""
+    if not _tracked:
+        return False
+    nodes = {skip_reshapes(t.uop) for t in _tracked.values()}
+    return any(s in nodes for s in _walk_operands(u) if s is not skip_reshapes(u))
+
+
+def _walk_operands(root: UOp) -> Iterable[UOp]:
+    """Yield the nodes that `root` depends on, but none behind a Detach."""
+    seen, stack = {root}, [root]
+    while stack:
+        u = stack.pop()
+        yield u
+        if u.op is not Op.DETACH:
+            for s in scope_sources(u):
+                if s not in seen:
+                    seen.add(s)
+                    stack.append(s)
+
+
+def skip_reshapes(u: UOp) -> UOp:
+    """Return the node below Reshapes: a Tensor and its reshapes are one value to a derivative."""
+    while u.op is Op.RESHAPE:
+        u = u.operand
+    return u

@@ -1,0 +1,145 @@
+"""Derivatives: `gradient`, `backward` with `grad`, and `requires_grad`. Spec: the gradient column of the op table.
+
+A Tensor, its reshapes and all equal expressions are one value to a derivative, as they are one node (R27: one value per node).
+Realization makes a Tensor data, which has no history: no derivative flows through it. A Tensor that depends on one with
+`requires_grad` keeps its history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+from uops.compiler.tensor import history, storage
+from uops.compiler.tensor.core import LazyTensorBase
+from uops.compiler.tensor.faults import fault
+from uops.compiler.tensor.methods.devices import DeviceMethods
+from uops.spec.errors import SpecTypeError
+from uops.spec.ir import build as B
+from uops.spec.ir.node import UOp
+from uops.spec.ir.scope import scope_nodes
+from uops.spec.rows.gradients.reverse import differentiate
+
+
+class GradientMethods(DeviceMethods):
+    """Methods that differentiate a Tensor."""
+
+    __slots__ = ("_grad",)
+
+    _grad: Self | None
+
+    @property
+    def requires_grad(self) -> bool:
+        """True if `backward` fills this Tensor's `grad`, and Tensors that depend on it keep their history."""
+        return history.is_tracked(self)
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self.requires_grad_(value)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """Set `requires_grad`, and return this Tensor. Raises SpecTypeError for a dtype that is no float."""
+        if requires_grad:
+            self._require_float("requires_grad_", self)
+        history.track_tensor(self, requires_grad)
+        return self
+
+    @property
+    def grad(self) -> Self | None:
+        """The sum of the gradients that `backward` has computed, or None. Setting it to None starts again."""
+        return getattr(self, "_grad", None)
+
+    @grad.setter
+    def grad(self, value: Self | None) -> None:
+        self._grad = None if value is None else self._require_tensor("grad", value)
+
+    def backward(self, gradient: Self | None = None) -> None:
+        """Add the gradient of this Tensor to the `grad` of each Tensor with `requires_grad` on which it depends.
+
+        `gradient` is the cotangent, of this shape; without it this Tensor must have one element. Nothing is computed before a
+        `grad` is realized. Raises SpecTypeError for a dtype that is no float, and SpecValueError if this Tensor depends on no
+        Tensor with `requires_grad`.
+        """
+        cotangent = self._convert_cotangent("backward", gradient)
+        tracked = [t for t in history.list_tracked_tensors() if isinstance(t, GradientMethods)]
+        found = find_cotangents([(self.uop, cotangent)], [t.uop for t in tracked])
+        if all(u is None for u in found):
+            raise fault(
+                "backward", None, "expected a value that depends on a Tensor with requires_grad" + _explain_history(self.uop)
+            )
+        for t, u in zip(tracked, found):
+            if u is not None:
+                t._grad = t.of(u) if t.grad is None else t.grad + t.of(u)
+
+    def gradient(self, *targets: Self, gradient: Self | None = None) -> list[Self]:
+        """Return the gradient of this Tensor with respect to each of `targets`, of its shape and dtype; all are lazy.
+
+        `gradient` is the cotangent, of this shape; without it this Tensor must have one element. Each target gets its total
+        derivative, also where one target depends on another. Raises SpecTypeError for a dtype that is no float, and
+        SpecValueError for a target on which this Tensor does not depend.
+        """
+        if not targets:
+            raise fault("gradient", None, "expected at least one Tensor to differentiate by, got none", SpecTypeError)
+        cotangent = self._convert_cotangent("gradient", gradient)
+        for t in targets:
+            self._require_float("gradient", self._require_tensor("a target", t))
+        found = find_cotangents([(self.uop, cotangent)], [t.uop for t in targets])
+        gradients = [u for u in found if u is not None]
+        if len(gradients) < len(found):
+            missing = found.index(None)
+            detail = f"expected a value that depends on target {missing}, of shape {targets[missing].shape}"
+            raise fault("gradient", None, detail + _explain_history(self.uop))
+        return [self.of(u) for u in gradients]
+
+    def _convert_cotangent(self, method: str, gradient: Self | None) -> UOp:
+        """Return the cotangent of this Tensor as a node of its dtype and shape: ones if there is none."""
+        self._require_float(method, self)
+        if gradient is None:
+            if self.numel() != 1:
+                raise fault(method, None, f"expected one element or a cotangent `gradient`, got shape {self.shape}")
+            return (
+                B.expand(B.reshape(B.const(1, self.dtype), (1,) * self.ndim), self.shape) if self.ndim else B.const(1, self.dtype)
+            )
+        if self._require_tensor("gradient", gradient).shape != self.shape or gradient.dtype is not self.dtype:
+            wanted, got = f"{self.dtype} of shape {self.shape}", f"{gradient.dtype} of shape {gradient.shape}"
+            raise fault(method, None, f"expected a cotangent of {wanted}, got {got}", SpecTypeError)
+        return gradient.uop
+
+    def _require_float(self, method: str, t: LazyTensorBase) -> None:
+        if not t.dtype.is_float:
+            raise fault(method, None, f"expected a Tensor of floats, got {t.dtype}, which has no derivative (R78)", SpecTypeError)
+
+
+def find_cotangents(values: Sequence[tuple[UOp, UOp]], targets: Sequence[UOp]) -> list[UOp | None]:
+    """Return the cotangent of each target, from those of values; None for a target on which no value depends.
+
+    A target stands for itself, for its reshapes, and for nodes whose realized value it is.
+    """
+    bases = [history.skip_reshapes(u) for u in targets]
+    nodes_by_base: dict[UOp, list[UOp]] = {u: [u] for u in bases}
+    for u in scope_nodes(B.tuple_(*(v for v, _ in values))):
+        leaf = storage.find_realized_leaf(u)
+        base = None if leaf is None else history.skip_reshapes(leaf)
+        if base in nodes_by_base:
+            nodes_by_base[base].append(history.skip_reshapes(u))
+    cotangents: dict[UOp, UOp] = {}
+    for v, g in values:
+        cotangents[v] = B.add(cotangents[v], g) if v in cotangents else g
+    found = differentiate(cotangents, {u for nodes in nodes_by_base.values() for u in nodes})
+    result: list[UOp | None] = []
+    for u, base in zip(targets, bases):
+        total: UOp | None = None
+        for node in dict.fromkeys(nodes_by_base[base]):
+            if node in found:
+                g = storage.reshape_node(found[node], u.shape)
+                total = g if total is None else B.add(total, g)
+        result.append(total)
+    return result
+
+
+def _explain_history(u: UOp) -> str:
+    """Return the hint that realized values have no history, if that may be why a derivative finds nothing."""
+    computed = any(n in storage.computed_leaves for n in scope_nodes(u))
+    return (
+        "; it uses a value that was realized, and so has no history: set requires_grad, or differentiate first" if computed else ""
+    )

@@ -1,0 +1,105 @@
+"""Gradients of movement ops: each moves the cotangent back.
+
+The rules move elements of any dtype, so that `memory` can also move a mask back through a chain of views.
+"""
+
+from __future__ import annotations
+
+from uops.spec.errors import SpecValueError
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import Dim, UOp
+from uops.spec.ir.ops import Op
+from uops.spec.ir.sizes import provably_at_most
+from uops.spec.rows.compositions import arange
+from uops.spec.rows.gradients.base import Gradient, make_operand_rule, require_constant_extents, sum_axes
+
+
+def _shape_operand(extents: UOp) -> tuple[Dim, ...]:
+    """Return the entries of a shape operand, constants as ints."""
+    return tuple(n.arg.value if n.op is Op.CONST else n for n in extents.elements)
+
+
+def _undo_permute(u: UOp, g: UOp) -> tuple[UOp]:
+    order = u.arg.order
+    return (b.permute(g, [order.index(k) for k in range(len(order))]),)
+
+
+def _pad_back(u: UOp, g: UOp) -> tuple[UOp]:
+    return (b.pad(g, _shape_operand(u.offsets), u.operand.shape),)
+
+
+def _shrink_back(u: UOp, g: UOp) -> tuple[UOp]:
+    return (b.shrink(g, _shape_operand(u.offsets), u.operand.shape),)
+
+
+def _scatter_indexed_axes(u: UOp, g: UOp) -> tuple[UOp]:
+    """Add each element of `g` to the one that it was read from, one indexed axis after the other, the last one first."""
+    axis = sum(len(position.shape) for position in u.positions)
+    for k in reversed(range(len(u.positions))):
+        position = u.positions[k]
+        if position.shape:
+            axis -= 1
+        else:
+            g = b.reshape(g, (*g.shape[:axis], 1, *g.shape[axis:]))
+        g = _scatter_along_axis(g, axis, u.operand.shape[k], position)
+    return (g,)
+
+
+def _scatter_along_axis(g: UOp, axis: int, extent: Dim, position: UOp) -> UOp:
+    """Return zeros of `extent` on `axis` to which slice i of `g` is added at position i, as scatter_add does (R50).
+
+    A position out of range adds nothing. Raises SpecValueError if an extent is symbolic and the position no constant in range.
+    """
+    before, after = g.shape[:axis], g.shape[axis + 1 :]
+    if position.op is Op.CONST and 0 <= position.arg.value and provably_at_most(position.arg.value + 1, extent):
+        return b.pad(g, [position.arg.value if k == axis else 0 for k in range(len(g.shape))], (*before, extent, *after))
+    n, d = require_constant_extents((extent, g.shape[axis]), "Index")
+    row = position.dtype if position.dtype.bits >= dt.int32.bits else dt.int32
+    is_selected = b.eq(b.reshape(arange(n, row), (n, 1)), b.reshape(b.cast(position, row), (1, d)))
+    is_selected = b.reshape(is_selected, (n, d, *[1] * len(after)))
+    spread = b.reshape(g, (*before, 1, d, *after))
+    sums = sum_axes(b.where(is_selected, spread, b.const(0, g.dtype)), (axis + 1,))
+    return b.reshape(sums, (*before, n, *after))
+
+
+def _index_each_element(u: UOp, g: UOp) -> tuple[UOp, ...]:
+    return tuple(b.at(g, k) for k in range(len(u.elements)))
+
+
+def _give_to_first_replica(u: UOp, g: UOp) -> tuple[UOp]:
+    """Give `g` to the first of the elements that are stated to be equal, so that a sum over them is g."""
+    return (b.pad(g, [0] * len(g.shape), u.operand.shape),)
+
+
+def _pad_slice_back(u: UOp, g: UOp) -> tuple[UOp | None]:
+    """Pad a Slice's cotangent. Raises SpecValueError if the Slice reads the bytes as another dtype."""
+    if u.dtype is not u.operand.dtype:
+        raise SpecValueError(f"a Slice of {u.operand.dtype} as {u.dtype} has no gradient: it reinterprets bits")
+    return (b.pad(g, _shape_operand(UOp(Op.STACK, (u.offset,))), u.operand.shape),)
+
+
+# fmt: off
+GRADIENTS: dict[Op, Gradient] = {
+    Op.PERMUTE:    make_operand_rule("Permute by the inverse order", _undo_permute),
+    Op.FLIP:       make_operand_rule("the same Flip", lambda u, g: (b.flip(g, u.arg.flags),)),
+    Op.RESHAPE:    make_operand_rule("Reshape to the old shape", lambda u, g: (b.reshape(g, u.operand.shape),)),
+    Op.EXPAND:     make_operand_rule("the sum over the repeated axes", lambda u, g: (g,)),
+    Op.PAD:        make_operand_rule("Shrink at the same offset", _shrink_back),
+    Op.SHRINK:     make_operand_rule("Pad at the same offset", _pad_back),
+    Op.INDEX:      make_operand_rule("scatter_add at the same positions", _scatter_indexed_axes),
+    Op.STACK:      make_operand_rule("Index k for element k", _index_each_element),
+    Op.REPLICATED: make_operand_rule("g for the first of the equal elements, 0 for the others", _give_to_first_replica),
+    Op.SLICE:      make_operand_rule("Pad at the same offset, if the dtype is the same", _pad_slice_back),
+}
+# fmt: on
+
+
+def move_back(u: UOp, moved: UOp) -> UOp:
+    """Return the elements of `moved`, a value of the shape of view `u`, at their places in u's operand, and 0 elsewhere."""
+    gradient = GRADIENTS.get(u.op)
+    if gradient is None or gradient.rule is None or u.op in (Op.EXPAND, Op.REPLICATED):
+        raise SpecValueError(f"a Store through {u.op.name} has no gradient: it is no view that moves elements")
+    ((_, back),) = gradient.rule(u, moved, {u.src[0]})  # the viewed operand
+    assert isinstance(back, UOp)
+    return back
