@@ -222,6 +222,8 @@ class _GraphCapture:
         if u.op is Op.PARAM:
             raise SpecValueError(f"Param {u.arg.slot} is free in the graph of a Tensor: it has no value")
         closed = tuple(self.done[s] for s in leaf_or_sources)
+        if u.op is Op.DETACH and u.tag is not None:  # stands for an argument of a function that is differentiated
+            return closed[0]
         if u.op in CALL_LIKE:
             closed = (self.checks_module.strip_unchecked_tags(u.body) if u.tag == self.checks_module.UNCHECKED else u.body, *closed)
         elif leaf_or_sources is not u.src:

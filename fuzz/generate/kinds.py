@@ -16,7 +16,7 @@ import numpy as np
 
 from uops.backends.answer import collect_caller_input_nodes
 from uops.backends.testing.values import from_bits, special_bits
-from uops.fuzz.generate import chains, devices, laws, programs
+from uops.fuzz.generate import chains, devices, gradients, laws, programs
 from uops.fuzz.generate.bestiary.families import FAMILIES, generate_family_case
 from uops.fuzz.generate.declared import EVERYTHING, SupportedOpDtypes
 from uops.fuzz.generate.draw import SeededDraw
@@ -37,7 +37,7 @@ from uops.spec.suggest import format_did_you_mean
 from uops.spec.verify.dialects import Dialect
 
 #: The version of the generator; it changes whenever some (seed, k, kinds, declared) gives another case.
-VERSION = 21
+VERSION = 22
 #: The version of the draws: only a change of this one gives every kind other cases.
 DRAWS = 18
 #: Numbers of nodes and of elements of one graph; small ones are more frequent, since most bugs show in small graphs.
@@ -148,6 +148,12 @@ def _generate_tuple_of_single_ops(draw: ChoiceSource, declared: SupportedOpDtype
     return FuzzCase(b.tuple_(*values), m.inputs)
 
 
+def _generate_gradients(draw: ChoiceSource, declared: SupportedOpDtypes) -> FuzzCase:
+    """Generate the gradients of a graph with respect to its Params of floats."""
+    nodes, max_elements = draw.choice(NODES), draw.choice(ELEMENTS)
+    return gradients.generate_backward_graph(draw, nodes, max_elements, declared)
+
+
 def _generate_bestiary(draw: ChoiceSource, declared: SupportedOpDtypes) -> FuzzCase:
     """Generate a graph of the second document. A backend's declaration, which concerns the first one, has no effect."""
     return generate_family_case(draw, draw.choice(tuple(FAMILIES)))
@@ -178,6 +184,8 @@ KINDS: dict[str, ProgramKind] = {k.name: k for k in (
                 Dialect.TENSOR, programs.generate_program_with_kernel_calls, 2),
     ProgramKind("devices", "programs on several devices: shards, collectives, Stores",
                 Dialect.TENSOR, devices.generate_program_on_devices),
+    ProgramKind("gradients", "gradients of graphs of floats",
+                Dialect.TENSOR, _generate_gradients, 2),
     ProgramKind("bestiary", "graphs of the second document, against legalize",
                 Dialect.BESTIARY, _generate_bestiary),
 )}

@@ -42,6 +42,7 @@ from uops.fuzz.generate.schedules import (
     run_passes_up_to,
 )
 from uops.fuzz.oracles import calls, launches
+from uops.fuzz.oracles.duals import NotComparable, find_wrong_gradient
 from uops.fuzz.oracles.leaks import find_leak_in_repeated_calls
 from uops.fuzz.oracles.native import run_first_kernels_natively
 from uops.fuzz.oracles.relations import disable_rule, draw_related_sample
@@ -173,6 +174,14 @@ def _check_sample_well_formed(c: OracleContext) -> Fault | None:
     except UopsError as e:
         return describe_exception_as_fault(e)
     return None
+
+
+def _check_gradients_by_duals(c: OracleContext) -> Fault | None:
+    try:
+        wrong = find_wrong_gradient(c.sample.graph, c.sample.inputs, c.seed % 2**32)
+    except NotComparable as e:
+        raise OracleNotApplicable(str(e)) from None
+    return None if wrong is None else Fault("value", wrong)
 
 
 def _check_allowed(c: OracleContext) -> Fault | None:
@@ -425,6 +434,7 @@ ORACLES: dict[str, Oracle] = {o.name: o for o in (
     Oracle("form",        "the verifier accepts what the generator made", _check_sample_well_formed, 32,
            dialects=frozenset({Dialect.TENSOR, Dialect.BESTIARY, Dialect.SCHEDULED})),
     Oracle("reference",   "the interpreter and its intervals accept the program", _check_interpreter_evaluates_and_bounds_hold, 1),
+    Oracle("duals",       "exact forward mode gives the derivatives that the gradient rules give", _check_gradients_by_duals, 8),
     Oracle("allowed",     "every element is in the interpreter's allowed set", _check_allowed),
     Oracle("unoptimised", "without schedules the same is given", _check_unoptimised, 8, frozenset({COMPILER}),
            compilation=lambda c: Compilation(c.sample, None, UNOPTIMISED)),
@@ -464,7 +474,7 @@ ORACLES: dict[str, Oracle] = {o.name: o for o in (
 #: Names in place of an oracle's: of a program that cannot be generated, and of a process that ends.
 GENERATOR, PROCESS = "generator", "process"
 #: Oracles of programs and of the interpreter alone, which judge nothing of any other subject.
-OF_PROGRAMS = frozenset({"form", "reference", "orders", "legalized"})
+OF_PROGRAMS = frozenset({"form", "reference", "duals", "orders", "legalized"})
 #: The ones of these that compare results of the interpreter, and judge it if it is the subject.
 OF_INTERPRETER = frozenset({"orders", "legalized"})
 #: The oracles of a campaign that names none.

@@ -55,7 +55,12 @@ def sum_to_shape(g: UOp, shape: Sequence[Dim]) -> UOp:
         return g
     first = len(g.shape) - len(shape)
     repeated = [first + k for k, (old, new) in enumerate(zip(shape, g.shape[first:])) if not same_shape((old,), (new,))]
-    return b.reshape(sum_axes(g, (*range(first), *repeated)), shape)
+    return reshape_if_needed(sum_axes(g, (*range(first), *repeated)), shape)
+
+
+def reshape_if_needed(g: UOp, shape: Sequence[Dim]) -> UOp:
+    """Return `g` in a shape, without a Reshape if it has it."""
+    return g if same_shape(g.shape, tuple(shape)) else b.reshape(g, shape)
 
 
 def sum_axes(g: UOp, axes: Iterable[int]) -> UOp:

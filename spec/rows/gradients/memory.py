@@ -16,7 +16,7 @@ from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import EFFECT_GROUPS, Op
 from uops.spec.ir.scope import BASES, VIEWS
 from uops.spec.rows.compositions import arange
-from uops.spec.rows.gradients.base import Cotangent, Gradient, make_operand_rule, require_constant_extents
+from uops.spec.rows.gradients.base import Cotangent, Gradient, make_operand_rule, require_constant_extents, reshape_if_needed
 from uops.spec.rows.gradients.movement import move_back
 
 #: (Call, argument number -> cotangent of what the Call left there) -> argument number -> cotangent of what it got there.
@@ -76,7 +76,7 @@ def _divide_between_value_and_memory(store: UOp, memory: UOp, g: UOp) -> tuple[U
     """Return the cotangents of the stored value and of the old contents."""
     views = _list_views_up_to(store.buffer, memory)
     zero = b.const(0, g.dtype)
-    part = g if views is not None else b.reshape(g, _find_base(memory).shape)
+    part = g if views is not None else reshape_if_needed(g, _find_base(memory).shape)
     chain = views if views is not None else _list_views_up_to(store.buffer, _find_base(memory))
     if chain is None:
         raise SpecValueError("a Store has no gradient whose memory is another view than the one that is read")
@@ -95,7 +95,7 @@ def _divide_between_value_and_memory(store: UOp, memory: UOp, g: UOp) -> tuple[U
         part = b.where(is_last, part, zero)
     for view in reversed(chain):
         written = move_back(view, written)
-    return part, b.where(b.reshape(written, g.shape), zero, g)
+    return part, b.where(reshape_if_needed(written, g.shape), zero, g)
 
 
 def _both(a: UOp | None, c: UOp) -> UOp:
@@ -141,8 +141,8 @@ def _differentiate_call(call: UOp, after: UOp, g: UOp) -> tuple[UOp, list[tuple[
         raise SpecValueError(f"a Call has no gradient of its own, and {why}; register a rule by register_call_gradient (R195)")
     base = _find_base(after.buffer)
     written = [k for k, a in enumerate(call.arguments) if _find_base(a) is base]
-    found = rule(call, {k: b.reshape(g, call.arguments[k].shape) for k in written})
-    old = next((b.reshape(c, g.shape) for k, c in found.items() if k in written), b.expand(_zero_of(g), g.shape))
+    found = rule(call, {k: reshape_if_needed(g, call.arguments[k].shape) for k in written})
+    old = next((reshape_if_needed(c, g.shape) for k, c in found.items() if k in written), b.expand(_zero_of(g), g.shape))
     return old, [(call.arguments[k], c) for k, c in found.items() if k not in written]
 
 

@@ -1,0 +1,84 @@
+"""Gradients against exact forward mode: <g, J v> = <J' g, v> for a drawn cotangent g and direction v, over fractions.
+
+J v is what `uops.interp.duals` gives for the graph, J' g the value of the graph that the gradient rules make. The two texts share
+nothing. Floats of the inputs are replaced by small multiples of 1/4, of which ties and zeros are frequent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from uops.fuzz.generate.gradients import (
+    add_cotangents_of_equal_values,
+    list_float_params,
+    list_float_values,
+    make_cotangent_params,
+)
+from uops.interp.duals.elementwise import NotRational
+from uops.interp.duals.evaluate import evaluate_duals
+from uops.spec.errors import SpecValueError, Trap
+from uops.spec.ir import build as b
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import scope_nodes
+from uops.spec.rows.gradients.reverse import differentiate
+
+
+class NotComparable(Exception):
+    """A graph whose gradient has no exact value, or that has no gradient."""
+
+
+def find_wrong_gradient(graph: UOp, inputs: Mapping[str, Any], seed: int) -> str | None:
+    """Return what is wrong with the gradients of a TENSOR graph with respect to its Params of floats, or None.
+
+    A Param on which no value depends must have derivative 0. Raises NotComparable with the reason.
+    """
+    values, params = list_float_values(graph), list_float_params(graph)
+    if not values or not params:
+        raise NotComparable("no float depends on a float")
+    if not all(isinstance(n, int) for u in (*values, *params) for n in u.shape):
+        raise NotComparable("symbolic extents")
+    rng = np.random.default_rng(seed)
+    rational = _replace_floats(graph, inputs, rng)
+    cotangents = make_cotangent_params(graph, values)
+    weights = {f"p{g.arg.slot}": rng.integers(-5, 6, g.shape) / 2.0 for g in cotangents}
+    directions = {f"p{u.arg.slot}": _draw_fractions(rng, u.shape) for u in params}
+    try:
+        found = differentiate(add_cotangents_of_equal_values(values, cotangents), set(params))
+        forward = evaluate_duals(b.tuple_(*values), rational, directions)
+        backward = evaluate_duals(b.tuple_(*found.values()), rational | weights) if found else ()
+    except (NotRational, Trap) as e:
+        raise NotComparable(str(e)) from e
+    except SpecValueError as e:
+        raise NotComparable(f"no gradient: {e}") from e
+    by_forward = sum((_dot(weights[f"p{g.arg.slot}"], d.tangent) for g, d in zip(cotangents, forward, strict=True)), Fraction(0))
+    by_reverse = sum((_dot(directions[f"p{u.arg.slot}"], d.value) for u, d in zip(found, backward, strict=True)), Fraction(0))
+    if by_forward == by_reverse:
+        return None
+    return f"the derivative in a direction is {by_forward} by forward mode, {by_reverse} by the gradient rules (seed {seed})"
+
+
+def _replace_floats(graph: UOp, inputs: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+    """Return the inputs with small multiples of 1/4 in place of floats."""
+    is_float = {_input_key(u): u.dtype.is_float for u in scope_nodes(graph) if u.op in (Op.PARAM, Op.BUFFER)}
+    return {k: rng.integers(-12, 13, np.shape(v)) / 4.0 if is_float.get(k) else v for k, v in inputs.items()}
+
+
+def _input_key(u: UOp) -> str:
+    if u.op is Op.BUFFER:
+        return f"b{u.arg.unique}"
+    return u.arg.name if u.arg.slot is None else f"p{u.arg.slot}"
+
+
+def _draw_fractions(rng: np.random.Generator, shape: tuple[Any, ...]) -> Any:
+    out = np.empty(shape, object)
+    out.reshape(-1)[:] = [Fraction(int(x)) for x in rng.integers(-5, 6, out.size)]
+    return out
+
+
+def _dot(weights: Any, elements: Any) -> Fraction:
+    return sum((Fraction(w) * x for w, x in zip(np.ravel(weights), np.ravel(elements), strict=True)), Fraction(0))

@@ -1,0 +1,121 @@
+"""Every gradient rule agrees with exact forward mode and with differences, and each of these finds the rule planted wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Set
+from typing import Any
+
+import numpy as np
+import pytest
+from gradient_programs import PROGRAMS
+
+from uops.fuzz.generate.draw import SeededDraw
+from uops.fuzz.generate.graphs import generate_tensor_graph
+from uops.fuzz.generate.producers import FEATURES
+from uops.fuzz.oracles.differences import find_gradient_far_from_differences
+from uops.fuzz.oracles.duals import NotComparable, find_wrong_gradient
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+from uops.spec.rows.gradients import reverse
+from uops.spec.rows.gradients.base import Cotangent, Gradient, GradientRule
+
+#: Producers of graphs of rational numbers on one device.
+RATIONAL = FEATURES - {"exp2", "log2", "sin", "sqrt", "pow", "bitcast", "threefry", "call", "shards", "everywhere", "sink"}
+RULES = [op for op, gradient in reverse.GRADIENTS.items() if gradient.rule is not None]
+
+
+def _judges(is_rational: bool) -> list[Callable[..., str | None]]:
+    return [find_gradient_far_from_differences, *([_find_wrong_gradient_where_defined] if is_rational else [])]
+
+
+def _find_wrong_gradient_where_defined(graph: UOp, inputs: dict[str, Any], seed: int) -> str | None:
+    """Judge by duals at the first drawn point at which nothing is divided by zero."""
+    for k in range(50):
+        try:
+            return find_wrong_gradient(graph, inputs, 50 * seed + k)
+        except NotComparable:
+            pass
+    raise AssertionError("no point is comparable")
+
+
+def test_every_rule_has_a_program() -> None:
+    assert PROGRAMS.keys() == set(RULES)
+
+
+@pytest.mark.parametrize("op", RULES, ids=lambda op: op.name)
+def test_a_rule_agrees_with_its_judges(op: Op) -> None:
+    graph, inputs, is_rational = PROGRAMS[op]
+    for judge in _judges(is_rational):
+        assert all(judge(graph, inputs, seed) is None for seed in range(3))
+
+
+def _scaled(
+    rule: GradientRule, u: UOp, g: Any, needed: Set[UOp], factor: float, only: int | None
+) -> Iterator[tuple[UOp, Cotangent]]:
+    for k, (operand, c) in enumerate(rule(u, g, needed)):
+        is_wrong = only is None or k == only
+        if isinstance(c, UOp):
+            yield operand, b.mul(c, factor) if is_wrong else c
+        else:
+            yield operand, tuple(None if x is None else b.mul(x, factor) if is_wrong else x for x in c)
+
+
+#: What is wrong with a planted rule -> (factor, the number of the only contribution that is wrong).
+WRONG = {"sign": (-1.0, None), "size": (1.0625, None), "nothing flows": (0.0, None), "first operand": (2.0, 0)}
+
+
+@pytest.mark.parametrize("what", WRONG)
+@pytest.mark.parametrize("op", RULES, ids=lambda op: op.name)
+def test_a_wrong_rule_is_found(op: Op, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = reverse.GRADIENTS[op].rule
+    assert right is not None
+    factor, only = WRONG[what]
+
+    def wrong(u: UOp, g: Any, needed: Set[UOp]) -> Iterator[tuple[UOp, Cotangent]]:
+        return _scaled(right, u, g, needed, factor, only)
+
+    monkeypatch.setitem(reverse.GRADIENTS, op, Gradient("planted", wrong))
+    graph, inputs, is_rational = PROGRAMS[op]
+    for judge in _judges(is_rational):
+        assert any(judge(graph, inputs, seed) for seed in range(3)), judge.__name__
+
+
+def test_random_rational_graphs_have_exact_gradients() -> None:
+    judged = 0
+    for seed in range(400):
+        graph, inputs = generate_tensor_graph(
+            SeededDraw(seed), nodes=2 + seed % 11, max_elements=32, dtypes=(dt.float32, dt.float64, dt.float16), features=RATIONAL
+        )
+        try:
+            assert find_wrong_gradient(graph, inputs, seed) is None
+            judged += 1
+        except NotComparable:
+            pass
+    assert judged > 100
+
+
+TIES: dict[str, tuple[UOp, list[float], list[float]]] = {
+    "max": (b.maximum(b.param(0, (3,), dt.float64), 1.0), [0.0, 1.0, 2.0], [0.0, 0.5, 1.0]),
+    "reduce max": (b.reduce(b.param(0, (3,), dt.float64), Op.MAX, (0,)), [2.0, 1.0, 2.0], [0.5, 0.0, 0.5]),
+    "product with a zero": (b.reduce(b.param(0, (3,), dt.float64), Op.MUL, (0,)), [0.0, 3.0, 5.0], [15.0, 0.0, 0.0]),
+    "sqrt at 0": (b.sqrt(b.param(0, (2,), dt.float64)), [0.0, 4.0], [np.inf, 0.25]),
+    "power of 0": (b.pow_(b.param(0, (3,), dt.float64), b.const(0.0, dt.float64)), [0.0, 2.0, -1.0], [0.0, 0.0, 0.0]),
+    "exponent of 0": (b.pow_(b.const(0.0, dt.float64), b.param(0, (2,), dt.float64)), [0.0, 2.0], [0.0, 0.0]),
+    "masked logarithm": (
+        b.where(b.gt(b.param(0, (2,), dt.float64), 0.0), b.log2(b.param(0, (2,), dt.float64)), 0.0),
+        [0.0, 1.0],
+        [np.nan, 1 / np.log(2)],
+    ),
+}
+
+
+@pytest.mark.parametrize("what", TIES)
+def test_edges_are_as_ruled(what: str) -> None:
+    from uops.interp import run
+
+    graph, x, expected = TIES[what]
+    g = b.expand(b.reshape(b.const(1.0, dt.float64), (1,) * len(graph.shape)), graph.shape)
+    (found,) = reverse.differentiate({graph: g}, {b.param(0, (len(x),), dt.float64)}).values()
+    np.testing.assert_allclose(run(found, {"p0": np.array(x)}).values[0], expected, rtol=1e-15)
