@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import scope_sources
 
-if TYPE_CHECKING:
-    from uops.compiler.tensor.core import LazyTensorBase
+
+class HasNode(Protocol):
+    """A Tensor, as far as its history is concerned."""
+
+    uop: UOp
+
 
 #: id of a tracked Tensor -> the Tensor, as Tensors cannot be compared.
-_tracked: weakref.WeakValueDictionary[int, LazyTensorBase] = weakref.WeakValueDictionary()
+_tracked: weakref.WeakValueDictionary[int, HasNode] = weakref.WeakValueDictionary()
 
 
-def track_tensor(t: LazyTensorBase, is_tracked: bool) -> None:
+def track_tensor(t: HasNode, is_tracked: bool) -> None:
     """Track a Tensor, or stop tracking it."""
     if is_tracked:
         _tracked[id(t)] = t
@@ -29,12 +33,12 @@ def track_tensor(t: LazyTensorBase, is_tracked: bool) -> None:
         _tracked.pop(id(t), None)
 
 
-def is_tracked(t: LazyTensorBase) -> bool:
+def is_tracked(t: HasNode) -> bool:
     """Return True if a Tensor is tracked."""
     return _tracked.get(id(t)) is t
 
 
-def list_tracked_tensors() -> list[LazyTensorBase]:
+def list_tracked_tensors() -> list[HasNode]:
     """Return the tracked Tensors in use, in the order in which they were tracked."""
     return list(_tracked.values())
 

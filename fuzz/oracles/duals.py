@@ -23,7 +23,7 @@ from uops.interp.duals.evaluate import evaluate_duals
 from uops.spec.errors import SpecValueError, Trap
 from uops.spec.ir import build as b
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import MEMORY_ROOTS, Op
 from uops.spec.ir.scope import scope_nodes
 from uops.spec.rows.gradients.reverse import differentiate
 
@@ -64,7 +64,7 @@ def find_wrong_gradient(graph: UOp, inputs: Mapping[str, Any], seed: int) -> str
 
 def _replace_floats(graph: UOp, inputs: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
     """Return the inputs with small multiples of 1/4 in place of floats."""
-    is_float = {_input_key(u): u.dtype.is_float for u in scope_nodes(graph) if u.op in (Op.PARAM, Op.BUFFER)}
+    is_float = {_input_key(u): u.dtype.is_float for u in scope_nodes(graph) if u.op in MEMORY_ROOTS}
     return {k: rng.integers(-12, 13, np.shape(v)) / 4.0 if is_float.get(k) else v for k, v in inputs.items()}
 
 

@@ -28,7 +28,7 @@ class MemoryView(NamedTuple):
     positions: np.ndarray[Any, np.dtype[np.intp]]
 
     @property
-    def viewed(self) -> Dual:
+    def elements_in_view(self) -> Dual:
         """The viewed elements."""
         value, tangent = self.elements
         return Dual(as_objects(value[self.positions]), None if tangent is None else as_objects(tangent[self.positions]))
@@ -68,7 +68,7 @@ def evaluate_duals(root: UOp, inputs: Mapping[str, Any], tangents: Mapping[str, 
 
 def _value_of(r: NodeResult) -> Dual:
     if isinstance(r, MemoryView):
-        return r.viewed
+        return r.elements_in_view
     assert isinstance(r, Dual)
     return r
 

@@ -52,22 +52,29 @@ DONE: dict[int, tuple[Insertion, ...]] = {
     2: (Insertion("spec/ir/derive/minmax.py", "Op.MULACC, Op.THREEFRY", ", Op.CBRT"),),
     3: (
         Insertion(
+            "spec/rows/gradients/elementwise.py",
+            'make_operand_rule("g * y * ln 2", lambda u, g: (b.mul(g, b.mul(u, math.log(2))),)),\n',
+            '    Op.CBRT:   make_operand_rule("g * y / (3 * a)", lambda u, g: (b.div(b.mul(g, u), b.mul(u.operand, 3.0)),)),\n',
+        ),
+    ),
+    4: (
+        Insertion(
             "spec/rows/table/decomposed.py",
-            "], threefry, NONE)\n",
+            "], threefry)\n",
             'r(Op.CBRT, "Cbrt", None, "A", "The cube root of x.", [FLOATS], APPROXIMATION)\n',
         ),
     ),
-    4: (Insertion("spec/rows/accuracy.py", "Op.SIN, Op.POW", ", Op.CBRT"),),
-    5: (Insertion("spec/rulings.md", "| R17 | Exp2, Log2, Sin", ", Cbrt"),),
-    6: (Insertion("spec/ir/build.py", "Op.SHR, Op.SHL, Op.THREEFRY))\n", "cbrt = _unary_builder(Op.CBRT)\n"),),
-    7: (
+    5: (Insertion("spec/rows/accuracy.py", "Op.SIN, Op.POW", ", Op.CBRT"),),
+    6: (Insertion("spec/rulings.md", "| R17 | Exp2, Log2, Sin", ", Cbrt"),),
+    7: (Insertion("spec/ir/build.py", "Op.SHR, Op.SHL, Op.THREEFRY))\n", "cbrt = _unary_builder(Op.CBRT)\n"),),
+    8: (
         Insertion(
             "interp/ops/elementwise.py",
             "    Op.SQRT:     _float_row(np.sqrt),\n",
             "    Op.CBRT:     _transcendental_row(np.cbrt, np.cbrt),\n",
         ),
     ),
-    8: (
+    9: (
         Insertion(
             "interp/exact/numbers/transcendental.py",
             "    return unite_in_float_hull(rounded, hull_of_exp2_of_product(fmt, log2(fmt, True, a), fmt.encode(0, 1, -1)))\n",
@@ -80,43 +87,43 @@ DONE: dict[int, tuple[Insertion, ...]] = {
             "    Op.CBRT:   dispatch_by_kind(None,          None,          cbrt),\n",
         ),
     ),
-    9: (
+    10: (
         Insertion(
             "interp/allowed/elementwise/transcendental.py",
             "    Op.EXP2: Approximation(_is_exp2_exact, 0.0),\n",
             "    Op.CBRT: Approximation(_is_sin_exact, -np.inf),\n",
         ),
     ),
-    10: (Insertion("interp/allowed/core.py", "Op.LOG2: _widen_to_core_ulps,", " Op.CBRT: _widen_to_core_ulps,"),),
-    11: (Insertion("compiler/rewrite/fold.py", "UNFOLDED = frozenset({Op.EXP2,", " Op.CBRT,"),),
-    12: (Insertion("compiler/prove/semantics.py", "_FLOAT_ONLY = frozenset({Op.RECIP,", " Op.CBRT,"),),
-    13: (Insertion("compiler/prove/semantics.py", "for op in (Op.EXP2, Op.LOG2,", " Op.CBRT,"),),
-    14: (
+    11: (Insertion("interp/allowed/core.py", "Op.LOG2: _widen_to_core_ulps,", " Op.CBRT: _widen_to_core_ulps,"),),
+    12: (Insertion("compiler/rewrite/fold.py", "UNFOLDED = frozenset({Op.EXP2,", " Op.CBRT,"),),
+    13: (Insertion("compiler/prove/semantics.py", "_FLOAT_ONLY = frozenset({Op.RECIP,", " Op.CBRT,"),),
+    14: (Insertion("compiler/prove/semantics.py", "for op in (Op.EXP2, Op.LOG2,", " Op.CBRT,"),),
+    15: (
         Insertion(
             "compiler/prove/reals.py",
             '    Op.SIN: lambda m, d, a: m.apply_uninterpreted("sin", a, sort=REAL),\n',
             '    Op.CBRT: lambda m, d, a: m.apply_uninterpreted("cbrt", a, sort=REAL),\n',
         ),
     ),
-    15: (Insertion("compiler/rewrite/costs.py", "    Op.POW:   OpCost(40, 60),", " Op.CBRT: OpCost(12, 45),"),),
-    16: (Insertion("compiler/decompose/small.py", "Op.LOG2, Op.SIN, Op.POW,", " Op.CBRT,"),),
-    17: (
+    16: (Insertion("compiler/rewrite/costs.py", "    Op.POW:   OpCost(40, 60),", " Op.CBRT: OpCost(12, 45),"),),
+    17: (Insertion("compiler/decompose/small.py", "Op.LOG2, Op.SIN, Op.POW,", " Op.CBRT,"),),
+    18: (
         Insertion(ELEMENTARY, "    Op.EXP2: lambda x, _: exp2(x[0]),\n", "    Op.CBRT: lambda x, _: cbrt(x[0]),\n"),
         Insertion(ELEMENTARY, "    return min(bound, dtype.max_finite) if dtype.is_float else bound\n", _GRAPH),
         Insertion(ELEMENTARY, "from uops.compiler.decompose.build import Expr", ", where"),
     ),
-    18: (
+    19: (
         Insertion(
             "backends/tinygrad/adapter.py", "UNSUPPORTED = (", 'Missing("Decomposed/Cbrt", "*", "tinygrad has no cube root"), '
         ),
     ),
-    19: (
+    20: (
         Insertion(
             "backends/conformance/report/texts.py", '    Op.SIN:       ("R17", "R19"),\n', '    Op.CBRT:      ("R17", "R19"),\n'
         ),
     ),
-    20: (Insertion("backends/conformance/exclusions.py", '"Sqrt", "Div", "Pow"', ', "Cbrt"'),),
-    21: (
+    21: (Insertion("backends/conformance/exclusions.py", '"Sqrt", "Div", "Pow"', ', "Cbrt"'),),
+    22: (
         Insertion(
             REFERENCES,
             "F32_REFERENCES: dict[str, ReferenceFunction] = {\n",
@@ -130,11 +137,11 @@ DONE: dict[int, tuple[Insertion, ...]] = {
         ),
         Insertion(REFERENCES, "    Op.EXP2: _draw_hard_exp2_inputs,\n", "    Op.CBRT: lambda rng, n, moderate: moderate,\n"),
     ),
-    22: (
+    23: (
         Insertion(MULTIPRECISION, '    "exp2": _exp2_special_result,\n', '    "cbrt": _log2_special_result,\n'),
         Insertion(MULTIPRECISION, '    "sin": _exact_sin,\n', '    "cbrt": lambda m, x: m.cbrt(m.mpf(x)),\n'),
     ),
-    23: (Insertion("fuzz/generate/producers.py", "Op.SIN, Op.SQRT, Op.POW", ", Op.CBRT"),),
+    24: (Insertion("fuzz/generate/producers.py", "Op.SIN, Op.SQRT, Op.POW", ", Op.CBRT"),),
 }
 
 

@@ -47,6 +47,7 @@ PLANTS = (
     Plant("nothing imports the command line", "fuzz/planted.py", "uops.cli"),
     Plant("the exact interpreter shares nothing with the first one", EXACT, "numpy"),
     Plant("the exact interpreter shares nothing with the first one", EXACT, "uops.interp.planted"),
+    Plant("exact forward mode shares nothing with the gradient rules", "interp/duals/planted.py", "uops.spec.rows.gradients"),
     Plant("what ops mean to the prover is a text of its own", "compiler/prove/semantics.py", "uops.compiler.rewrite.fold"),
     Plant("llvmlite enters through backends.llvm", "backends/planted.py", "llvmlite", "import {}.binding"),
     Plant("z3 enters through compiler.prove", "compiler/planted.py", "z3"),

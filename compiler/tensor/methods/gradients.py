@@ -35,6 +35,7 @@ class GradientMethods(DeviceMethods):
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
+        """Set it as `requires_grad_` does."""
         self.requires_grad_(value)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
@@ -51,6 +52,7 @@ class GradientMethods(DeviceMethods):
 
     @grad.setter
     def grad(self, value: Self | None) -> None:
+        """Set it. Raises SpecTypeError for what is no Tensor."""
         self._grad = None if value is None else self._require_tensor("grad", value)
 
     def backward(self, gradient: Self | None = None) -> None:

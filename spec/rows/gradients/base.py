@@ -25,8 +25,8 @@ GradientRule = Callable[[UOp, Any, Set[UOp]], Iterable[tuple[UOp, Cotangent]]]
 class Gradient:
     """The gradient of an op: the rule and its formula, or the reason why there is none.
 
-    In a formula g is the cotangent, y the node. Without a rule, `stops` is True if the derivative is zero or does not exist, and
-    False if a derivative exists in principle, so that asking for it is an error.
+    In a formula g is the cotangent, y the node. Without a rule, `stops` is True if the derivative is zero or does not exist.
+    Otherwise a derivative exists in principle, and it is an error to ask for it.
     """
 
     formula: str
@@ -64,7 +64,7 @@ def reshape_if_needed(g: UOp, shape: Sequence[Dim]) -> UOp:
 
 
 def sum_axes(g: UOp, axes: Iterable[int]) -> UOp:
-    """Sum over `axes`, which become 1. A sum of narrow floats is accumulated in float32 and rounded once (R193)."""
+    """Sum over `axes`, which become 1. A sum of narrow floats is accumulated in float32 and rounded once (R185)."""
     axes = tuple(axes)
     return b.cast(b.reduce(b.cast(g, g.dtype.wide), Op.ADD, axes), g.dtype) if axes else g
 

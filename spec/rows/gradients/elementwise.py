@@ -23,7 +23,7 @@ def _cosine(x: UOp) -> UOp:
 
 
 def _differentiate_power(u: UOp, g: UOp) -> tuple[UOp, UOp]:
-    """Differentiate a^b: constant in a where b is 0, and in b where the power is 0, or a and b both are (R194)."""
+    """Differentiate a^b: constant in a where b is 0, and in b where the power is 0, or a and b both are (R184)."""
     a, e = u.lhs, u.rhs
     by_base = b.mul(g, b.mul(e, b.pow_(a, b.sub(e, 1.0))))
     by_exponent = b.mul(g, b.mul(u, b.mul(b.log2(a), math.log(2))))
@@ -47,7 +47,7 @@ GRADIENTS: dict[Op, Gradient] = {
     Op.LOG2:   make_operand_rule("g / (a * ln 2)", lambda u, g: (b.div(g, b.mul(u.operand, math.log(2))),)),
     Op.SIN:    make_operand_rule("g * cos a", lambda u, g: (b.mul(g, _cosine(u.operand)),)),
     Op.SQRT:   make_operand_rule("g / (2 * y)", lambda u, g: (b.div(g, b.mul(u, 2.0)),)),
-    Op.POW:    make_operand_rule("g * b * a^(b - 1), 0 if b = 0; g * y * ln a, 0 if y = 0 or a = b = 0 (R194)",
+    Op.POW:    make_operand_rule("g * b * a^(b - 1), 0 if b = 0; g * y * ln a, 0 if y = 0 or a = b = 0 (R184)",
                                  _differentiate_power),
     Op.CAST:   make_operand_rule("g converted back, between floats", lambda u, g: (b.cast(g, u.operand.dtype),)),
 }

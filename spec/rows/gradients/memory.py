@@ -82,11 +82,11 @@ def _divide_between_value_and_memory(store: UOp, memory: UOp, g: UOp) -> tuple[U
         raise SpecValueError("a Store has no gradient whose memory is another view than the one that is read")
     is_last = None
     for view in chain:
-        part = view.replace(src=(part, *view.src[1:]), tag=None)  # the same view, of the cotangent
+        part = _replay_view(view, part)
         if view.op is Op.INDEX:
-            is_last = _both(is_last and view.replace(src=(is_last, *view.src[1:]), tag=None), _mark_last_of_equal_positions(view))
+            is_last = _both(is_last and _replay_view(view, is_last), _mark_last_of_equal_positions(view))
         elif is_last is not None:
-            is_last = view.replace(src=(is_last, *view.src[1:]), tag=None)
+            is_last = _replay_view(view, is_last)
     written = b.expand(b.reshape(b.const(True), (1,) * len(part.shape)), part.shape) if part.shape else b.const(True)
     if store.gate is not None:
         written = b.and_(written, store.gate)
@@ -96,6 +96,11 @@ def _divide_between_value_and_memory(store: UOp, memory: UOp, g: UOp) -> tuple[U
     for view in reversed(chain):
         written = move_back(view, written)
     return part, b.where(reshape_if_needed(written, g.shape), zero, g)
+
+
+def _replay_view(view: UOp, viewed: UOp) -> UOp:
+    """Return the same view of another value."""
+    return view.replace(src=(viewed, *view.src[1:]), tag=None)  # the sources after the viewed one
 
 
 def _both(a: UOp | None, c: UOp) -> UOp:
@@ -138,7 +143,7 @@ def _differentiate_call(call: UOp, after: UOp, g: UOp) -> tuple[UOp, list[tuple[
     rule = _call_rules.get(tag) if tag is not None else None
     if rule is None:
         why = "it has no grad_tag" if tag is None else f"nothing is registered for its grad_tag {tag!r}"
-        raise SpecValueError(f"a Call has no gradient of its own, and {why}; register a rule by register_call_gradient (R195)")
+        raise SpecValueError(f"a Call has no gradient of its own, and {why}; register a rule by register_call_gradient (R187)")
     base = _find_base(after.buffer)
     written = [k for k, a in enumerate(call.arguments) if _find_base(a) is base]
     found = rule(call, {k: reshape_if_needed(g, call.arguments[k].shape) for k in written})

@@ -22,8 +22,8 @@ from uops.spec.rows.gradients.base import Cotangent, Gradient, make_operand_rule
 def differentiate(cotangents: Mapping[UOp, UOp], targets: Set[UOp]) -> dict[UOp, UOp]:
     """Return the cotangent of each of `targets` on which a key of `cotangents` depends.
 
-    A target's own operands may be targets, too: each gets its total derivative. Raises SpecValueError if a value depends on a
-    target through an op that has a derivative but no rule, or through a symbolic extent that its rule does not take.
+    A target's own operands may be targets, too: each gets its total derivative. Raises SpecValueError where a value
+    depends on a target through an op that needs a rule and has none. So do rules that refuse a symbolic extent.
     """
     order = _list_scope_nodes(cotangents)
     needed = _find_nodes_that_need_cotangents(order, targets)
@@ -159,7 +159,7 @@ GRADIENTS: dict[Op, Gradient] = {
                      Op.SPECIAL, *COMPARE), _STOPS),
     **dict.fromkeys((Op.PARAM, Op.BUFFER, Op.CONST, Op.BINARY), _MEMORY),
     Op.WMMA:     _KERNEL,
-    Op.CALL:     Gradient("by the rule that is registered for its grad_tag (R195)"),
+    Op.CALL:     Gradient("by the rule that is registered for its grad_tag (R187)"),
     Op.DETACH:   Gradient("none: it stops the gradient (R174)"),
     Op.CONTIGUOUS:          make_operand_rule("g", lambda u, g: (g,)),
     Op.CONTIGUOUS_BACKWARD: make_operand_rule("Contiguous of g (R175)", lambda u, g: (b.contiguous(g),)),
@@ -174,4 +174,3 @@ GRADIENTS: dict[Op, Gradient] = {
 # fmt: on
 #: Ops without a dtype of their own through which derivatives flow.
 _STRUCTURES = frozenset({Op.FUNCTION, Op.TUPLE, Op.STORE, Op.GROUP, Op.SINK, Op.CALL})
-assert GRADIENTS.keys() == set(Op), f"spec/rows/gradients: add a gradient for {set(Op) - GRADIENTS.keys()}"

@@ -82,6 +82,7 @@ class RowTable:
         decomposition: Decomposition = PRIMITIVE,
         family: Family | None = None,
     ) -> None:
+        assert op in GRADIENTS, f"spec/rows/gradients/elementwise.py, or the module of its family: add the gradient of {op.name}"
         row_family = family or self.family
         sources = Schema(schema)
         spec_id = f"{row_family.value}/{tinyspec or bestiary}"

@@ -17,6 +17,13 @@ def test_every_op_has_a_row() -> None:
     assert not missing, f"spec/rows/table/elementwise.py or spec/rows/table/decomposed.py: add the row of {missing}"
 
 
+def test_every_op_has_a_gradient() -> None:
+    from uops.spec.rows.gradients.reverse import GRADIENTS
+    from uops.spec.rows.rows import ROWS  # which asserts it at import
+
+    assert GRADIENTS.keys() == ROWS.keys()
+
+
 def test_every_op_has_a_rule_of_each_property() -> None:
     from uops.spec.ir import derive  # which asserts it at import
     from uops.spec.ir.node import RULES
