@@ -103,7 +103,7 @@ class ObjectCache:
         A time in the future means that the clock was set back. Such a scratch file is stale, and such an object is evicted first.
         """
         now, total, candidates = time.time(), 0, []
-        for entry in self._scan_entries():
+        for entry in self._scan_folder_or_empty():
             with contextlib.suppress(OSError):
                 info = entry.stat(follow_symlinks=False)
                 if entry.name.endswith(SCRATCH) and abs(now - info.st_mtime) > _STALE_SECONDS:
@@ -122,7 +122,7 @@ class ObjectCache:
                 os.unlink(path)
             total -= size
 
-    def _scan_entries(self) -> list[os.DirEntry[str]]:
+    def _scan_folder_or_empty(self) -> list[os.DirEntry[str]]:
         if self.root is None:
             return []
         try:

@@ -27,7 +27,7 @@ def crc32(out: Any, data: Any) -> None:
     out[0] = zlib.crc32(data.view(np.uint8))
 
 
-def decode(out: Any, encoded: Any) -> None:
+def decode_zlib_stream(out: Any, encoded: Any) -> None:
     """Decode a zlib stream to exactly the bytes of an array.
 
     Raises Trap for a malformed stream, and for one of another length. What follows the stream is ignored.
@@ -43,4 +43,4 @@ def decode(out: Any, encoded: Any) -> None:
 
 
 #: Name of a CustomFunction -> its function.
-STANDARD_FUNCTIONS: dict[str, Callable[..., None]] = {"sort": sort, "crc32": crc32, "EncDec": decode}
+STANDARD_FUNCTIONS: dict[str, Callable[..., None]] = {"sort": sort, "crc32": crc32, "EncDec": decode_zlib_stream}

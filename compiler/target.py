@@ -7,8 +7,8 @@ The entry of a buffer is its address (the other table's is ignored), the entry o
   lent.
 - A target whose kernels run on after their calls has `wait`.
 - A target that can run a whole program by one native call has `enter`.
-- A target with workgroups may have `lanes_meet`. Where it says that the lanes of a kernel cannot meet at its Barriers, they become
-  loops, as they do for a target without workgroups.
+- A target with workgroups may have `can_lanes_meet_at_barriers`. Where it says that the lanes of a kernel cannot meet at its
+  Barriers, they become loops, as they do for a target without workgroups.
 - A target whose `compile` uses a cache has `remake`. Kernels are loaded by `load_or_remake_kernel`, which drops from the cache
   what does not link.
 """
@@ -169,7 +169,7 @@ class SupportsNativeEntry(Protocol):
 class SupportsWorkgroups(Protocol):
     """A Target that launches workgroups, if it can number the lanes of a kernel."""
 
-    def lanes_meet(self, linear: UOp) -> bool:
+    def can_lanes_meet_at_barriers(self, linear: UOp) -> bool:
         """Return True if the lanes of a LINEAR kernel run at the same time, so that they can meet at its Barriers."""
         ...
 

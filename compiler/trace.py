@@ -359,13 +359,13 @@ class _SharedLookups:
             self._steps[id(transform.steps)] = {s.before: s for s in transform.steps}
         return self._steps[id(transform.steps)]
 
-    def get_steps_by_normal_form(self, terms: RewriteLog | None) -> Mapping[UOp, tuple[RewriteStep, ...]]:
+    def get_steps_by_normal_form(self, rewrite_log: RewriteLog | None) -> Mapping[UOp, tuple[RewriteStep, ...]]:
         """Return the steps of a Rewriter by normal form."""
-        if terms is None:
+        if rewrite_log is None:
             return {}
-        if id(terms) not in self._histories:
-            self._histories[id(terms)] = group_steps_by_normal_form(terms)
-        return self._histories[id(terms)]
+        if id(rewrite_log) not in self._histories:
+            self._histories[id(rewrite_log)] = group_steps_by_normal_form(rewrite_log)
+        return self._histories[id(rewrite_log)]
 
 
 class _NodeRelation:

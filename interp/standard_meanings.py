@@ -49,7 +49,7 @@ def crc32(out: Any, data: Any) -> Any:
     return np.full(out.shape, register ^ 0xFFFFFFFF, out.dtype)
 
 
-def decode(out: Any, encoded: Any) -> Any:
+def decode_zlib_stream(out: Any, encoded: Any) -> Any:
     """Return the bytes of the zlib stream that `encoded` begins with. Raises Trap unless it is as long as `out`."""
     try:
         decoder = zlib.decompressobj()
@@ -67,5 +67,5 @@ STANDARD_MEANINGS: dict[tuple[Op, str], Callable[..., Any]] = {
     (Op.INS, "bswap"): swap_bytes,
     (Op.CUSTOM_FUNCTION, "sort"): sort,
     (Op.CUSTOM_FUNCTION, "crc32"): crc32,
-    (Op.CUSTOM_FUNCTION, "EncDec"): decode,
+    (Op.CUSTOM_FUNCTION, "EncDec"): decode_zlib_stream,
 }

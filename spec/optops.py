@@ -95,7 +95,7 @@ class OptOp:
         return " ".join((type(self).__name__.lower(), *words))
 
     @classmethod
-    def parse(cls, words: Sequence[str]) -> Self:
+    def parse_arguments(cls, words: Sequence[str]) -> Self:
         """Return the OptOp with these arguments. Raises ValueError, LookupError or TypeError."""
         flags = [f.name for f in fields(cls) if f.type == "bool"]
         valued = [f for f in fields(cls) if f.name not in flags]
@@ -394,7 +394,7 @@ def require_every_optop(table: Collection[type[OptOp]], file: str) -> None:
 def parse_optop(text: str) -> OptOp:
     """Return the OptOp that `spell` wrote. Raises ValueError, LookupError or TypeError."""
     name, *words = text.split()
-    return _BY_NAME[name].parse(words)
+    return _BY_NAME[name].parse_arguments(words)
 
 
 def sort_axes(axes: Sequence[Axis]) -> list[Axis]:

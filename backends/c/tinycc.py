@@ -105,7 +105,7 @@ def compile_in_memory(source: str, symbol: str) -> TinyCcCode:
         _delete_released_states(library)
         state = library.tcc_new()
         library.tcc_set_error_func(state, None, report)
-        address = _compile_and_relocate(library, state, source, symbol)
+        address = _compile_to_address_or_zero(library, state, source, symbol)
         library.tcc_set_error_func(state, None, _ERROR())
     if not address:
         _delete_state_now_or_later(state)
@@ -115,7 +115,7 @@ def compile_in_memory(source: str, symbol: str) -> TinyCcCode:
     return code
 
 
-def _compile_and_relocate(library: ctypes.CDLL, state: int, source: str, symbol: str) -> int:
+def _compile_to_address_or_zero(library: ctypes.CDLL, state: int, source: str, symbol: str) -> int:
     library.tcc_set_lib_path(state, str(_find_tcc_folder() / "tcc").encode())
     library.tcc_set_options(state, b"-nostdlib -w")
     library.tcc_set_output_type(state, _MEMORY_OUTPUT)

@@ -90,10 +90,10 @@ class FlushesTail(Interp):
     def run(self, graph: UOp, inputs: Inputs) -> Result:
         """Evaluate the graph, and flush float32 subnormals behind the last whole vector of 8."""
         result = super().run(graph, inputs)
-        return Result(tuple(map(_flush_tail, result.values)), result.buffers)
+        return Result(tuple(map(_flush_subnormals_in_tail, result.values)), result.buffers)
 
 
-def _flush_tail(value: Any) -> Any:
+def _flush_subnormals_in_tail(value: Any) -> Any:
     if value.dtype != np.float32 or value.ndim != 1:
         return value
     value, tail = value.copy(), value.size // 8 * 8

@@ -257,11 +257,11 @@ def _tally_result(tally: Tally, reference: ReferenceFunction, operands: tuple[Ar
 
 
 def _tally_block_errors(
-    tally: Tally, reference: ReferenceFunction, operands: tuple[Array, ...], got: Array, is_correct: Array, error: Array
+    tally: Tally, reference: ReferenceFunction, operands: tuple[Array, ...], got: Array, is_correctly_rounded: Array, error: Array
 ) -> None:
     accepted = error <= reference.ulp
     tally.wrong += int(np.count_nonzero(~accepted))
-    tally.inexact += int(np.count_nonzero(accepted & ~is_correct))
+    tally.inexact += int(np.count_nonzero(accepted & ~is_correctly_rounded))
     finite = np.where(np.isfinite(error), error, 0.0)
     k = int(np.argmax(finite))
     if finite[k] > tally.max_ulp:

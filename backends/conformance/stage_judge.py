@@ -135,7 +135,7 @@ class Judge:
         for seed in range(self.schedules):
             reordered = self.read_outputs_and_check_inputs_unchanged(run(stage, self.initial_memory, schedule=seed).buffers)
             written = first.keys() & reordered.keys()
-            fault = next((f for k in written if (f := find_bit_difference(k, first[k], reordered[k]))), None)
+            fault = next((f for k in written if (f := find_bit_difference_except_nan_payload(k, first[k], reordered[k]))), None)
             if fault:
                 raise Unsound(f"schedule {seed} gives something else: {fault.message}")
         return outputs
@@ -182,7 +182,7 @@ class Judge:
             if fault := find_value_outside_allowed_set(self._expected, key, after):
                 return fault
         for key, allowed in self.allowed_sets.items() if pass_must_keep_bits(pass_name, graph) else ():
-            if fault := find_bit_difference(key, before[key], after[key], np.isinf(allowed.width_ulps())):
+            if fault := find_bit_difference_except_nan_payload(key, before[key], after[key], np.isinf(allowed.width_ulps())):
                 return fault
         return None
 
@@ -264,7 +264,9 @@ _EXEMPT_OPS: dict[Preservation, frozenset[Op] | None] = {
 }
 
 
-def find_bit_difference(key: Key, before: Array, after: Array, ignored_mask: Array | None = None) -> Fault | None:
+def find_bit_difference_except_nan_payload(
+    key: Key, before: Array, after: Array, ignored_mask: Array | None = None
+) -> Fault | None:
     """Return a Fault for the first element whose bits differ, or None. Two NaNs are equal (R20: all NaNs are one class).
     Elements in the mask `ignored_mask` may differ.
     """

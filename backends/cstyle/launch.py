@@ -70,40 +70,40 @@ class LaunchPlan:
         """Return True if more dimensions are assigned than the language has."""
         return not self.is_linear and max(len(self.groups), len(self.lanes)) > self.syntax.dimensions
 
-    def assign_dimension(self, u: UOp, extent: Extent, *, group: bool) -> None:
+    def assign_dimension(self, u: UOp, extent: Extent, *, in_grid: bool) -> None:
         """Assign the next dimension, or the next factor of the only one, to a Range or Special."""
         if self.is_linear:
-            self._assign_factor(u, extent, group=group)
+            self._assign_factor(u, extent, in_grid=in_grid)
         else:
-            self._assign_shared_dimension([u], [extent], group=group)
+            self._assign_shared_dimension([u], [extent], in_grid=in_grid)
 
-    def assign_dimensions(self, ranges: Sequence[UOp], *, group: bool) -> None:
+    def assign_dimensions(self, ranges: Sequence[UOp], *, in_grid: bool) -> None:
         """Assign dimensions to ranges, outermost first: one each while there are enough, then constant extents share the last one.
 
         A range stays a loop if the launch cannot know its extent, or if no dimension is left.
         """
-        extents = self.groups if group else self.lanes
+        extents = self.groups if in_grid else self.lanes
         sized = [(u, e) for u in ranges if (e := _find_launch_extent(u)) is not None]
         if self.is_linear:  # lanes of outputs are faster than those of reductions: neighbours are neighbours in memory
             for u, e in sorted(sized, key=lambda node_and_extent: node_and_extent[0].arg.type is not AxisType.GROUP_REDUCE):
-                self._assign_factor(u, e, group=group)
+                self._assign_factor(u, e, in_grid=in_grid)
             return
         symbolic = [(u, e) for u, e in sized if isinstance(e, str)]
         constant = [(u, e) for u, e in sized if not isinstance(e, str)]
         for u, e in symbolic[: max(0, self.syntax.dimensions - len(extents) - bool(constant))]:
-            self.assign_dimension(u, e, group=group)
+            self.assign_dimension(u, e, in_grid=in_grid)
         left = self.syntax.dimensions - len(extents)
         if left <= 0 or not constant:
             return
         shared = len(constant) - left + 1 if len(constant) > left else 1
         for u, e in constant[: len(constant) - shared]:
-            self.assign_dimension(u, e, group=group)
+            self.assign_dimension(u, e, in_grid=in_grid)
         last = constant[len(constant) - shared :]
-        self._assign_shared_dimension([u for u, _ in last], [e for _, e in last], group=group)
+        self._assign_shared_dimension([u for u, _ in last], [e for _, e in last], in_grid=in_grid)
 
-    def _assign_shared_dimension(self, nodes: Sequence[UOp], sizes: Sequence[Extent], *, group: bool) -> None:
+    def _assign_shared_dimension(self, nodes: Sequence[UOp], sizes: Sequence[Extent], *, in_grid: bool) -> None:
         """Assign one dimension to several nodes, of which the last varies fastest."""
-        extents, form = (self.groups, self.syntax.group) if group else (self.lanes, self.syntax.lane)
+        extents, form = (self.groups, self.syntax.group) if in_grid else (self.lanes, self.syntax.lane)
         position, stride = form.format(len(extents)), 1
         if len(nodes) == 1:
             self.index_expressions[nodes[0]] = position
@@ -115,11 +115,11 @@ class LaunchPlan:
             stride *= int(n)
         extents.append(stride)
 
-    def _assign_factor(self, u: UOp, extent: Extent, *, group: bool) -> None:
+    def _assign_factor(self, u: UOp, extent: Extent, *, in_grid: bool) -> None:
         """Number one more node by the only dimension, faster than those before, whose expressions change."""
-        extents, form = (self.groups, self.syntax.group) if group else (self.lanes, self.syntax.lane)
+        extents, form = (self.groups, self.syntax.group) if in_grid else (self.lanes, self.syntax.lane)
         extents.append(extent)
-        nodes = self._factors[group]
+        nodes = self._factors[in_grid]
         nodes.append(u)
         constant_stride, stride = 1, list[str]()
         for k, node in reversed(list(enumerate(nodes))):
@@ -185,20 +185,22 @@ def plan_launch(instructions: Sequence[UOp], language: Language) -> LaunchPlan:
         extent = _find_launch_extent(u)
         if extent is None:
             raise Unsupported(f"SPECIAL {quote_name(str(u.arg.name))} whose extent the launch cannot know", language.name)
-        plan.assign_dimension(u, extent, group=numbers_workgroups(u))
+        plan.assign_dimension(u, extent, in_grid=numbers_workgroups(u))
     if plan.has_too_many_dimensions() or math.prod(e for e in plan.lanes if isinstance(e, int)) > MAX_LANES:
         raise Unsupported(f"SPECIAL in a launch of groups {plan.groups} and lanes {plan.lanes}", language.name)
     outer = _find_launchable_ranges_around_effects(instructions)
     groups = [u for u in outer if u.arg.type in GRID]
-    plan.assign_dimensions(groups, group=True)
+    plan.assign_dimensions(groups, in_grid=True)
     # A group that looped over a GLOBAL range would need barriers between iterations to reuse its local memory (R61).
     if plan.index_expressions.keys() >= set(groups) or not any(_is_local(u) for u in instructions):
-        plan.assign_dimensions(_select_lane_ranges_fitting_group([u for u in outer if u.arg.type in WORKGROUP], plan), group=False)
+        plan.assign_dimensions(
+            _select_lane_ranges_fitting_group([u for u in outer if u.arg.type in WORKGROUP], plan), in_grid=False
+        )
     _check_barriers_outside_lane_loops(instructions, plan)
     return plan
 
 
-def lanes_meet(linear: UOp, language: Language) -> bool:
+def can_lanes_meet_at_barriers(linear: UOp, language: Language) -> bool:
     """Return True if a launch numbers all lanes of a kernel that meet at its Barriers."""
     try:
         plan_launch(linear.instructions, language)

@@ -17,7 +17,7 @@ from uops.backends import cache
 from uops.backends.c import tinycc
 from uops.backends.cache import ObjectCache
 from uops.backends.cstyle.language import NATIVE
-from uops.backends.cstyle.launch import MAX_LANES, LaunchShape, lanes_meet, parse_launch_comment
+from uops.backends.cstyle.launch import MAX_LANES, LaunchShape, can_lanes_meet_at_barriers, parse_launch_comment
 from uops.backends.cuda import driver, instructions, nvrtc, shim
 from uops.backends.cuda.memory import DeviceMemory
 from uops.backends.cuda.render import CUDA, ENTRY, OPS, SCALAR, WRITTEN, render
@@ -73,9 +73,9 @@ class _CudaText:
     ops: frozenset[Op] = OPS
     machine = MACHINE
 
-    def lanes_meet(self, linear: UOp) -> bool:
+    def can_lanes_meet_at_barriers(self, linear: UOp) -> bool:
         """Return True if a launch numbers all lanes of a kernel that meet at its Barriers."""
-        return lanes_meet(linear, CUDA)
+        return can_lanes_meet_at_barriers(linear, CUDA)
 
     def render(self, linear: UOp) -> str:
         """Render one kernel as CUDA C text."""

@@ -194,7 +194,7 @@ def emit_mod(b: IRBuilder, u: UOp, x: str, y: str) -> str:
     return b.select(zero, t, x, r) if zero else r
 
 
-def _divides_as_floats(u: UOp) -> bool:
+def _divides_lanes_as_floats(u: UOp) -> bool:
     """Return True if lanes are divided as floats, as integers have no vector instruction; by constants, LLVM multiplies.
 
     Below an integer k, a quotient x / d is at most k - 1/d: relatively at least 1 / (k*d) away, and k*d is at most |x| + |d|. A
@@ -206,7 +206,7 @@ def _divides_as_floats(u: UOp) -> bool:
 def _emit_quotient(b: IRBuilder, u: UOp, x: str, divisor: str) -> str:
     """Emit x / divisor, truncated."""
     t, signed = type_of(u), u.dtype.is_signed
-    if not _divides_as_floats(u):
+    if not _divides_lanes_as_floats(u):
         return b.emit(f"{'sdiv' if signed else 'udiv'} {t} {x}, {divisor}")
     f = with_element(t, "float" if bits(u.dtype) <= 16 else "double")
     widen, narrow = ("sitofp", "fptosi") if signed else ("uitofp", "fptoui")
@@ -217,7 +217,7 @@ def _emit_quotient(b: IRBuilder, u: UOp, x: str, divisor: str) -> str:
 def _emit_remainder(b: IRBuilder, u: UOp, x: str, divisor: str, quotient: str | None = None) -> str:
     """Emit x - divisor * (x / divisor); `quotient` is given if it is known."""
     t = type_of(u)
-    if not _divides_as_floats(u):
+    if not _divides_lanes_as_floats(u):
         return b.emit(f"{'srem' if u.dtype.is_signed else 'urem'} {t} {x}, {divisor}")
     q = _emit_quotient(b, u, x, divisor) if quotient is None else quotient
     return b.emit(f"sub {t} {x}, {b.emit(f'mul {t} {q}, {divisor}')}")

@@ -25,7 +25,7 @@ from uops.backends.llvm.layout import (
     match_lane_offsets,
 )
 from uops.backends.llvm.shuffles import (
-    emit_lane_selection,
+    emit_constant_lane_shuffle,
     emit_stack_vector,
     extract_lane,
     is_lane_at_constant_position,
@@ -253,7 +253,7 @@ class _KernelRenderer:
         operand, *positions = u.src
         if operand not in self.addresses:
             if not is_lane_at_constant_position(u):
-                self.operands[u] = emit_lane_selection(self.b, u, self.render_operand)
+                self.operands[u] = emit_constant_lane_shuffle(self.b, u, self.render_operand)
             return
         if len(positions) != 1:
             raise Unsupported(f"Index with {len(positions)} operands in a kernel", "llvm")
@@ -463,14 +463,14 @@ class _KernelRenderer:
 
         An operand is written without its type. A reference stands for its address.
         """
-        text = render_template(template_of_instruction("llvm", u), [self._native_operand(s) for s in u.src])
+        text = render_template(template_of_instruction("llvm", u), [self._render_native_text_operand(s) for s in u.src])
         if u.dtype is dt.void:
             self.b.emit_void(text)
         else:
             value_type(u.dtype)
             self.operands[u] = self.b.emit(text)
 
-    def _native_operand(self, s: UOp) -> str:
+    def _render_native_text_operand(self, s: UOp) -> str:
         """Return an operand of native text; an effect, which only has to come first, is empty. Raises Unsupported for a vector."""
         if s in self.addresses:
             return self.addresses[s]

@@ -41,7 +41,7 @@ def extract_lane(b: IRBuilder, u: UOp, operand: Operand) -> str:
     return b.emit(f"extractelement {type_of(u.operand)} {operand(u.operand)}, i64 {u.positions[0].arg.value}")
 
 
-def emit_lane_selection(b: IRBuilder, u: UOp, operand: Operand) -> str:
+def emit_constant_lane_shuffle(b: IRBuilder, u: UOp, operand: Operand) -> str:
     """Emit the selection of several lanes of a vector, at constant positions. Raises Unsupported."""
     vector, *positions = u.src  # operand, positions
     lanes = positions[0].constant_elements if len(positions) == 1 else None

@@ -13,7 +13,7 @@ from typing import Any
 from uops import __version__
 from uops.backends import cache
 from uops.backends.cstyle.language import NATIVE
-from uops.backends.cstyle.launch import MAX_LANES, LaunchShape, lanes_meet, parse_launch_comment
+from uops.backends.cstyle.launch import MAX_LANES, LaunchShape, can_lanes_meet_at_barriers, parse_launch_comment
 from uops.backends.opencl import device, instructions
 from uops.backends.opencl.render import ENTRY, OPENCL, OPS, render
 from uops.compiler.target import MachineModel
@@ -77,9 +77,9 @@ class OpenClTarget:
         self.machine = describe_machine(self.device)
         self.key = cache.digest_key(self.name, __version__, self.device.name, self.device.version, *device.OPTIONS)
 
-    def lanes_meet(self, linear: UOp) -> bool:
+    def can_lanes_meet_at_barriers(self, linear: UOp) -> bool:
         """Return True if a launch numbers all lanes of a kernel that meet at its Barriers."""
-        return lanes_meet(linear, OPENCL)
+        return can_lanes_meet_at_barriers(linear, OPENCL)
 
     def version(self) -> str:
         """Return everything but the source that decides a result, for reports."""

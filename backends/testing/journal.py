@@ -158,7 +158,7 @@ class Journal:
             self._handle = None
 
 
-def read_lines_so_far(path: Path) -> Iterator[Json]:
+def read_lines_after_heading_so_far(path: Path) -> Iterator[Json]:
     """Yield every whole line but the heading of a journal that another process writes."""
     for number, (line, _, _) in enumerate(_read_lines_with_sums(path) if path.is_file() else ()):
         if line is None:

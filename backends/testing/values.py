@@ -92,10 +92,10 @@ def _float_edge_bits(d: DType) -> tuple[int, ...]:
     nans = [sign - 1, 2 * sign - 1]
     if d.has_inf:
         nans += [top + 2, (top + 1) | 1 << (mantissa_bits - 1)]
-    return tuple(dict.fromkeys([p | s for p in positive for s in (0, sign)] + special + nans + _other_dtype_range_end_bits(d)))
+    return tuple(dict.fromkeys([p | s for p in positive for s in (0, sign)] + special + nans + _range_end_and_overflow_bits(d)))
 
 
-def _other_dtype_range_end_bits(d: DType) -> list[int]:
+def _range_end_and_overflow_bits(d: DType) -> list[int]:
     """Return the ends of other dtypes' ranges, as far as `d` represents them, and arguments at which results overflow or
     underflow."""
     values: list[float] = []

@@ -1,4 +1,4 @@
-"""Memory between guard pages: an access out of bounds ends the process, or `check_slack` finds it afterwards.
+"""Memory between guard pages: an access out of bounds ends the process, or `check_slack_unwritten` finds it afterwards.
 
 The pages before and after the memory are inaccessible. The memory ends exactly at the second one, or begins exactly after the
 first. A pattern fills the slack on its other side. For use in worker processes.
@@ -63,7 +63,7 @@ class GuardedMemory:
             if _libc.mprotect(page, PAGE, _NO_ACCESS):
                 raise OSError(ctypes.get_errno(), "mprotect of a guard page")
 
-    def check_slack(self) -> None:
+    def check_slack_unwritten(self) -> None:
         """Raise Unsound if the slack was written."""
         touched = np.flatnonzero(self._slack != _PATTERN)
         if touched.size:
@@ -96,7 +96,7 @@ class GuardedProgram(Compiled):
         try:
             result = super().__call__(inputs)
             for memory in self._guarded:
-                memory.check_slack()
+                memory.check_slack_unwritten()
             return Result(tuple(v.copy() for v in result.values), {k: v.copy() for k, v in result.buffers.items()})
         finally:
             self._guarded.clear()

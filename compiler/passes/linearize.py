@@ -83,11 +83,11 @@ class _BlockTree:
         self.ifs = find_ifs_around(order)
         self.endifs = {u.if_node: u for u in instructions if u.op is Op.ENDIF}
         open_at_end = {r: self.open_loops[u] for u in instructions if u.op is Op.END for r in u.ranges}
-        self._place_ifs(open_at_end)
+        self._insert_ifs_into_open_blocks(open_at_end)
         self.enclosing = _close_over_enclosing_blocks(open_at_end, self.root)
         self.parent = {b: self._innermost_block_or_raise_if_unnested(outer) for b, outer in self.enclosing.items()}
 
-    def _place_ifs(self, open_at_end: dict[UOp, frozenset[UOp]]) -> None:
+    def _insert_ifs_into_open_blocks(self, open_at_end: dict[UOp, frozenset[UOp]]) -> None:
         """Add to `open_at_end` the blocks around each If, and each If around the loops inside of it."""
         guarded: dict[UOp, list[UOp]] = {u: [] for u in self.instructions if u.op is Op.IF}
         for u in self.instructions if guarded else ():
@@ -133,7 +133,7 @@ class _BlockTree:
             block.append(u)
         return blocks
 
-    def _refuse_unguarded_effects(self, blocks: dict[UOp | None, list[UOp]]) -> None:
+    def _refuse_effects_in_ifs_not_guarding_them(self, blocks: dict[UOp | None, list[UOp]]) -> None:
         """Raise CompileError for an effect in the block of an If that does not guard it."""
         for opening, members in blocks.items():
             around = self.enclosing[opening] | {opening} if opening is not None else _NO_BLOCKS
@@ -146,7 +146,7 @@ class _BlockTree:
         """Order every block, the innermost first. The body of a block is contiguous: to its own block, it is one unit."""
         blocks = self._group_by_innermost_block()
         if self.ifs:
-            self._refuse_unguarded_effects(blocks)
+            self._refuse_effects_in_ifs_not_guarding_them(blocks)
         bodies: dict[UOp, list[UOp]] = {}
         for b in sorted(self.parent, key=lambda b: -len(self.enclosing[b])):
             bodies[b] = self._order_block(blocks.get(b, []), bodies)

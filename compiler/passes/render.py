@@ -67,7 +67,7 @@ class CompileQueue:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if kind is not None:
             self.sources.clear()  # cancels the jobs that have not begun
-        self._join_worker()
+        self._stop_worker_and_restore_switch_interval()
 
     def render_and_submit(self, linear: UOp) -> None:
         """Render an instruction list now, and have it compiled in the worker thread if there is one."""
@@ -83,7 +83,7 @@ class CompileQueue:
 
     def wait_for_all_and_get_program(self, linear: UOp) -> UOp:
         """Return the Program of an instruction list after all submitted ones are compiled. Raises what the compiler raised."""
-        self._join_worker()
+        self._stop_worker_and_restore_switch_interval()
         if linear not in self.results:
             if linear not in self.sources:
                 self.sources[linear] = self.target.render(linear)
@@ -93,7 +93,7 @@ class CompileQueue:
             raise result
         return result
 
-    def _join_worker(self) -> None:
+    def _stop_worker_and_restore_switch_interval(self) -> None:
         if self.worker is not None:
             self.jobs.put(None)
             self.worker.join()

@@ -93,7 +93,7 @@ class _WmmaLowering:
             if u.op is Op.WMMA:
                 self.new[u] = B.stack(*self._lower_wmma(u))
             else:
-                new = self.new[u] = self._rebuild(u)
+                new = self.new[u] = self._rebuild_and_fold_stack_elements(u)
                 if new.op not in _PLACED_WHERE_USED:
                     self.out.append(new)
         return iter(self.out)
@@ -103,7 +103,7 @@ class _WmmaLowering:
 
     # Instructions.
 
-    def _rebuild(self, u: UOp) -> UOp:
+    def _rebuild_and_fold_stack_elements(self, u: UOp) -> UOp:
         """Return what stands for an instruction; of the elements of a Stack, and their bits, the elements themselves."""
         src = tuple([self.new.get(s, s) for s in u.src])
         if u.op is Op.INDEX and src[0].op is Op.STACK and len(src) == 2:

@@ -137,7 +137,7 @@ def attach_unproved_checks_or_tag(u: UOp, checks: tuple[IndexCheck, ...], tag_in
     return u
 
 
-def attach_hoisted_checks_unless_data_proves(u: UOp, checks: tuple[IndexCheck, ...]) -> UOp:
+def attach_body_checks_not_proved_by_data(u: UOp, checks: tuple[IndexCheck, ...]) -> UOp:
     """Attach to `u` the IndexChecks of a body that its arguments do not prove.
 
     Bounds of the body's own nodes did not prove them. Those of its arguments are not consulted, which would cost more than the

@@ -174,7 +174,7 @@ class LazyTensorBase:
         Spec: Store into fresh memory that holds the old contents, then After. This Tensor's node is new, and older nodes keep
         their values. The value must have this dtype, or one that promotes to it.
         """
-        source = self._convert_assigned_value(value)
+        source = self._cast_and_broadcast_assigned_value(value)
         owners: list[LazyTensorBase] = [owner for owner in (r() for r, _ in self._links) if owner is not None]
         if not owners:
             self.uop = B.assign(_make_fresh_memory(self.uop), source)
@@ -186,7 +186,7 @@ class LazyTensorBase:
             view.uop = view._replay_view_on(root, root.uop)
         return self
 
-    def _replay_view_on(self, root: LazyTensorBase, other_root_node: UOp) -> UOp:
+    def _replay_view_on(self, root: LazyTensorBase, new_node_of_root: UOp) -> UOp:
         """Return this view of `root`, made from another node of it. Raises SpecValueError if the view has padding or repetition."""
         for step in next(steps for r, steps in self._links if r() is root):
             if step is None:
@@ -195,10 +195,10 @@ class LazyTensorBase:
                     "STORE.C2",
                     f"expected elements that are stored once, got a view with padding or repetition, of shape {self.shape}",
                 )
-            other_root_node = step.replay_on(other_root_node)
-        return other_root_node
+            new_node_of_root = step.replay_on(new_node_of_root)
+        return new_node_of_root
 
-    def _convert_assigned_value(self, value: Operand) -> UOp:
+    def _cast_and_broadcast_assigned_value(self, value: Operand) -> UOp:
         """Return `value` as a node of exactly this dtype and shape."""
         source = self._convert_operand(value)
         if promote(self.dtype, source.dtype) is not self.dtype:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
 
 from uops.compiler.ir.devices import HOST
 from uops.compiler.tensor import storage
-from uops.compiler.tensor.checks import UNCHECKED, IndexCheck, attach_hoisted_checks_unless_data_proves, checks_of
+from uops.compiler.tensor.checks import UNCHECKED, IndexCheck, attach_body_checks_not_proved_by_data, checks_of
 from uops.compiler.tensor.realize import forbid_realization
 from uops.compiler.tensor.tensor import Tensor
 from uops.spec.errors import SpecTypeError, SpecValueError
@@ -88,7 +88,7 @@ def _trace_to_function_node(f: Callable[..., R], args: tuple[Any, ...], kwargs: 
     node = B.function(B.tuple_(*bodies), *inputs, *captured).replace(arg=arg)
     if any(u.tag == UNCHECKED for u in order):
         node = node.replace(tag=UNCHECKED)
-    node = attach_hoisted_checks_unless_data_proves(node, _express_checks_in_call_arguments(order, {before[u]: u for u in inputs}))
+    node = attach_body_checks_not_proved_by_data(node, _express_checks_in_call_arguments(order, {before[u]: u for u in inputs}))
     place = {v: k for k, v in enumerate(values)}
     out: R = map_tensors(result, lambda t: Tensor.of(B.get(node, place[t.uop])))
     return out

@@ -208,10 +208,10 @@ def _find_added_branch_fault(branch: UOp, instructions: Sequence[UOp], at: Mappi
     return None if user is None else f"instruction {at[user]} needs what is not computed where the condition is false"
 
 
-def _find_block_fault(instructions: Sequence[UOp], order: Sequence[UOp], added: Collection[UOp]) -> str | None:
+def _find_block_fault(instructions: Sequence[UOp], order: Sequence[UOp], added_ifs: Collection[UOp]) -> str | None:
     """Return the reason why blocks do not nest, or why an instruction is not in the blocks of its graph; None if all is well.
 
-    `order` has the nodes of the graph, and `added` the Ifs that the graph lacks.
+    `order` has the nodes of the graph, and `added_ifs` the Ifs that the graph lacks.
     """
     loops_around, ifs_around = open_ranges(order), find_ifs_around(order)
     blocks: list[UOp] = []
@@ -232,7 +232,7 @@ def _find_block_fault(instructions: Sequence[UOp], order: Sequence[UOp], added: 
         ):
             return f"instruction {k} is not in the innermost of its loops"
         guards = ifs_around.get(u, frozenset())
-        if not guards.issubset(ifs) or (u.op in _GUARDED and not guards.issuperset(set(ifs).difference(added))):
+        if not guards.issubset(ifs) or (u.op in _GUARDED and not guards.issuperset(set(ifs).difference(added_ifs))):
             return f"instruction {k} is not in the Ifs that guard it"
         if u.op in BLOCK_OPENERS:
             blocks.append(u)

@@ -104,7 +104,7 @@ def _draw_values_within_bounds(leaf: UOp, rng: np.random.Generator) -> Array:
     d = leaf.dtype
     if d.is_float:
         return from_bits(rng.choice(_float_test_bits(d, *(leaf.min_max or (-math.inf, math.inf))), TRIED), d)
-    lo, hi = _value_bounds_of_leaf(leaf)
+    lo, hi = _value_test_bounds_of_leaf(leaf)
     if d.kind is DTypeKind.BOOL:
         return rng.integers(lo, hi, TRIED, endpoint=True).astype(np.bool_)
     base = lo if d is dt.index and not -(1 << 63) <= lo <= hi < 1 << 63 else 0  # beyond int64, offsets from `lo` are drawn
@@ -125,7 +125,7 @@ def _float_test_bits(d: DType, lo: float, hi: float) -> Array:
     return np.concatenate([edges[np.isnan(values) | ((lo <= values) & (values <= hi))], np.array(between, np.uint64)])
 
 
-def _value_bounds_of_leaf(leaf: UOp) -> tuple[int, int]:
+def _value_test_bounds_of_leaf(leaf: UOp) -> tuple[int, int]:
     lo, hi = leaf.min_max or (-_FAR, _FAR)
     if leaf.dtype is dt.index:
         near = min(max(0, lo), hi)

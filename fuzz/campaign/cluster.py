@@ -138,15 +138,15 @@ _local = threading.local()
 
 def run_job_on_worker(job: CampaignJob, limits: Limits) -> Json | None:
     """Do a job in the process that belongs to this thread of a worker."""
-    return perform_job(job, _find_or_make_thread_examiner(job.setup, limits))
+    return perform_job(job, _reuse_or_replace_thread_examiner(job.setup, limits))
 
 
 def subject_info_on_worker(setup: Setup, limits: Limits) -> SubjectInfo:
     """Return the subject's description on this worker."""
-    return query_subject(_find_or_make_thread_examiner(setup, limits))
+    return query_subject(_reuse_or_replace_thread_examiner(setup, limits))
 
 
-def _find_or_make_thread_examiner(setup: Setup, limits: Limits) -> Examiner:
+def _reuse_or_replace_thread_examiner(setup: Setup, limits: Limits) -> Examiner:
     examiner: Examiner | None = getattr(_local, "examiner", None)
     if examiner is None or examiner.setup != setup or examiner.limits != limits:
         if examiner is not None:

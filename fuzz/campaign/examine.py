@@ -193,7 +193,7 @@ class CaseRunner:
         prepared = self._generate_context_or_failure_outcome(case_number)
         if isinstance(prepared, CaseOutcome):
             return prepared
-        return self._run_due_oracles_and_count(case_number, prepared, on_oracle)
+        return self._run_due_oracles_until_objection_and_count(case_number, prepared, on_oracle)
 
     def run_cases_compiled_together(
         self, case_numbers: Sequence[int], on_case: Callable[[int], Any] = lambda k: None
@@ -212,7 +212,7 @@ class CaseRunner:
                     _ = prepared.compiled_program
         for k, prepared in cases:
             on_case(k)
-            yield prepared if isinstance(prepared, CaseOutcome) else self._run_due_oracles_and_count(k, prepared)
+            yield prepared if isinstance(prepared, CaseOutcome) else self._run_due_oracles_until_objection_and_count(k, prepared)
 
     def _generate_context_or_failure_outcome(self, case_number: int) -> OracleContext | CaseOutcome:
         """Generate a case; return its context, or the outcome if the generator fails."""
@@ -224,7 +224,7 @@ class CaseRunner:
         context.counts.update(cases=1, **{f"kind:{sample.kind}": 1})
         return context
 
-    def _run_due_oracles_and_count(
+    def _run_due_oracles_until_objection_and_count(
         self, case_number: int, context: OracleContext, on_oracle: OnOracle = lambda name: None
     ) -> CaseOutcome:
         with use_lowering_cache(context.memory):

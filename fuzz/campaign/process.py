@@ -362,13 +362,13 @@ class Examiner:
             return None if lost.outcome.signal is None else MACHINE_CODE
 
     def _run_batch_once(
-        self, first: int, stop: int, skipped_cases: list[int], current_case: list[int], compile_together: bool
+        self, first: int, stop: int, skipped_cases: list[int], current_case: list[int], compile_cases_together: bool
     ) -> BatchResult:
         """Examine the cases except those to skip. `current_case[0]` is the case at work, `_batch_so_far` the part that
         is done.
         """
         process = self._ensure_process()
-        question = {"do": "batch", "first": first, "stop": stop, "skip": skipped_cases, "together": compile_together}
+        question = {"do": "batch", "first": first, "stop": stop, "skip": skipped_cases, "together": compile_cases_together}
         answer = process.ask(question, b"", self.limits.timeout)[0]
         for _ in range(3 * (stop - first)):  # per case at most an "at" for preparing, one for judging, and a "done"
             if "batch" in answer:

@@ -66,7 +66,7 @@ def main(arguments: list[str]) -> None:
         if first is None:
             return
         try:
-            _preload_and_freeze_modules(first[0])
+            _preload_modules_and_prepare_for_forks(first[0])
         except BaseException as e:  # foreign code may raise SystemExit
             answers.write(pack_frame({"broken": explain_load_failure(first[0], e)}))
             return
@@ -74,7 +74,7 @@ def main(arguments: list[str]) -> None:
             answers.write(pack_frame({"died": status}))
 
 
-def _preload_and_freeze_modules(settings: Json) -> None:
+def _preload_modules_and_prepare_for_forks(settings: Json) -> None:
     """Import everything that a child needs, and freeze it."""
     raise_oom_score()
     sys.path.extend(settings["path"])

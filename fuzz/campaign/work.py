@@ -122,12 +122,12 @@ def _perform_triage(job: CampaignJob, examiner: Examiner) -> Json:
         finding = examiner.triage_generator_failure(job.number)
     else:
         finding = examiner.judge_and_locate_fault(
-            *freeze_choices_for_triage(examiner, *draw_case(examiner, job.setup, job.number), job.oracle)
+            *freeze_oracle_draws_for_triage(examiner, *draw_case(examiner, job.setup, job.number), job.oracle)
         )
     return {"k": job.number, "triaged": finding and finding.to_json()}
 
 
-def freeze_choices_for_triage(
+def freeze_oracle_draws_for_triage(
     examiner: Examiner, sample: kinds.ProgramSample, seed: int, oracle: str
 ) -> tuple[kinds.ProgramSample, int, str]:
     """Return the arguments of a triage: a sample that holds what the oracle drew, the seed, and the oracle that judges it."""
@@ -138,7 +138,7 @@ def freeze_choices_for_triage(
 def _perform_reduction(job: CampaignJob, examiner: Examiner) -> Json:
     assert job.triaged is not None
     first = TriagedFinding.from_json(job.triaged)
-    sample, seed, _ = freeze_choices_for_triage(examiner, *draw_case(examiner, job.setup, job.number), job.oracle)
+    sample, seed, _ = freeze_oracle_draws_for_triage(examiner, *draw_case(examiner, job.setup, job.number), job.oracle)
     triaged = first
 
     def record_if_fails_alike(s: kinds.ProgramSample) -> bool:

@@ -258,7 +258,7 @@ def _expand_or_repeat(c: Chain, t: Tensor) -> Tensor:
     return t.repeat_interleave(n, c.draw_axis(t)) if c.draw.chance(50) else t.repeat(*(n if k == 0 else 1 for k in range(t.ndim)))
 
 
-def _concatenate_or_stack(c: Chain, t: Tensor) -> Tensor:
+def _concatenate_stack_or_roll(c: Chain, t: Tensor) -> Tensor:
     """Concatenate or stack a Tensor with another one of its shape."""
     if c.max_repeats(t) < 2:
         return t.roll(c.draw.integer(1, 3), c.draw_axis(t))
@@ -351,7 +351,7 @@ STEPS = (
     ChainStep("scatter",    _scatter_rows),
     ChainStep("reshape",    _apply_reshape, 2),
     ChainStep("expand",     _expand_or_repeat),
-    ChainStep("join",       _concatenate_or_stack),
+    ChainStep("join",       _concatenate_stack_or_roll),
     ChainStep("unary",      _apply_unary, 2, axes=False),
     ChainStep("binary",     lambda c, t: c.apply_random_binary(t, c.draw_operand(t)), 3, axes=False),
     ChainStep("cast",       _apply_cast, 1, axes=False),

@@ -103,7 +103,7 @@ class DeviceProgramMaker:
         self.values.append(value)
         return True
 
-    def add_statement(self) -> None:
+    def add_statement_if_legal(self) -> None:
         """Add one statement; one that breaks a claim is left out."""
         statement = self.draw.choice(_STATEMENTS)
         try:
@@ -311,5 +311,5 @@ def generate_program_on_devices(draw: ChoiceSource, declared: SupportedOpDtypes)
     """Generate a program of a few statements on several devices."""
     maker = DeviceProgramMaker(draw, declared)
     for _ in range(draw.integer(1, 10)):
-        maker.add_statement()
+        maker.add_statement_if_legal()
     return FuzzCase(maker.build_root(), maker.inputs)

@@ -54,7 +54,7 @@ def generate_rule_left_sides(draw: ChoiceSource, declared: SupportedOpDtypes) ->
 
 
 def _make_left_side_over_leaves(m: GraphMaker, rule: Rule, shape: tuple[int, ...]) -> UOp:
-    types = m.draw.choice(_keep_supported_typings_else_all(m.declared, sample_valid_typings(rule)))
+    types = m.draw.choice(_keep_supported_typings_else_all(m.declared, sample_typings_verifying_left_side(rule)))
     leaves = variables(rule.lhs)
     binding = {name: _make_param_index_or_constant(m, leaves[name], d, shape) if name in leaves else d for name, d in types}
     u = instantiate(rule.lhs, binding, next((d for _, d in types), dt.int32))
@@ -97,7 +97,7 @@ def _make_index(m: GraphMaker, shape: tuple[int, ...]) -> UOp:
 
 
 @functools.cache
-def sample_valid_typings(rule: Rule) -> tuple[Types, ...]:
+def sample_typings_verifying_left_side(rule: Rule) -> tuple[Types, ...]:
     """Find typings of a rule under which its left side is well-formed and every index fits int64 (R08: no index is wider in
     a kernel).
     """

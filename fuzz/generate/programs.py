@@ -349,9 +349,9 @@ class _SymbolicMaker:
     def apply_random_op_unless_too_large(self) -> None:
         """Apply one op to the value, unless the result would have more than 512 elements."""
         options = (
-            self.apply_unary, self.apply_binary, self.apply_cast, self.apply_bitcast, self.apply_where, self.apply_permute,
-            self.apply_flip, self.apply_pad, self.apply_pad_and_shrink, self.merge_two_axes_or_add_one, self.expand_new_axis,
-            self.repeat_elements,
+            self.apply_unary, self.apply_binary, self.apply_cast, self.apply_bitcast_replacing_float_by_param, self.apply_where,
+            self.apply_permute, self.apply_flip, self.apply_pad, self.apply_pad_and_shrink,
+            self.merge_leading_two_axes_or_add_one, self.expand_new_axis, self.repeat_elements,
             self.apply_reduce,
         )  # fmt: skip
         result = self.draw.choice(options)(self.value)
@@ -374,7 +374,7 @@ class _SymbolicMaker:
         """Cast to another dtype."""
         return b.cast(x, self.draw.choice(self.declared.filter_dtypes(_SYMBOLIC)))
 
-    def apply_bitcast(self, x: UOp) -> UOp:
+    def apply_bitcast_replacing_float_by_param(self, x: UOp) -> UOp:
         """Bitcast to another dtype, which may scale the last axis. A float is replaced by data: bits of an inexact
         float may be anything (R30).
         """
@@ -411,7 +411,7 @@ class _SymbolicMaker:
         longer = b.pad(x, [0] * len(x.shape), [_plus(n, k) for n in x.shape])
         return b.shrink(longer, [self.draw.integer(0, k) for _ in x.shape], x.shape)
 
-    def merge_two_axes_or_add_one(self, x: UOp) -> UOp:
+    def merge_leading_two_axes_or_add_one(self, x: UOp) -> UOp:
         """Merge the two leading axes, or add one."""
         if len(x.shape) < 2:
             return b.reshape(x, (1, *x.shape))

@@ -245,11 +245,11 @@ def list_legal_optops(axes: Sequence[Axis], applied: Sequence[OptOp] = ()) -> li
 
 @functools.lru_cache(1024)
 def _list_legal_optops(axes: tuple[Axis, ...], applied: tuple[OptOp, ...]) -> tuple[OptOp, ...]:
-    legal = (o for o in _enumerate_optops(axes) if illegality_reason(o, axes, applied=applied) is None)
+    legal = (o for o in _enumerate_candidate_optops(axes) if illegality_reason(o, axes, applied=applied) is None)
     return tuple(o for o in legal if _stays_small(o, axes))
 
 
-def _enumerate_optops(axes: Sequence[Axis]) -> Iterator[OptOp]:
+def _enumerate_candidate_optops(axes: Sequence[Axis]) -> Iterator[OptOp]:
     numbers = range(len(axes))
     extents = [a.extent for a in axes]
     for k, extent in enumerate(extents):
@@ -400,7 +400,9 @@ ILLEGAL = (
 _REASON = re.compile(r"\(R\d+")
 
 
-def find_illegal_optop_not_rejected(graph: UOp, target: Target, draw: SeededDraw, max_optops: int = 8) -> Fault | None:
+def find_illegal_optop_not_rejected_citing_ruling(
+    graph: UOp, target: Target, draw: SeededDraw, tries_per_kernel: int = 8
+) -> Fault | None:
     """Check that illegal OptOps are rejected with a reason that cites a ruling, on the kernels of `graph` after a few legal
     OptOps. Return the first Fault, or None.
     """
@@ -413,7 +415,7 @@ def find_illegal_optop_not_rejected(graph: UOp, target: Target, draw: SeededDraw
         for _ in range(draw.integer(0, 2)):
             opt = _draw_legal_optop(s, machine, draw)
             s = s if opt is None else apply(s, opt, machine)
-        for _ in range(max_optops):
+        for _ in range(tries_per_kernel):
             opt = draw.choice(ILLEGAL)(s.axes, draw)
             fault = None if opt is None else _fault_unless_rejected_citing_ruling(s, opt, machine)
             if fault is not None:

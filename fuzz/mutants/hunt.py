@@ -27,11 +27,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from uops.backends.registry import BrokenBackend
-from uops.backends.testing.journal import read_lines_so_far
+from uops.backends.testing.journal import read_lines_after_heading_so_far
 from uops.fuzz.campaign.campaign import JOURNAL
 from uops.fuzz.campaign.examine import Setup
 from uops.fuzz.campaign.process import LIMITS, Examiner
-from uops.fuzz.campaign.work import draw_case, freeze_choices_for_triage
+from uops.fuzz.campaign.work import draw_case, freeze_oracle_draws_for_triage
 from uops.fuzz.generate import kinds
 from uops.fuzz.mutants.catalogue import PACKAGE, Edit, Mutant, compute_texts_after_edits
 from uops.fuzz.mutants.overlay import build_overlay
@@ -124,7 +124,7 @@ class Hunter:
         """Return who finds the mutant with everything on, and who by answers alone. Raises StaleMutant, HuntStopped and
         HuntImpossible.
         """
-        proof = self._hunt_by_proofs(mutant)
+        proof = self._hunt_by_proofs_of_changed_rules(mutant)
         answers = self._hunt_by_campaigns(mutant, (mutant.edit, *BLIND), ANSWERS)
         if proof or answers:
             return HuntKills(proof or answers, answers)
@@ -178,27 +178,31 @@ class Hunter:
             if reduced is not None:
                 return clean.judge_and_locate_fault(reduced.sample, reduced.about["seed"], reduced.about["oracle"]) is None
             k = (kill.cases or 1) - 1
-            return clean.judge_and_locate_fault(*freeze_choices_for_triage(clean, *draw_case(clean, setup, k), kill.by)) is None
+            return (
+                clean.judge_and_locate_fault(*freeze_oracle_draws_for_triage(clean, *draw_case(clean, setup, k), kill.by)) is None
+            )
         except BrokenBackend as e:
             raise HuntImpossible(f"without the mutant, {setup.backend} does not start: {e}") from e
 
     # The package's own defences
 
-    def _hunt_by_proofs(self, mutant: Mutant) -> Kill | None:
+    def _hunt_by_proofs_of_changed_rules(self, mutant: Mutant) -> Kill | None:
         """Prove the rules of the theme whose file is changed."""
         if not mutant.edit.file.startswith("compiler/rewrite/rules/"):
             return None
         theme = Path(mutant.edit.file).stem
-        return self._hunt_by_exit_status(mutant, "ledger", ["-m", "uops", "prove", "--no-write", "--jobs", "1", "--rules", theme])
+        return self._hunt_by_exit_status_against_clean_run(
+            mutant, "ledger", ["-m", "uops", "prove", "--no-write", "--jobs", "1", "--rules", theme]
+        )
 
     def _hunt_by_golden_files(self, mutant: Mutant) -> Kill | None:
         """Run the tests that compare with golden files, in a checkout."""
         root = PACKAGE.parents[1]
         files = _golden_files()
         options = ["-q", "-x", "-p", "no:cacheprovider", "-c", str(root / "pyproject.toml"), "--rootdir", str(root)]
-        return self._hunt_by_exit_status(mutant, "goldens", ["-m", "pytest", *options, *files]) if files else None
+        return self._hunt_by_exit_status_against_clean_run(mutant, "goldens", ["-m", "pytest", *options, *files]) if files else None
 
-    def _hunt_by_exit_status(self, mutant: Mutant, defence: str, command: list[str]) -> Kill | None:
+    def _hunt_by_exit_status_against_clean_run(self, mutant: Mutant, defence: str, command: list[str]) -> Kill | None:
         """Return a Kill if a command ends with status 1 on the mutant's package, and with 0 on the package without a
         mutant.
         """
@@ -268,7 +272,7 @@ class _Trial:
         self._finding_seen_at: float | None = None  # when a batch with a finding was done
         self._confirmed_at = 0.0  # when it was triaged
 
-    def run_campaign(self, seconds: float, should_stop: Callable[[], bool], first_batch_only: bool = False) -> Kill | None:
+    def run_campaign(self, hunt_cpu_seconds: float, should_stop: Callable[[], bool], first_batch_only: bool = False) -> Kill | None:
         """Run the campaign; return the kill, if any. With `first_batch_only`, end with the first batch."""
         self.directory.mkdir()
         setup = json.dumps(self.setup.to_json())
@@ -282,16 +286,20 @@ class _Trial:
                 if should_stop():
                     raise HuntStopped
                 lines = self._read_journal_and_count_cases()
-                if "reduced" in lines or (first_batch_only and self.cases) or self.spent > self._update_time_limit(lines, seconds):
+                if (
+                    "reduced" in lines
+                    or (first_batch_only and self.cases)
+                    or self.spent > self._note_phase_and_compute_cpu_deadline(lines, hunt_cpu_seconds)
+                ):
                     break
         finally:
             _kill_session(process)
         return self._find_confirmed_kill(self._read_journal_and_count_cases()) or self._find_startup_kill(process)
 
-    def _update_time_limit(self, journal_entries: Mapping[str, list[Json]], seconds: float) -> float:
+    def _note_phase_and_compute_cpu_deadline(self, journal_entries: Mapping[str, list[Json]], hunt_cpu_seconds: float) -> float:
         """Return the processor seconds after which to stop: of the hunt, of triage, or of the reduction."""
         if self._finding_seen_at is None:
-            return seconds
+            return hunt_cpu_seconds
         if "triaged" not in journal_entries:
             self._confirmed_at = self.spent
             return self._finding_seen_at + CONFIRMING
@@ -301,7 +309,7 @@ class _Trial:
         """Read the journal so far, by kind of entry."""
         entries: dict[str, list[Json]] = {}
         path = self.directory / "campaign" / JOURNAL
-        for line in read_lines_so_far(path):
+        for line in read_lines_after_heading_so_far(path):
             for kind, entry in line.items():
                 entries.setdefault(kind, []).append(entry)
         self.cases = sum(b["cases"] for b in entries.get("batch", ()))

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from uops.backends.answer import find_result_form_mismatch as form_fault
 from uops.backends.cache import ObjectCache
 from uops.backends.conformance.judge import outputs_of
-from uops.backends.conformance.stage_judge import Fault, Outputs, find_bit_difference
+from uops.backends.conformance.stage_judge import Fault, Outputs, find_bit_difference_except_nan_payload
 from uops.compiler.config import Config
 from uops.compiler.runtime.program import Compiled, compile
 from uops.compiler.target import SupportsNativeEntry, Target
@@ -54,7 +54,7 @@ def find_fault_of_compiled_calls(
     if (form_error := form_fault(graph, inputs, result)) is not None:
         return Fault("form", form_error)
     actual = outputs_of(result)
-    fault = next((f for k in expected if (f := find_bit_difference(k, expected[k], actual[k]))), None)
+    fault = next((f for k in expected if (f := find_bit_difference_except_nan_payload(k, expected[k], actual[k]))), None)
     fault = fault or _check_inputs_unchanged(before, inputs) or _check_results_share_no_memory(program, inputs)
     if fault is None and isinstance(target, SupportsNativeEntry):
         in_python = _bypass_native_entry(program)
@@ -147,7 +147,7 @@ def _compare_native_with_python_on_changed_argument(
 
 
 def _are_arrays_identical(x: Array, y: Array) -> bool:
-    return x.dtype == y.dtype and x.shape == y.shape and find_bit_difference(0, x, y) is None
+    return x.dtype == y.dtype and x.shape == y.shape and find_bit_difference_except_nan_payload(0, x, y) is None
 
 
 def _call_or_return_error_name(function: Callable[..., Any], arguments: Sequence[Any]) -> list[Array] | str:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from uops.backends.conformance.stage_judge import Fault, Outputs, find_bit_difference
+from uops.backends.conformance.stage_judge import Fault, Outputs, find_bit_difference_except_nan_payload
 from uops.backends.worker.guard import GuardSide
 from uops.compiler import pipeline
 from uops.compiler.config import Config
@@ -97,7 +97,9 @@ def find_memory_difference(inputs: Mapping[str, Any], expected: Outputs, actual:
     for k in sorted(expected.keys() | (actual.keys() & unchanged.keys()), key=str):
         if k not in actual and k not in unchanged:
             return Fault("value", f"{k} is never written", k)
-        fault = find_bit_difference(k, expected[k] if k in expected else unchanged[k], actual[k] if k in actual else unchanged[k])
+        fault = find_bit_difference_except_nan_payload(
+            k, expected[k] if k in expected else unchanged[k], actual[k] if k in actual else unchanged[k]
+        )
         if fault is not None:
             return fault
     return None

@@ -16,7 +16,13 @@ from typing import Any, NamedTuple
 
 from uops.backends.conformance.judge import Expectation
 from uops.backends.conformance.model import ConformanceCase
-from uops.backends.conformance.stage_judge import Fault, Judge, Outputs, find_bit_difference, find_value_outside_allowed_set
+from uops.backends.conformance.stage_judge import (
+    Fault,
+    Judge,
+    Outputs,
+    find_bit_difference_except_nan_payload,
+    find_value_outside_allowed_set,
+)
 from uops.backends.worker.guard import GuardedProgram, GuardSide
 from uops.compiler import pipeline
 from uops.compiler.config import Config
@@ -36,7 +42,7 @@ from uops.fuzz.generate.graphs import FuzzCase as Drawn
 from uops.fuzz.generate.kinds import KINDS, ProgramSample, stable_hash
 from uops.fuzz.generate.schedules import (
     ScheduleTextFollower,
-    find_illegal_optop_not_rejected,
+    find_illegal_optop_not_rejected_citing_ruling,
     list_parts_and_neighbour_pairs,
     pipeline_with_scheduler,
     run_passes_up_to,
@@ -214,7 +220,9 @@ def _check_same_bits_on_second_compile(c: OracleContext) -> Fault | None:
         c.subject.target.forget()
     with use_lowering_cache(LoweringCache()):
         outputs, fault = c.run_on_backend_and_judge(c.subject, guard_side=GuardSide.START if c.seed % 2 else GuardSide.END)
-    return fault or next((f for k in c.expectation.strict if (f := find_bit_difference(k, c.own_run[0][k], outputs[k]))), None)
+    return fault or next(
+        (f for k in c.expectation.strict if (f := find_bit_difference_except_nan_payload(k, c.own_run[0][k], outputs[k]))), None
+    )
 
 
 def _check_calls_from_python(c: OracleContext) -> Fault | None:
@@ -327,7 +335,7 @@ def _freeze_schedule_choices(c: OracleContext, source: str = "draw") -> tuple[Pr
 
 
 def _check_illegal_optops(c: OracleContext) -> Fault | None:
-    return find_illegal_optop_not_rejected(c.sample.graph, c.require_target(), c.draw("illegal"))
+    return find_illegal_optop_not_rejected_citing_ruling(c.sample.graph, c.require_target(), c.draw("illegal"))
 
 
 def _check_lowering_deterministic(c: OracleContext) -> Fault | None:
@@ -414,7 +422,7 @@ def _check_same_bits_if_unambiguous(c: OracleContext, actual: Outputs, expected:
     if any(u.dtype.is_float and u.op in _AMBIGUOUS_OPS for u in toposort(c.sample.graph)):
         return None
     exact = [k for k, s in c.expectation.strict.items() if s.is_exact and k in actual and k in expected]
-    return next((f for k in exact if (f := find_bit_difference(k, expected[k], actual[k]))), None)
+    return next((f for k in exact if (f := find_bit_difference_except_nan_payload(k, expected[k], actual[k]))), None)
 
 
 # --------------------------------------------------------------------------------------------------------------- the table
@@ -532,13 +540,13 @@ def find_first_objection(
     for o in oracles:
         if dialect in o.dialects:
             before_oracle(o.name)
-            fault = _run_oracle_with_errors_as_faults(o, c)
+            fault = _run_oracle_with_unexpected_errors_as_faults(o, c)
             if fault is not None:
                 return o.name, fault
     return None
 
 
-def _run_oracle_with_errors_as_faults(o: Oracle, c: OracleContext) -> Fault | None:
+def _run_oracle_with_unexpected_errors_as_faults(o: Oracle, c: OracleContext) -> Fault | None:
     """Ask one oracle; anything that it raises is a fault. Raises SubjectRefused."""
     try:
         fault = o.check(c)

@@ -179,14 +179,14 @@ def _enclose_in_call(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None
     call = b.call(_replace_outside_bodies(body, {u: params[u] for u in memory}), *arguments)
     places = {f"b{o.arg.unique}": (k, v.shape) for k, (o, v) in enumerate(zip(outputs, values, strict=True))}
 
-    def read_outputs(outputs: Outputs) -> Outputs:
+    def restore_output_keys_and_shapes(outputs: Outputs) -> Outputs:
         read: Outputs = {}
         for key, array in outputs.items():
             k, shape = places.get(str(key), (key, array.shape))
             read[k] = array.reshape(shape)
         return read
 
-    return RelatedSample(s._replace(graph=call), read_outputs)
+    return RelatedSample(s._replace(graph=call), restore_output_keys_and_shapes)
 
 
 def _is_static_on_one_device(u: UOp) -> bool:

@@ -54,7 +54,7 @@ def drop_effects_of_kernels(s: ProgramSample) -> Iterator[ProgramSample]:
             yield from _yield_substitution_if_legal(s, {sink: sink.replace(src=tuple(x for x in sink.src if x is not e))})
 
 
-def shrink_loops(s: ProgramSample) -> Iterator[ProgramSample]:
+def remove_or_shorten_loops(s: ProgramSample) -> Iterator[ProgramSample]:
     """Replace a loop by its first iteration, or reduce it to two iterations."""
     for r in (u for u in toposort(s.graph) if u.op is Op.RANGE) if _is_launch(s) else ():
         try:
@@ -117,7 +117,7 @@ def _yield_substitution_if_legal(s: ProgramSample, replacements: Mapping[UOp, UO
 LAUNCH_SHRINKS = (
     drop_calls,
     drop_effects_of_kernels,
-    shrink_loops,
+    remove_or_shorten_loops,
     replace_scalars_by_operands_or_constants,
     drop_unused_arguments,
 )

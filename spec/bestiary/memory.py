@@ -113,7 +113,7 @@ def _check_alt_type(u: UOp, ctx: VerifyContext) -> str | None:
     return alternative_fault(u.index, u.alternative)
 
 
-def _has_gate(address: UOp) -> bool:
+def _any_address_is_gated(address: UOp) -> bool:
     pending = [address]
     while pending:
         a = pending.pop()
@@ -125,7 +125,7 @@ def _has_gate(address: UOp) -> bool:
 
 
 def _check_alt_has_gate(u: UOp, ctx: VerifyContext) -> str | None:
-    return "alt without a gate" if u.alternative is not None and not _has_gate(u.index) else None
+    return "alt without a gate" if u.alternative is not None and not _any_address_is_gated(u.index) else None
 
 
 def _one_entry_per_axis_claim(first_field: str, second_field: str) -> ClaimDraft:

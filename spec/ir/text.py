@@ -22,7 +22,7 @@ import json
 import math
 import re
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from uops.spec.errors import SpecError, SpecTypeError, SpecValueError
@@ -353,7 +353,7 @@ class _LineParser:
             return UOp(Op.STACK, tuple(src))
         raise _syntax_error(f"expected an operand or field=value, got {t.text}", t)
 
-    def parse_sequence(self, close: str, parse_item: Any) -> Iterable[Any]:
+    def parse_sequence(self, close: str, parse_item: Any) -> list[Any]:
         items = []
         while not self.accept_punctuation(close):
             items.append(parse_item())

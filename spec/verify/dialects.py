@@ -117,7 +117,7 @@ def _make_dialect(dialect: Dialect, outer: frozenset[Op], body: frozenset[Op] | 
 
 def _generate_outer_graph_forms(call_argument_ops: frozenset[Op], call_body_op: Op) -> Iterable[DialectForm]:
     """Yield the forms of the graph around the kernels."""
-    yield f.root_is_linear_form()
+    yield f.root_is_linear_of_calls_form()
     yield f.call_argument_ops_form(call_argument_ops)
     yield f.call_body_form(call_body_op)
 

@@ -106,7 +106,7 @@ def _check_root_is_call(u: UOp, ctx: VerifyContext) -> str | None:
 ROOT_IS_CALL = _make_form(NodePosition.ROOT, None, "the root is one Call", _check_root_is_call)
 
 
-def root_is_linear_form() -> DialectForm:
+def root_is_linear_of_calls_form() -> DialectForm:
     """Return the form that the root is a Linear of Calls."""
 
     def check_root_is_linear(u: UOp, ctx: VerifyContext) -> str | None:
@@ -132,17 +132,17 @@ def call_argument_ops_form(ops: frozenset[Op]) -> DialectForm:
 _BODY_ROOTS = (Op.SINK, Op.LINEAR, Op.PROGRAM, Op.CUSTOM_FUNCTION)
 
 
-def call_body_form(op: Op, *, needs_sink_name: bool = True) -> DialectForm:
+def call_body_form(earliest_root_op: Op, *, needs_sink_name: bool = True) -> DialectForm:
     """Return the form that the bodies of Calls are of the given op, or of a later stage; the Sink of a kernel has a name."""
-    named = needs_sink_name and op is Op.SINK
-    later = _BODY_ROOTS[_BODY_ROOTS.index(op) + 1 :] if named or op is not Op.SINK else ()
+    named = needs_sink_name and earliest_root_op is Op.SINK
+    later = _BODY_ROOTS[_BODY_ROOTS.index(earliest_root_op) + 1 :] if named or earliest_root_op is not Op.SINK else ()
 
     def check(u: UOp, ctx: VerifyContext) -> str | None:
-        if u.body.op is not op and u.body.op not in later:
+        if u.body.op is not earliest_root_op and u.body.op not in later:
             return f"got {u.body.op.name.lower()}"
-        return "the Sink has no name" if named and u.body.op is op and u.body.arg is None else None
+        return "the Sink has no name" if named and u.body.op is earliest_root_op and u.body.arg is None else None
 
-    text = f"the body is a {op.name.capitalize()}" + (" with a name" if named else "")
+    text = f"the body is a {earliest_root_op.name.capitalize()}" + (" with a name" if named else "")
     text += f", or is written in a later stage ({_join_op_names(frozenset(later))})" if later else ""
     return _make_form(NodePosition.OUTER, Op.CALL, text, check, "R166" if later else "")
 

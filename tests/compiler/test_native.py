@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from uops.compiler import native
-from uops.compiler.host_functions import decode
+from uops.compiler.host_functions import decode_zlib_stream
 from uops.compiler.ir.views import IndexArithmetic
 from uops.compiler.native import register_instruction, registry_version, require_variables_fit_program
 from uops.compiler.rewrite.rewriter import Rewriter
@@ -94,7 +94,7 @@ def test_a_stream_without_its_checksum_is_a_trap(cut):
     data = np.arange(16, dtype=np.uint8)
     encoded = np.frombuffer(zlib.compress(data.tobytes())[:-cut], np.uint8)
     with pytest.raises(Trap, match="another length"):
-        decode(np.zeros(16, np.uint8), encoded)
+        decode_zlib_stream(np.zeros(16, np.uint8), encoded)
 
 
 def test_withdrawing_an_instruction_changes_the_version():

@@ -267,7 +267,7 @@ BREAKS: dict[str, Callable[[Dialect], list[UOp]]] = {
     "_check_no_tag": _tagged,
     "address_space_form": _spaces,
     "_check_root_is_call": _roots,
-    "root_is_linear_form": _roots,
+    "root_is_linear_of_calls_form": _roots,
     "call_argument_ops_form": _arguments,
     "call_body_form": _bodies,
     "effect_group_source_ops_form": _sinks,

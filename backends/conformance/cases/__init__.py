@@ -21,13 +21,13 @@ from uops.backends.conformance.cases import (
 from uops.backends.conformance.cases.bestiary.kernels import generate_bestiary_kernel_cases
 from uops.backends.conformance.cases.bestiary.values import generate_bestiary_value_cases
 from uops.backends.conformance.cases.named import devices, graphs, memory, tables
-from uops.backends.conformance.cases.named.generate import generate
+from uops.backends.conformance.cases.named.generate import generate_named_cases
 from uops.backends.conformance.model import ConformanceCase, ConformanceTier
 
 #: Generators of the suite's cases, in its order.
 SOURCES = (
     programs.generate_program_cases,
-    calls.generate_call_cases,
+    calls.generate_call_and_lane_cases,
     movement.generate_movement_cases,
     reduce.generate_reduce_cases,
     elementwise.generate_elementwise_cases,
@@ -39,7 +39,7 @@ SOURCES = (
     generate_bestiary_kernel_cases,
     native.generate_native_cases,
     schedules.generate_schedule_cases,
-    lambda tier: generate((*memory.CASES, *tables.CASES, *graphs.CASES, *devices.CASES), tier),
+    lambda tier: generate_named_cases((*memory.CASES, *tables.CASES, *graphs.CASES, *devices.CASES), tier),
 )
 
 

@@ -113,7 +113,7 @@ def _draw_from_pool(rng: np.random.Generator, pool: tuple[int, ...], n: int) -> 
     return np.array(pool, np.uint64)[rng.integers(0, len(pool), n)]
 
 
-def _combine_edge_operands(dtypes: tuple[DType, ...], edge: str, max_tuples: int, op: Op) -> Array:
+def _combine_edge_operands(dtypes: tuple[DType, ...], edge: str, max_tuples_per_operand: int, op: Op) -> Array:
     """Combine operands of class `edge` with the class itself, ordinary values and the whole pool."""
     blocks = []
     for i, k in enumerate(dtypes):
@@ -125,13 +125,13 @@ def _combine_edge_operands(dtypes: tuple[DType, ...], edge: str, max_tuples: int
         }
         pools = [pool] + [other_pools[j] for j in other_pools]
         if len(dtypes) == 1:
-            blocks.append(np.array([pool[:max_tuples]], np.uint64))
-        elif np.prod([float(len(s)) for s in pools]) <= max_tuples:
+            blocks.append(np.array([pool[:max_tuples_per_operand]], np.uint64))
+        elif np.prod([float(len(s)) for s in pools]) <= max_tuples_per_operand:
             grid = np.array(list(itertools.product(*pools)), np.uint64).T
             order = [i, *other_pools]
             blocks.append(grid[np.argsort(order)])
         else:
-            blocks.append(_draw_operand_tuples(dtypes, {i: pool, **other_pools}, max_tuples, op, f"{edge}{i}"))
+            blocks.append(_draw_operand_tuples(dtypes, {i: pool, **other_pools}, max_tuples_per_operand, op, f"{edge}{i}"))
     return np.concatenate(blocks, axis=1)
 
 

@@ -66,7 +66,7 @@ def _make_constant_cast_case(source: DType, d: DType) -> ConformanceCase:
     return ConformanceCase(ROWS[Op.CAST].id, d, f"constant-{source.short}", graph, {}, (Segment("constant", 0, 0, len(bits)),))
 
 
-def _make_wrapped_range_case(op: Op, d: DType) -> ConformanceCase:
+def _make_wrapped_range_case(compare_op: Op, d: DType) -> ConformanceCase:
     """Create a case of ten consecutive integers moved beyond the end of `d` by Add, Mul, Sub, Neg, Shl and Cast, compared with
     constants."""
     n = 10
@@ -81,6 +81,6 @@ def _make_wrapped_range_case(op: Op, d: DType) -> ConformanceCase:
         b.cast(b.add(arange(n, dt.int64), b.const((top - 4) % (1 << 62), dt.int64)), d),
     ]
     bounds = [b.const(v, d) for v in (5, 0, top, int(d.min))]
-    graph = b.stack(*(UOp(op, (way, bound)) for way in wrapped for bound in bounds))
+    graph = b.stack(*(UOp(compare_op, (way, bound)) for way in wrapped for bound in bounds))
     segment = Segment("wrapped-range", 0, 0, int(np.prod(graph.shape)))
-    return ConformanceCase(ROWS[op].id, d, "wrapped-range", graph, {}, (segment,))
+    return ConformanceCase(ROWS[compare_op].id, d, "wrapped-range", graph, {}, (segment,))

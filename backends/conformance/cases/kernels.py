@@ -97,7 +97,7 @@ def _meet_over_global_memory(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
     return (b.end(copy_element(target, i, b.after(between, met), b.mod(b.add(i, 5), LANES)), i),)
 
 
-def _meet_on_two_axes(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
+def _transpose_local_memory_across_barrier(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
     """Build a workgroup of two dimensions that transposes LOCAL memory."""
     source, target, tile = k.add_source(d, 12), k.add_target(d, 12), local_memory(12, d)
     i, j = k.make_range(3, AxisType.LOCAL), k.make_range(4, AxisType.LOCAL)
@@ -269,7 +269,7 @@ def keep_in_register_per_lane(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
     return (b.end(b.end(b.store(b.at(target, b.sub(GROUPS * LANES - 1, position)), value), i), g),)
 
 
-def _registers_by_number(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
+def _index_registers_by_loop_counters(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
     """Build REG memory of several elements, filled and read by positions that loops compute."""
     source, target, memory = k.add_source(d, 12), k.add_target(d, 12), register_memory(4, d)
     i, j, m = k.make_range(3), k.make_range(4), k.make_range(4)
@@ -317,13 +317,13 @@ def _vector(first: UOp | int, step: int, lanes: int = 4) -> UOp:
     return b.stack(*(b.add(first, step * n) if isinstance(first, UOp) else b.index(first + step * n) for n in range(lanes)))
 
 
-def _copy_vectors(step: int) -> BuildEffects:
-    """Build a loop that loads vectors of four elements `step` apart, and stores them next to each other."""
+def _copy_vectors(load_step: int) -> BuildEffects:
+    """Build a loop that loads vectors of four elements `load_step` apart, and stores them next to each other."""
 
     def build(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
         source, target = k.add_source(d, 24), k.add_target(d, 12)
         i = k.make_range(3)
-        value = b.load(b.at(source, _vector(b.add(i, 3), step)))
+        value = b.load(b.at(source, _vector(b.add(i, 3), load_step)))
         return (b.end(b.store(b.at(target, _vector(b.mul(i, 4), 1)), value), i),)
 
     return build
@@ -363,7 +363,7 @@ TABLE: tuple[tuple[Op, str, BuildLaunch], ...] = (
         ("warp", reverse_in_workgroup(make_lane_counters(AxisType.WARP))),
         ("group-reduce", reverse_in_workgroup(make_lane_counters(AxisType.GROUP_REDUCE))),
         ("specials", reverse_in_workgroup(_specials)), ("two-meetings", _meet_twice), ("in-loop", _meet_in_loop),
-        ("global-memory", _meet_over_global_memory), ("two-axes", _meet_on_two_axes))),
+        ("global-memory", _meet_over_global_memory), ("two-axes", _transpose_local_memory_across_barrier))),
     *((Op.SPECIAL, edge, single_kernel(build)) for edge, build in (
         ("groups", _copy_by_specials(("gidx0", 7))), ("lanes", _copy_by_specials(("lidx0", 7))),
         ("groups-and-lanes", _copy_by_specials(("gidx0", 3), ("lidx0", 4))),
@@ -382,7 +382,7 @@ TABLE: tuple[tuple[Op, str, BuildLaunch], ...] = (
     (Op.ATOMICADD, "scatter",   single_kernel(_scatter_add)),
     *((Op.BUFFER, edge, single_kernel(build)) for edge, build in (
         ("local", fill_local_row), ("local-per-group", reverse_in_workgroup(make_lane_counters(AxisType.LOCAL))),
-        ("register-per-lane", keep_in_register_per_lane), ("registers", _registers_by_number))),
+        ("register-per-lane", keep_in_register_per_lane), ("registers", _index_registers_by_loop_counters))),
     *((Op.LOAD, f"kernel-gated-{name}", single_kernel(_gated_load(shift)))
       for name, shift in (("inside", 0), ("below", -4), ("above", 5), ("nowhere", 50))),
     *((Op.STORE, f"kernel-gated-{name}", single_kernel(_gated_store(t, shift))) for name, t, shift in (

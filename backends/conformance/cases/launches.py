@@ -144,7 +144,7 @@ def small_numbers(d: DType, n: int) -> Array:
     return converted
 
 
-def make_groups(d: DType, count: int, size: int) -> Array:
+def make_groups_of_ones_and_twos(d: DType, count: int, size: int) -> Array:
     """Return groups of ones and twos, or of False and True: the first all of the greater, the second all of the lesser.
 
     So their sums, products, maxima and minima are exact in every dtype, and not all the same.

@@ -129,7 +129,7 @@ def _two_loops_in_order(first: AxisType, second: AxisType) -> BuildEffects:
     return build
 
 
-def _carry_between_iterations(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
+def _carry_dependence_through_memory(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
     """Build a loop of which each iteration reads what the one three before it stored."""
     source, target = k.add_source(d, 4), k.add_target(d, N)
     i = k.make_range(N - 3)
@@ -260,7 +260,7 @@ TABLE: tuple[tuple[Op, str, BuildLaunch], ...] = (
         (AxisType.LOCAL, AxisType.GROUP_REDUCE))),
     (Op.RANGE, "loaded-bound",     single_kernel(_loop_to_loaded_bound)),
     (Op.RANGE, "counter-bound",    single_kernel(_triangle)),
-    (Op.RANGE, "carried",          single_kernel(_carry_between_iterations)),
+    (Op.RANGE, "carried",          single_kernel(_carry_dependence_through_memory)),
     *((Op.RANGE, f"{edge_of_axis(a)}-before-{edge_of_axis(c)}", single_kernel(_two_loops_in_order(a, c))) for a, c in (
         (AxisType.LOOP, AxisType.LOOP), (AxisType.UPCAST, AxisType.LOOP), (AxisType.LOOP, AxisType.UNROLL))),
     (Op.END, "two-loops",          single_kernel(_one_end_of_two_loops)),

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from uops.backends.conformance.cases.bestiary.kernels import BestiaryKernelBuilder, list_reversed_copy
+from uops.backends.conformance.cases.bestiary.kernels import BestiaryKernelBuilder, build_reversed_copy_as_sink_and_list
 from uops.backends.conformance.cases.common import SAMPLE, Inputs, add_buffer, make_ordinary_then_random_data, make_single_cell_case
 from uops.backends.conformance.cases.launches import (
     KernelBuilder,
@@ -170,7 +170,7 @@ def _program(d: DType, inputs: Inputs) -> UOp:
 
 def _bestiary_program(d: DType, inputs: Inputs) -> UOp:
     k = BestiaryKernelBuilder(inputs)
-    sink, instructions = list_reversed_copy(d, k)
+    sink, instructions = build_reversed_copy_as_sink_and_list(d, k)
     stages = instructions, UOp(Op.SOURCE, (), SourceArg("")), UOp(Op.PROGRAM_BINARY, (), b.binary(b"").arg)
     return make_launch(k.call_body(B.program(sink, *stages)))
 

@@ -51,11 +51,13 @@ def _make_row_reduction_case(op: Op, d: DType, edge: str, values: Array) -> Conf
 def _make_paired_reductions_case(op: Op, d: DType, edge: str, shape: tuple[int, ...], axes: tuple[int, ...]) -> ConformanceCase:
     """Create a case of two reductions of different data side by side, so that no single value is right for both."""
     inputs: Inputs = {}
-    sides = [b.reduce(add_param(d, shape, inputs, values=values), op, axes) for values in _make_distinct_operands(op, d, shape)]
+    sides = [
+        b.reduce(add_param(d, shape, inputs, values=values), op, axes) for values in _make_two_different_operands(op, d, shape)
+    ]
     return make_single_cell_case(Op.REDUCE, d, edge, b.stack(*sides), inputs)
 
 
-def _make_distinct_operands(op: Op, d: DType, shape: tuple[int, ...]) -> tuple[Array, Array]:
+def _make_two_different_operands(op: Op, d: DType, shape: tuple[int, ...]) -> tuple[Array, Array]:
     n = int(np.prod(shape))
     if d.kind is DTypeKind.BOOL:
         mixed, even = ([k % 2 for k in range(n)], [int(op is Op.MUL)] * n)[:: -1 if op is Op.MUL else 1]
@@ -80,11 +82,11 @@ def _make_empty_axis_case(op: Op, d: DType, edge: str) -> ConformanceCase:
     return make_single_cell_case(Op.REDUCE, d, edge, b.stack(nothing, something), inputs)
 
 
-def _generate_matmul_cases(d: DType, depth: int) -> Iterator[ConformanceCase]:
+def _generate_matmul_cases(d: DType, depth_factor: int) -> Iterator[ConformanceCase]:
     """Yield matrix products: in the dtype itself, and in a wider one with the sizes of tensor cores (R93)."""
     wide = dt.float32 if d.is_float else dt.int32
     wider = [("add-product-wide", wide, 16, 16, 8)] if wide.itemsize > d.itemsize else []
-    for edge, out, m, k, n in (("add-product", d, 5, 3 * depth, 7), *wider):
+    for edge, out, m, k, n in (("add-product", d, 5, 3 * depth_factor, 7), *wider):
         inputs: Inputs = {}
         x, y = (add_param(d, s, inputs, values=_make_matmul_operand(d, s)) for s in ((m, k, 1), (1, k, n)))
         yield make_single_cell_case(Op.REDUCE, d, edge, b.reduce(b.mul(b.cast(x, out), b.cast(y, out)), Op.ADD, (1,)), inputs)

@@ -14,7 +14,7 @@ import numpy as np
 
 from uops.backends.arrays import STORAGE
 from uops.backends.conformance.cases.common import SAMPLE, Inputs
-from uops.backends.conformance.cases.launches import KernelBuilder, make_groups, make_launch, make_launch_case
+from uops.backends.conformance.cases.launches import KernelBuilder, make_groups_of_ones_and_twos, make_launch, make_launch_case
 from uops.backends.conformance.cases.tensor_cores import find_descriptors_by_dtype
 from uops.backends.conformance.model import ConformanceCase, ConformanceTier
 from uops.compiler.ir.buffers import fresh_uniques
@@ -54,7 +54,11 @@ def _reduce(op: Op) -> BuildEffect:
     """Build a kernel of an output loop of 4 iterations and a Reduce of 12 elements, which are axes 0 and 1."""
 
     def build(d: DType, k: KernelBuilder) -> UOp:
-        groups = make_groups(d, 4, 12) if op is Op.MAX else make_groups(d, 4, 12) * (np.arange(12) % 3 == 0)
+        groups = (
+            make_groups_of_ones_and_twos(d, 4, 12)
+            if op is Op.MAX
+            else make_groups_of_ones_and_twos(d, 4, 12) * (np.arange(12) % 3 == 0)
+        )
         source, target = k.add_source(d, 48, groups.astype(STORAGE[d]).reshape(-1)), k.add_target(d, 4)
         i, r = k.make_range(4), k.make_range(12, AxisType.REDUCE)
         value = UOp(Op.REDUCE, (b.load(b.at(source, b.add(b.mul(i, 12), r))), r), ReduceArg(op, ()))
@@ -63,7 +67,7 @@ def _reduce(op: Op) -> BuildEffect:
     return build
 
 
-def _multiply_matrices(descriptor: wmma.Descriptor, extents: tuple[int, int, int]) -> BuildEffect:
+def _multiply_matrices_by_reduce(descriptor: wmma.Descriptor, extents: tuple[int, int, int]) -> BuildEffect:
     """Build a matrix product of small whole numbers with the dtypes of a tensor core: axes 0 and 1 are rows and columns."""
     rows, columns, depth = extents
 
@@ -161,7 +165,7 @@ def _generate_tensor_core_schedules(tier: ConformanceTier) -> Iterator[Conforman
             machine = replace(_MACHINE, tensor_cores=(instruction,))
             shape = f"{descriptor.name}-{'x'.join(map(str, descriptor.dims))}-{descriptor.dtype_out.name}"
             for edge, (extents_of, optops) in _PRODUCTS.items():
-                build = _multiply_matrices(descriptor, extents_of(*descriptor.dims))
+                build = _multiply_matrices_by_reduce(descriptor, extents_of(*descriptor.dims))
                 yield _make_schedule_case(d, _ScheduleCase(TC, f"{edge}-{shape}", build, optops), machine)
 
 

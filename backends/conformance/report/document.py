@@ -154,12 +154,12 @@ def _failure_to_json(f: Failure, reproducer_paths: dict[str, str]) -> Json:
     }
 
 
-def assign_reproducer_paths(cases: Iterable[str]) -> dict[str, str]:
+def assign_reproducer_paths(case_ids: Iterable[str]) -> dict[str, str]:
     """Map each case id to the path of its reproducer in the report directory, without suffix; distinct and safe on any file
     system."""
     paths: dict[str, str] = {}
     used_names: set[str] = set()
-    for case in sorted(cases):
+    for case in sorted(case_ids):
         stem = re.sub(r"[^A-Za-z0-9._-]+", "-", case).strip("-.")[:120]
         name, k = stem, 1
         while name.lower() in used_names:

@@ -137,7 +137,7 @@ def _make_params_of_inputs(d: DType) -> Iterator[str | None]:
         yield expect(f"dtype of Param {k}", d, params[k].dtype if k in params else None)
 
 
-def _make_params_of_captures(d: DType) -> Iterator[str | None]:
+def _pass_captures_as_arguments(d: DType) -> Iterator[str | None]:
     captured, x = _make_tensor(d, 4, first=1), _make_tensor(d, 4)
     node = _node_of(function(lambda t: captured != t)(x))
     yield expect("arguments of a function of one input that captures a Tensor", 2, len(node.arguments))
@@ -233,7 +233,7 @@ _CHECKS: tuple[tuple[str, str, _Check], ...] = (
     ("FUNCTION.RUN.C1", "realization", _refuse_realization),
     ("FUNCTION.RUN.C1", "lazy", _run_once_per_call),
     ("FUNCTION.PARAMETERIZE.C1", "inputs", _make_params_of_inputs),
-    ("FUNCTION.PARAMETERIZE.C2", "captured", _make_params_of_captures),
+    ("FUNCTION.PARAMETERIZE.C2", "captured", _pass_captures_as_arguments),
     ("FUNCTION.PARAMETERIZE.C3", "closed-body", _close_body),
     ("FUNCTION.WRAPBODY.C1", "tuple", _pack_results),
     ("FUNCTION.WRAPBODY.C2", "node", _build_function_node),

@@ -185,7 +185,7 @@ def _share_device(d: DType) -> _Faults:
     yield expect("device of WHERE with a condition on a device", _D0, b.where(b.ne(first, constant), constant, constant).device)
 
 
-def _change_device(d: DType) -> _Faults:
+def _change_device_only_by_copy(d: DType) -> _Faults:
     first, _, _ = _make_device_values(d)
     yield expect("device of a Load to another one", _D1, b.copy(first, _D1).device)
     yield expect("device of a Load to two", _PAIR, b.copy(first, _PAIR).device)
@@ -257,12 +257,12 @@ def _keep_shards(d: DType) -> _Faults:
     )]  # fmt: skip
     moves += [b.reshape(b.permute(_make_sharded(d, 4, 6), (1, 0)), new) for new in ((6, 2, 2), (2, 3, 4), (6, 4, 1))]
     for u in moves:
-        yield expect(f"elements on each device after {u.op.name} to {u.shape}", *_elements_by_device(u))
+        yield expect(f"elements on each device after {u.op.name} to {u.shape}", *_split_elements_by_buffer_and_own_axis(u))
     across = b.permute(_make_sharded(d, 4, 6), (1, 0))
     yield _expect_refusal("a Reshape that moves elements between devices", lambda: b.reshape(across, (24,)))
 
 
-def _elements_by_device(u: UOp) -> tuple[list[list[int]], list[list[int]]]:
+def _split_elements_by_buffer_and_own_axis(u: UOp) -> tuple[list[list[int]], list[list[int]]]:
     """Return which elements of its Buffer each device holds: by the Buffer's axis, and by the axis of `u`."""
     memory = next(x for x in toposort(u) if x.op is Op.BUFFER)
     numbers = np.arange(math.prod(memory.shape))
@@ -325,7 +325,7 @@ _CHECKS: tuple[tuple[str, str, Iterable[DType], Callable[[DType], _Faults]], ...
     ("PROPERTY.SHAPE.C2", "broadcast", _FEW, _broadcast_shapes),
     ("PROPERTY.SHAPE.C3", "rank", _FEW, _bound_rank),
     ("PROPERTY.DEVICE.C1", "sources", _FEW, _share_device),
-    ("PROPERTY.DEVICE.C2", "changes", _FEW, _change_device),
+    ("PROPERTY.DEVICE.C2", "changes", _FEW, _change_device_only_by_copy),
     ("PROPERTY.DEVICE.C3", "constants", _FEW, _leave_constants_without_device),
     ("PROPERTY.MIN_MAX.C2", "outward", _FLOATS, _round_bounds_outward),
     ("PROPERTY.MIN_MAX.C2", "overflow", dt.INTS, _bound_overflow_by_dtype),

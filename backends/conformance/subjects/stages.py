@@ -99,7 +99,7 @@ def _find_vector_ranges(step: _StageStep) -> Iterator[str | None]:
             yield f"a Range of type {u.arg.type.name} is left" if u.arg.type in UNROLLED else None
 
 
-def _find_ops_that_target_lacks(step: _StageStep) -> Iterator[str | None]:
+def _find_ops_and_dtypes_that_target_lacks(step: _StageStep) -> Iterator[str | None]:
     lowered_later = {Op.WMMA, Op.SPECIAL, Op.BARRIER, Op.IF, Op.ENDIF}
     has_wmma = any(u.op is Op.WMMA for u in step.kernel_nodes)
     for u in step.kernel_nodes:
@@ -111,7 +111,7 @@ def _find_ops_that_target_lacks(step: _StageStep) -> Iterator[str | None]:
             yield None
 
 
-def _find_index_without_width(step: _StageStep) -> Iterator[str | None]:
+def _find_index_arithmetic_without_width(step: _StageStep) -> Iterator[str | None]:
     """Loop counters alone are of dtype index behind select. What is computed with them has a width that holds their values."""
     for u in step.kernel_nodes:
         if u.op is Op.CAST and u.operand.dtype is dt.index:
@@ -199,7 +199,10 @@ _CHECKS: Mapping[str, tuple[_OwnClaim, ...]] = {
     "rangeify": (_OwnClaim(3, "scalars", _find_shapes_in_kernels),),
     "optimize": (_OwnClaim(3, "races", _find_races, by_dtype=False),),
     "expand": (_OwnClaim(3, "vector-ranges", _find_vector_ranges),),
-    "select": (_OwnClaim(3, "target", _find_ops_that_target_lacks), _OwnClaim(4, "index-width", _find_index_without_width)),
+    "select": (
+        _OwnClaim(3, "target", _find_ops_and_dtypes_that_target_lacks),
+        _OwnClaim(4, "index-width", _find_index_arithmetic_without_width),
+    ),
     "linearize": (_OwnClaim(3, "order", _find_instructions_out_of_order),),
     "plan": (
         _OwnClaim(3, "lifetimes", _find_overlapping_memory, by_dtype=False),

@@ -231,7 +231,7 @@ def _written_references(u: UOp) -> list[UOp]:
     return [u.arguments[k] for k in u.arg.written] if u.op is Op.CALL else []
 
 
-def _collect_static_views(reference: UOp) -> tuple[UOp, ...] | None:
+def _collect_views_if_all_movement(reference: UOp) -> tuple[UOp, ...] | None:
     """Return the views of a reference without Afters; None if one changes the dtype or takes positions from data."""
     views: list[UOp] = []
     while reference.op in VIEWS:
@@ -245,7 +245,7 @@ def _collect_static_views(reference: UOp) -> tuple[UOp, ...] | None:
 
 def are_same_static_views(a: UOp, b: UOp) -> bool:
     """Return True if two references of one memory are the same views, so that they name the same element at every index."""
-    x, y = _collect_static_views(a), _collect_static_views(b)
+    x, y = _collect_views_if_all_movement(a), _collect_views_if_all_movement(b)
     if x is None or y is None or len(x) != len(y):
         return False
     return all(_is_same_movement(u, v) for u, v in zip(x, y))
@@ -258,7 +258,7 @@ def _is_same_movement(u: UOp, v: UOp) -> bool:
 
 def are_surely_disjoint_shrinks(a: UOp, b: UOp) -> bool:
     """Return True if two references of one memory are Shrinks of one view that do not overlap on some axis."""
-    x, y = _collect_static_views(a), _collect_static_views(b)
+    x, y = _collect_views_if_all_movement(a), _collect_views_if_all_movement(b)
     if x is None or y is None:
         return False
     common = 0

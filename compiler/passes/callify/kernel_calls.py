@@ -221,7 +221,7 @@ class _CallInMemory:
         if views:  # below a view stands a Param of a free slot first, as the new number may be the old one of another Param
             free = 1 + max(p.arg.slot for p in params)
             below = {p: flat[p].replace(arg=replace(flat[p].arg, slot=free + k)) for k, p in enumerate(views)}
-            body = substitute(body, {p: _view_flat_param(a, below[p], p.shape) for p, a in views.items()})
+            body = substitute(body, {p: _apply_views_to_flat_param(a, below[p], p.shape) for p, a in views.items()})
             flat = {below.get(p, p): f for p, f in flat.items()}
         return write_kernel_in_launch_forms(body, flat), _KeptArguments([*memory, *variables], numbers)
 
@@ -257,7 +257,7 @@ def _strip_to_memory(reference: UOp) -> UOp:
     return B.after(memory, *dependencies) if dependencies else memory
 
 
-def _view_flat_param(reference: UOp, flat: UOp, shape: Sequence[Dim]) -> UOp:
+def _apply_views_to_flat_param(reference: UOp, flat: UOp, shape: Sequence[Dim]) -> UOp:
     """Return a view of a flat Param of the same elements as `reference` has of its memory, in a shape."""
     memory = base_memory(reference)
     view = B.reshape(flat, memory.shape) if flat.shape != memory.shape else flat

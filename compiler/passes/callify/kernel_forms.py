@@ -272,7 +272,7 @@ class _FormWriter:
         load = yield from self._load(u, coords, *operands)
         return load
 
-    def _rewrite_store_or_atomic_add(self, u: UOp, coords: Index) -> _Steps:
+    def _scalarize_store_or_atomic_add(self, u: UOp, coords: Index) -> _Steps:
         """Return a Store or AtomicAdd on scalars; of a vector, a loop or a Group."""
         target = u.src[0]  # the buffer of a Store, the index of an AtomicAdd
         if target not in self.memory:
@@ -544,7 +544,7 @@ _VALUE_RULES: dict[Op, Callable[[_FormWriter, UOp, Index], _Steps]] = {
     **dict.fromkeys(STEP, _FormWriter._move),
     **dict.fromkeys((*EFFECT_GROUPS, Op.BARRIER), _FormWriter._rebuild_effects),
     **dict.fromkeys((Op.CONST, *MEMORY_ROOTS), _FormWriter._keep),
-    **dict.fromkeys(WRITES, _FormWriter._rewrite_store_or_atomic_add),
+    **dict.fromkeys(WRITES, _FormWriter._scalarize_store_or_atomic_add),
     Op.LOAD: _FormWriter._load_explicitly,
     Op.AFTER: _FormWriter._order_value,
     Op.INDEX: _FormWriter._index_value,

@@ -112,13 +112,13 @@ def _find_index_sources(state: RangeifyState, u: UOp, ref: ElementRef) -> list[E
 
 
 def build_axis_position_and_in_range_gate(
-    state: RangeifyState, operand: UOp, ref: ElementRef, axis_extent: Dim
+    state: RangeifyState, index_operand: UOp, ref: ElementRef, axis_extent: Dim
 ) -> tuple[UOp, UOp | None]:
     """Return the position that an element of an index operand names on an axis, and the gate under which it is in range."""
-    is_wide_cast = operand.op is Op.CAST and operand.dtype is dt.index
-    if is_wide_cast and (operand.operand.dtype is dt.uint64 or operand.operand.dtype.is_float):
-        operand = operand.operand
-    scalar = operand if operand.op is Op.CONST else state.make_placeholder(operand, ref)
+    is_wide_cast = index_operand.op is Op.CAST and index_operand.dtype is dt.index
+    if is_wide_cast and (index_operand.operand.dtype is dt.uint64 or index_operand.operand.dtype.is_float):
+        index_operand = index_operand.operand
+    scalar = index_operand if index_operand.op is Op.CONST else state.make_placeholder(index_operand, ref)
     return state.indexing.convert_to_axis_index_and_gate(scalar, axis_extent)
 
 

@@ -16,7 +16,7 @@ from uops.spec.ir.ops import ACCESSES, ALU, DIVISION, Op
 _ARITHMETIC = ALU | {Op.CONST, Op.RANGE, Op.PARAM, Op.STACK}
 
 
-def simplify_gated_accesses(body: UOp, simplify: Simplify) -> UOp:
+def simplify_divisions_in_gated_accesses(body: UOp, simplify: Simplify) -> UOp:
     """Simplify the gates and addresses of the Loads and Stores that divide to compute them."""
     order = toposort(body)
     if DIVISION.isdisjoint([u.op for u in order]):

@@ -59,9 +59,9 @@ def _map_index_to_viewed_operand(
         if not index:
             return SourceElement(())
         *outer, last = index
-        return SourceElement((*outer, _rescale_position_and_target_byte(state, target, last, u.dtype, u.operand.dtype)))
+        return SourceElement((*outer, _rescale_position_and_update_target_byte(state, target, last, u.dtype, u.operand.dtype)))
     (position,) = index  # of a Slice
-    inner = _rescale_position_and_target_byte(state, target, position, u.dtype, u.operand.dtype)
+    inner = _rescale_position_and_update_target_byte(state, target, position, u.dtype, u.operand.dtype)
     offset, gate = build_axis_position_and_in_range_gate(state, u.offset, ElementRef(kernel, ()), u.operand.shape[0])
     return SourceElement((state.indexing.alu(Op.ADD, inner, offset),), gate)
 
@@ -78,7 +78,7 @@ def _map_index_through_index_node(state: RangeifyState, kernel: KernelDraft, u: 
     return SourceElement((*positions, *index), gate)
 
 
-def _rescale_position_and_target_byte(
+def _rescale_position_and_update_target_byte(
     state: RangeifyState, target: StoreTarget, position: UOp, view_dtype: DType, source_dtype: DType
 ) -> UOp:
     """Return the position in elements of the operand of an element of a view, and move the target's byte offset along."""

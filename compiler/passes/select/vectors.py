@@ -168,7 +168,7 @@ class VectorSelector:
         if u.op is Op.REDUCE:
             self.reduce_plans[u] = self.plan_reduce(self, u, pieces)
             return
-        for piece in self._replace_columns_by_rows_to_load(u, pieces) if u.op is Op.LOAD else pieces:
+        for piece in self._record_transposes_and_replace_columns_by_rows(u, pieces) if u.op is Op.LOAD else pieces:
             if u.dtype is dt.index and self._is_index_sum(u, piece):
                 self.request_index_terms(u, piece)
             elif u.op is Op.LOAD:
@@ -183,7 +183,7 @@ class VectorSelector:
                     self.request_piece(s, piece)
             elif u.op is Op.AFTER:
                 self.request_piece(u.buffer, piece)
-            elif u.op is Op.INDEX and (lanes := _lanes_of_constant_index(u, piece)) is not None:
+            elif u.op is Op.INDEX and (lanes := _map_positions_to_operand_of_constant_index(u, piece)) is not None:
                 self.request_piece(u.operand, lanes)
             elif u.op is Op.WMMA:  # whole fragments, whichever elements of the product are needed
                 for s in u.src:
@@ -193,7 +193,7 @@ class VectorSelector:
             elif u.op not in _SCALARS:
                 raise untranslatable_error("Lowering Pipeline/Instruction Selection", u, f"no vectors of {u.op.name}", self.root)
 
-    def _replace_columns_by_rows_to_load(self, u: UOp, pieces: dict[LanePositions, None]) -> Iterable[LanePositions]:
+    def _record_transposes_and_replace_columns_by_rows(self, u: UOp, pieces: dict[LanePositions, None]) -> Iterable[LanePositions]:
         """Return the pieces of a Load that are accessed: the given ones, but rows in place of the columns of squares."""
         squares = find_transpose_squares(self.index_sums, u, pieces)
         if not squares:
@@ -333,7 +333,7 @@ class VectorSelector:
             )
         if u.op in RESHAPING:
             return self.get_piece_or_compose_from_lanes(u, lane_positions)
-        if u.op is Op.INDEX and (constant_lanes := _lanes_of_constant_index(u, lane_positions)) is not None:
+        if u.op is Op.INDEX and (constant_lanes := _map_positions_to_operand_of_constant_index(u, lane_positions)) is not None:
             return self.get_piece_or_compose_from_lanes(u.operand, constant_lanes)
         if u.op is Op.WMMA:
             fragments = [self.get_piece_or_compose_from_lanes(s, tuple(range(size(s)))) for s in u.src]
@@ -486,7 +486,7 @@ def _find_memory_and_its_views(order: Iterable[UOp]) -> set[UOp]:
     return references
 
 
-def _lanes_of_constant_index(u: UOp, lane_positions: LanePositions) -> LanePositions | None:
+def _map_positions_to_operand_of_constant_index(u: UOp, lane_positions: LanePositions) -> LanePositions | None:
     """Return the elements of the operand that the elements of an Index of a value are; None for a position that is computed."""
     first, inner = 0, math.prod(int(n) for n in u.shape)
     for position, extent in zip(u.positions, u.operand.shape):

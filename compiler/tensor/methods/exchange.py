@@ -46,7 +46,7 @@ class ExchangeMethods(CreationMethods):
             d = wanted or default_dtype(data)
             node = B.const(require_in_range_if_integer_dtype(data, d), d)
         else:
-            node = storage.make_leaf_buffer(_make_array_from_numbers_or_arrays(data, wanted))
+            node = storage.make_leaf_buffer(_make_array_from_list_or_array(data, wanted))
         self.uop, self._links = node if wanted is None else B.cast(node, wanted), ()
 
     @classmethod
@@ -174,7 +174,7 @@ def _require_nesting_within_most_axes(data: Any) -> None:
         raise SpecValueError(f"Tensor: expected lists nested at most {MOST_AXES} deep, one level per axis (R65)")
 
 
-def _make_array_from_numbers_or_arrays(data: Any, wanted_dtype_of_numbers: DType | None) -> storage.Array:
+def _make_array_from_list_or_array(data: Any, wanted_dtype_of_numbers: DType | None) -> storage.Array:
     """Return a fresh array of a dtype of the language.
 
     Python numbers in lists have dtype `wanted_dtype_of_numbers`, or that which they have alone.

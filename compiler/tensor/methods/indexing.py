@@ -189,10 +189,10 @@ class IndexingMethods(NetworkMethods):
         key = (*[_KEEP] * k, item)
         if not isinstance(item, LazyTensorBase):
             return t[key]
-        return t._apply_tensor_indices(t._expand_index_key(key), "take", flattened=axis is None, unchecked=unchecked)
+        return t._apply_tensor_indices(t._expand_index_key(key), "take", is_already_flattened=axis is None, unchecked=unchecked)
 
     def _apply_tensor_indices(
-        self, items: Sequence[IndexItem], method: str, flattened: bool = False, unchecked: bool = False
+        self, items: Sequence[IndexItem], method: str, is_already_flattened: bool = False, unchecked: bool = False
     ) -> Self:
         """Apply the Tensor indices among `items` to this Tensor, whose axes are sliced already."""
         indices = [i for i in items if isinstance(i, LazyTensorBase)]
@@ -204,10 +204,10 @@ class IndexingMethods(NetworkMethods):
         front = self.permute(*axes, *rest)
         shape = self._broadcast_index_shapes(indices)
         sizes = front.shape[: len(axes)]
-        linear = self._linearize_or_minus_one_outside(indices, sizes, shape)
+        linear = self._linearize_or_out_of_range(indices, sizes, shape)
         picked = front.flatten(0, len(axes) - 1) if len(axes) > 1 else front
         named = [k for k, i in enumerate(i for i in items if i is not None) if isinstance(i, LazyTensorBase)]
-        checks = [IndexCheck(i.uop, n, method, None if flattened else k) for i, n, k in zip(indices, sizes, named)]
+        checks = [IndexCheck(i.uop, n, method, None if is_already_flattened else k) for i, n, k in zip(indices, sizes, named)]
         node = attach_unproved_checks_or_tag(B.at(picked.uop, linear.reshape(-1).uop), tuple(checks), unchecked)
         out = picked._make_movement_view(node).reshape(shape + front.shape[len(axes) :])
         before = axes[0] if together else 0
@@ -222,7 +222,7 @@ class IndexingMethods(NetworkMethods):
         except SpecError as e:
             raise fault("__getitem__", "ADD.C3", f"indices of shapes {', '.join(map(str, shapes))} do not broadcast") from e
 
-    def _linearize_or_minus_one_outside(self, indices: Sequence[LazyTensorBase], axis_extents: Shape, shape: Shape) -> Self:
+    def _linearize_or_out_of_range(self, indices: Sequence[LazyTensorBase], axis_extents: Shape, shape: Shape) -> Self:
         """Return the row-major position, of this shape, that zipped indices name; negative ones count from the end.
 
         It is out of range where any index is.

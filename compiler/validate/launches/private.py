@@ -130,7 +130,7 @@ class _ControlFlow:
             elif named in memory:
                 self.buffer[k] = memory[named]
 
-    def resets(self, buffer: UOp, position: int) -> bool:
+    def is_lifetime_boundary(self, buffer: UOp, position: int) -> bool:
         """Return True if an instruction opens or closes a loop whose iterations have memory of their own (R128)."""
         u = self.instructions[position]
         r = u if u.op is Op.RANGE else u.ranges[0] if u.op is Op.END else None
@@ -155,7 +155,7 @@ def _may_be_written(flow: _ControlFlow, buffer: UOp) -> list[bool]:
         k = pending.pop()
         u = flow.instructions[k]
         holds = before[k] or (flow.buffer.get(k) is buffer and u.op is not Op.LOAD)
-        if flow.resets(buffer, k):
+        if flow.is_lifetime_boundary(buffer, k):
             holds = False
         for s in flow.successors[k]:
             if holds and not before[s]:
@@ -182,7 +182,7 @@ def _may_be_read(flow: _ControlFlow, buffer: UOp) -> list[bool]:
             elif u.op is Op.RANGE and k in flow.loops and _fills_memory(flow, k, buffer):
                 now = False
             else:
-                now = after and not flow.resets(buffer, k)
+                now = after and not flow.is_lifetime_boundary(buffer, k)
             if now and not live[k]:
                 live[k] = changed = True
     return live
@@ -225,7 +225,7 @@ def _lanes_meet_in_memory(flow: _ControlFlow, sharing: Sequence[UOp]) -> bool:
         k = pending.pop()
         u, here = flow.instructions[k], flow.buffer.get(k)
         accessed = since[k] | {here} if here in sharing and here is not None and flow.lanes[k] else since[k]
-        if u.op is Op.BARRIER or (u.op in (Op.END, Op.RANGE) and (_meets_at(flow, k) or flow.resets(sharing[0], k))):
+        if u.op is Op.BARRIER or (u.op in (Op.END, Op.RANGE) and (_meets_at(flow, k) or flow.is_lifetime_boundary(sharing[0], k))):
             accessed = frozenset()
         for s in flow.successors[k]:
             if not accessed <= since[s]:

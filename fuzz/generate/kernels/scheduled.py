@@ -161,22 +161,22 @@ def row_major_index(ranges: list[UOp]) -> UOp:
     return position
 
 
-def _make_value_with_lane_exchanges(k: KernelMaker, sources: list[UOp]) -> UOp:
+def _make_value_with_lane_exchanges(k: KernelMaker, loadable_memory: list[UOp]) -> UOp:
     """Make the value of an iteration, with a random number of exchanges between lanes."""
-    value = _make_expression_of_loads(k, sources)
+    value = _make_expression_of_loads(k, loadable_memory)
     has_vector_lanes = any(r.arg.type in _INNER for r in k.ranges)
     for _ in range(k.draw.integer(0, 2) if k.lanes and not has_vector_lanes else 0):
-        value = _exchange_between_lanes_in_local_memory(k, value, sources)
+        value = _exchange_between_lanes_in_local_memory(k, value, loadable_memory)
     is_serial = not k.lanes and all(r.arg.type in (AxisType.LOOP, AxisType.UPCAST) for r in k.ranges)
-    return combine_exactly(k, value, _fill_and_read_local_row(k, sources)) if is_serial and k.draw.chance(40) else value
+    return combine_exactly(k, value, _fill_and_read_local_row(k, loadable_memory)) if is_serial and k.draw.chance(40) else value
 
 
-def _fill_and_read_local_row(k: KernelMaker, sources: list[UOp]) -> UOp:
+def _fill_and_read_local_row(k: KernelMaker, loadable_memory: list[UOp]) -> UOp:
     """Fill a row of LOCAL memory in a loop, and read one of its elements or reduce all of them."""
     n = k.draw.choice((2, 3, 4, 8))
     row, lane = k.make_local_buffer(n), k.make_range(n, k.draw.choice((AxisType.LOOP, AxisType.UPCAST)))
     inner, k.ranges = k.ranges, [r for r in k.ranges if r.arg.type not in _INNER]  # vector lanes share one row
-    filled = b.end(b.store(b.at(row, lane), make_load_at_affine_position(k, k.draw.choice(sources), [lane])), lane)
+    filled = b.end(b.store(b.at(row, lane), make_load_at_affine_position(k, k.draw.choice(loadable_memory), [lane])), lane)
     k.ranges = inner
     reduced = k.make_range(n, AxisType.REDUCE) if k.draw.chance(50) else None
     position = b.mod(b.add(row_major_index(k.ranges), k.draw.integer(0, n - 1)), n) if reduced is None else b.sub(n - 1, reduced)
@@ -184,7 +184,7 @@ def _fill_and_read_local_row(k: KernelMaker, sources: list[UOp]) -> UOp:
     return value if reduced is None else reduce_exactly(k, value, reduced)
 
 
-def _exchange_between_lanes_in_local_memory(k: KernelMaker, value: UOp, sources: list[UOp]) -> UOp:
+def _exchange_between_lanes_in_local_memory(k: KernelMaker, value: UOp, loadable_memory: list[UOp]) -> UOp:
     """Store each lane's value in LOCAL memory, and behind a Barrier read another lane's value or reduce all of them."""
     size = math.prod(loop_extent(r) for r in k.lanes)
     tile, lane = k.make_local_buffer(size), row_major_index(k.lanes)
@@ -193,18 +193,20 @@ def _exchange_between_lanes_in_local_memory(k: KernelMaker, value: UOp, sources:
         reduced = k.make_range(size, AxisType.REDUCE)
         return reduce_exactly(k, b.load(b.at(ready, reduced)), reduced)
     other = k.draw.choice((b.sub(size - 1, lane), b.mod(b.add(lane, 1), size), lane))
-    return combine_exactly(k, b.load(b.at(ready, other)), _make_expression_of_loads(k, sources))
+    return combine_exactly(k, b.load(b.at(ready, other)), _make_expression_of_loads(k, loadable_memory))
 
 
-def _make_expression_of_loads(k: KernelMaker, sources: list[UOp]) -> UOp:
+def _make_expression_of_loads(k: KernelMaker, loadable_memory: list[UOp]) -> UOp:
     """Make an expression of loads whose positions depend on the loops, sometimes with a reduction."""
-    value = make_load_at_affine_position(k, k.draw.choice(sources), [])
+    value = make_load_at_affine_position(k, k.draw.choice(loadable_memory), [])
     for _ in range(k.draw.integer(0, 2)):
-        value = combine_exactly(k, value, make_load_at_affine_position(k, k.draw.choice(sources), []))
+        value = combine_exactly(k, value, make_load_at_affine_position(k, k.draw.choice(loadable_memory), []))
     if k.draw.chance(35):
         bound, kind = k.draw.integer(1, 5), AxisType.UNROLL if k.draw.chance(25) else AxisType.REDUCE
         r = k.make_range(k.find_or_make_loop_bound_variable(), AxisType.REDUCE) if k.draw.chance(25) else k.make_range(bound, kind)
-        value = combine_exactly(k, value, reduce_exactly(k, make_load_at_affine_position(k, k.draw.choice(sources), [r]), r))
+        value = combine_exactly(
+            k, value, reduce_exactly(k, make_load_at_affine_position(k, k.draw.choice(loadable_memory), [r]), r)
+        )
     return value
 
 

@@ -74,7 +74,7 @@ def _check_accumulator_outside_loops(u: UOp, ctx: VerifyContext) -> str | None:
     return f"it depends on axis {min(r.arg.axis_id for r in inside)}" if inside else None
 
 
-def _check_upcast_axes(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_upcast_axes_number_fragment_elements(u: UOp, ctx: VerifyContext) -> str | None:
     for position, (s, axes) in enumerate(zip(u.src, (u.arg.upcast_a, u.arg.upcast_b, u.arg.upcast_c))):
         elements = math.prod(factor for _, factor in axes)
         if axes and s.shape != (elements,):
@@ -134,7 +134,10 @@ r(Op.WMMA, "Wmma", "WMMA", "A B acc range...",
     distinct_ranges_claim(3, frozenset({Op.B_RANGE})),
     ClaimDraft("the ranges iterate in order: they are LOOP or REDUCE", _check_loops_in_order, "R178"),
     ClaimDraft("acc stands outside of the ranges", _check_accumulator_outside_loops, "R178"),
-    ClaimDraft("upcast axes number the elements of the fragment, where there are any", _check_upcast_axes, "R178"),
+    ClaimDraft(
+        "upcast axes number the elements of the fragment, where there are any",
+        _check_upcast_axes_number_fragment_elements, "R178",
+    ),
     ClaimDraft("reduce axes number K, where there are any", _check_reduce_axes, "R178"),
 ])
 r(Op.CUSTOM, "Custom", "Custom", "args...", "A line of target code with {k} for source k.", [

@@ -7,7 +7,7 @@ import pytest
 
 from uops.backends import registry
 from uops.backends.conformance import call_controls as controls
-from uops.backends.conformance.cases.calls import generate_call_cases
+from uops.backends.conformance.cases.calls import generate_call_and_lane_cases
 from uops.backends.conformance.model import CellStatus, ConformanceLevel, ConformanceTier
 from uops.backends.conformance.runner import run_conformance
 from uops.backends.testing.calls import CallMode, ChangedMemory, arrange_inputs, run_in_mode
@@ -47,8 +47,8 @@ def test_subnormals_that_are_lost_in_the_last_lanes_fail() -> None:
 
 
 def test_elements_that_are_lost_in_large_values_fail() -> None:
-    large = [c for c in generate_call_cases(FULL) if c.segments[0].edge == "size:large"]
-    assert large and not [c for c in generate_call_cases(SMOKE) if c.segments[0].edge == "size:large"]
+    large = [c for c in generate_call_and_lane_cases(FULL) if c.segments[0].edge == "size:large"]
+    assert large and not [c for c in generate_call_and_lane_cases(SMOKE) if c.segments[0].edge == "size:large"]
     case = next(c for c in large if c.dtype.name == "int32")
     got, right = controls.WrongWhereLarge().run(case.graph, case.inputs), controls.Interp().run(case.graph, case.inputs)
     assert not np.array_equal(got.values[0], right.values[0])
@@ -56,7 +56,7 @@ def test_elements_that_are_lost_in_large_values_fail() -> None:
 
 @pytest.mark.parametrize("mode", CallMode)
 def test_a_mode_leaves_the_values_of_inputs(mode: CallMode) -> None:
-    case = next(c for c in generate_call_cases(SMOKE) if c.call is mode or mode is CallMode.PLAIN)
+    case = next(c for c in generate_call_and_lane_cases(SMOKE) if c.call is mode or mode is CallMode.PLAIN)
     arranged = arrange_inputs(case.inputs, mode)
     assert {k: v.tobytes() for k, v in arranged.items()} == {k: v.tobytes() for k, v in case.inputs.items()}
     forms = {"strided", "reversed", "transposed", "unaligned", "read-only", "broadcast", "overlapping"}

@@ -9,7 +9,7 @@ import pytest
 
 from uops.backends.c.target import TinyTarget
 from uops.backends.conformance.cases.named import devices, graphs
-from uops.backends.conformance.cases.named.generate import generate
+from uops.backends.conformance.cases.named.generate import generate_named_cases
 from uops.backends.conformance.model import ConformanceCase, ConformanceTier
 from uops.backends.contract import DEVICES_SURFACE
 from uops.compiler.config import Config
@@ -27,7 +27,7 @@ def list_cases() -> list[ConformanceCase]:
     """Return the cells of devices. They are made anew: other tests derive wrong axes of such nodes while these live."""
     return [
         c
-        for c in generate((*graphs.CASES, *devices.CASES), ConformanceTier.SMOKE)
+        for c in generate_named_cases((*graphs.CASES, *devices.CASES), ConformanceTier.SMOKE)
         if c.surface == DEVICES_SURFACE and c.dtype.name in _DTYPES
     ]
 

@@ -17,7 +17,7 @@ import pytest
 
 from uops.backends.conformance.stage_judge import Fault
 from uops.backends.registry import BrokenBackend
-from uops.backends.testing.journal import BadJournal, Journal, JournalMismatch, encode_journal, read_lines_so_far
+from uops.backends.testing.journal import BadJournal, Journal, JournalMismatch, encode_journal, read_lines_after_heading_so_far
 from uops.backends.worker.client import Limits, Outcome
 from uops.backends.worker.frames import pack_frame, read_frame
 from uops.fuzz.campaign import campaign
@@ -187,9 +187,9 @@ def test_a_line_that_cannot_be_written_leaves_the_journal_as_it_was(
 
 def test_a_journal_that_is_being_written_is_read_to_its_last_whole_line(tmp_path: Path) -> None:
     path = tmp_path / "j"
-    assert list(read_lines_so_far(path)) == []
+    assert list(read_lines_after_heading_so_far(path)) == []
     path.write_bytes(HEAD + ONE + TWO[:9])
-    assert list(read_lines_so_far(path)) == [{"batch": 1}]
+    assert list(read_lines_after_heading_so_far(path)) == [{"batch": 1}]
 
 
 def test_a_journal_changed_behind_its_back_is_refused(tmp_path: Path) -> None:

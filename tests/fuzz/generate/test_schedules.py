@@ -17,7 +17,7 @@ from uops.fuzz.generate.draw import SeededDraw
 from uops.fuzz.generate.schedules import (
     ILLEGAL,
     ScheduleTextFollower,
-    find_illegal_optop_not_rejected,
+    find_illegal_optop_not_rejected_citing_ruling,
     list_parts_and_neighbour_pairs,
     pipeline_with_scheduler,
     run_passes_up_to,
@@ -106,12 +106,12 @@ def test_what_is_drawn_as_illegal_is_illegal(make: Any) -> None:
 
 def test_illegal_optops_are_rejected() -> None:
     for k in range(25):
-        assert find_illegal_optop_not_rejected(kinds.sample(2, k).graph, LLVM, SeededDraw(k)) is None
+        assert find_illegal_optop_not_rejected_citing_ruling(kinds.sample(2, k).graph, LLVM, SeededDraw(k)) is None
 
 
 def test_an_illegal_optop_that_is_applied_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedules, "apply", lambda s, opt, machine: s)
-    found = find_illegal_optop_not_rejected(sums(), LLVM, SeededDraw(1))
+    found = find_illegal_optop_not_rejected_citing_ruling(sums(), LLVM, SeededDraw(1))
     assert found is not None
     assert found.kind == "accepted"
     assert "is not legal, and was applied" in found.message
@@ -122,7 +122,7 @@ def test_a_rejection_without_a_ruling_is_a_fault(monkeypatch: pytest.MonkeyPatch
         raise schedules.RejectedOptOp("no")
 
     monkeypatch.setattr(schedules, "apply", refuse)
-    found = find_illegal_optop_not_rejected(sums(), LLVM, SeededDraw(1))
+    found = find_illegal_optop_not_rejected_citing_ruling(sums(), LLVM, SeededDraw(1))
     assert found is not None
     assert found.kind == "reason"
 

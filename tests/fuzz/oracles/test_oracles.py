@@ -44,7 +44,7 @@ def raising(e: Exception) -> Callable[..., Any]:
         ("stages", oracles, "bisect"),
         ("validated", oracles.pipeline, "lower"),
         ("leaks", oracles, "Compiled"),
-        ("illegal", oracles, "find_illegal_optop_not_rejected"),
+        ("illegal", oracles, "find_illegal_optop_not_rejected_citing_ruling"),
         ("twice", oracles, "run_passes_up_to"),
         ("scheduled", oracles, "run_passes_up_to"),
     ],

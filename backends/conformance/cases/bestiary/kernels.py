@@ -11,7 +11,7 @@ from uops.backends.conformance.cases.common import SAMPLE, Inputs
 from uops.backends.conformance.cases.launches import (
     KernelBuilder,
     build_single_kernel,
-    make_groups,
+    make_groups_of_ones_and_twos,
     make_launch,
     make_launch_case,
     small_numbers,
@@ -102,22 +102,22 @@ def _triangle(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
     return (B.store(B.at(target, position), k.load_at(source, b.sub(15, position)), j, i),)
 
 
-def reduce_ranges(op: Op) -> BuildEffects:
+def reduce_inner_range(op: Op) -> BuildEffects:
     """Build a REDUCE over a range, for each iteration of another one."""
 
     def build(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
-        source, target = k.add_source(d, 12, make_groups(d, 4, 3).T.reshape(-1)), k.add_target(d, 4)
+        source, target = k.add_source(d, 12, make_groups_of_ones_and_twos(d, 4, 3).T.reshape(-1)), k.add_target(d, 4)
         i, r = k.make_range(4), k.make_range(3, AxisType.REDUCE)
         return (B.store(B.at(target, i), B.reduce(k.load_at(source, b.add(b.mul(r, 4), i)), op, r), i),)
 
     return build
 
 
-def _reduce_lanes(op: Op) -> BuildEffects:
+def _reduce_lanes_and_range(op: Op) -> BuildEffects:
     """Build a reduction of the lanes of a vector, and over a range beside it (R105)."""
 
     def build(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
-        groups = make_groups(d, 4, 6).reshape(4, 2, 3).transpose(1, 0, 2)
+        groups = make_groups_of_ones_and_twos(d, 4, 6).reshape(4, 2, 3).transpose(1, 0, 2)
         source, target = k.add_source(d, 24, groups.reshape(-1)), k.add_target(d, 4)
         i, r = k.make_range(4), k.make_range(2, AxisType.REDUCE)
         lanes = B.vectorize(*(k.load_at(source, b.add(b.mul(b.add(b.mul(r, 4), i), 3), n)) for n in (2, 0, 1)))
@@ -130,7 +130,7 @@ def reduce_nothing(op: Op) -> BuildEffects:
     """Build a reduction over a loop that does not run, which gives the identity, beside one over a loop that runs."""
 
     def build(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
-        source, target = k.add_source(d, 6, make_groups(d, 3, 2).reshape(-1)), k.add_target(d, 6)
+        source, target = k.add_source(d, 6, make_groups_of_ones_and_twos(d, 3, 2).reshape(-1)), k.add_target(d, 6)
         stores = []
         for start, extent in ((0, 0), (3, 2)):
             i, r = k.make_range(3), k.make_range(extent, AxisType.REDUCE)
@@ -141,7 +141,7 @@ def reduce_nothing(op: Op) -> BuildEffects:
     return build
 
 
-def keep_in_memory(space: AddrSpace) -> BuildEffects:
+def bufferize_over_two_ranges(space: AddrSpace) -> BuildEffects:
     """Build a BUFFERIZE over two ranges, which is read in another order."""
 
     def build(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
@@ -309,9 +309,9 @@ def _reverse_in_workgroup(kind: AxisType | None) -> BuildEffects:
     return build
 
 
-def _add_in_register(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
+def _take_max_in_register_per_lane(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
     """Build lanes that each find the greatest of some elements in a DEFINE_REG of their own."""
-    groups = make_groups(d, 4, 3).T.reshape(-1)
+    groups = make_groups_of_ones_and_twos(d, 4, 3).T.reshape(-1)
     source, target, kept = k.add_source(d, 12, groups), k.add_target(d, 4), B.define_reg(0, 1, d)
     lane, r = k.make_range(4, AxisType.LOCAL), k.make_range(3, AxisType.REDUCE)
     cleared = B.store(B.at(b.after(kept, lane), 0), b.const(0, d))
@@ -335,7 +335,7 @@ def _keep_across_barrier(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
 # -------------------------------------------------------------------------------------------------------------- programs
 
 
-def list_reversed_copy(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, UOp]:
+def build_reversed_copy_as_sink_and_list(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, UOp]:
     """Return a kernel as a Sink and as the list of its instructions."""
     source, target = k.add_source(d, N), k.add_target(d, N)
     i = k.make_range(N)
@@ -348,11 +348,11 @@ def list_reversed_copy(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, UOp]:
 
 
 def _program_of_sink(d: DType, k: BestiaryKernelBuilder) -> UOp:
-    return B.program(list_reversed_copy(d, k)[0])
+    return B.program(build_reversed_copy_as_sink_and_list(d, k)[0])
 
 
 def _program_of_instructions(d: DType, k: BestiaryKernelBuilder) -> UOp:
-    return B.program(*list_reversed_copy(d, k))
+    return B.program(*build_reversed_copy_as_sink_and_list(d, k))
 
 
 _REDUCES = tuple((name.lower(), op) for name, op in REDUCE_OPS.items())
@@ -365,11 +365,11 @@ KERNELS: tuple[tuple[Op, str, BuildEffects], ...] = (
     (Op.B_RANGE,       "zero-trip",      reverse_in_loop(AxisType.LOOP, 0)),
     (Op.B_RANGE,       "dependency",     _loop_inside_by_dependency),
     (Op.B_RANGE,       "triangle",       _triangle),
-    *((Op.B_REDUCE, name, reduce_ranges(op)) for name, op in _REDUCES),
-    *((Op.B_REDUCE, f"{name}-lanes", _reduce_lanes(op)) for name, op in _REDUCES),
+    *((Op.B_REDUCE, name, reduce_inner_range(op)) for name, op in _REDUCES),
+    *((Op.B_REDUCE, f"{name}-lanes", _reduce_lanes_and_range(op)) for name, op in _REDUCES),
     *((Op.B_REDUCE, f"{name}-of-nothing", reduce_nothing(op)) for name, op in _REDUCES),
-    (Op.BUFFERIZE,     "global",         keep_in_memory(AddrSpace.GLOBAL)),
-    (Op.BUFFERIZE,     "local",          keep_in_memory(AddrSpace.LOCAL)),
+    (Op.BUFFERIZE,     "global",         bufferize_over_two_ranges(AddrSpace.GLOBAL)),
+    (Op.BUFFERIZE,     "local",          bufferize_over_two_ranges(AddrSpace.LOCAL)),
     (Op.B_INDEX,       "element",        _index_two_axes),
     (Op.B_INDEX,       "row",            _index_row),
     (Op.B_INDEX,       "lanes",          _index_lanes(1)),
@@ -394,7 +394,7 @@ KERNELS: tuple[tuple[Op, str, BuildEffects], ...] = (
     (Op.B_BARRIER,     "warp",           _reverse_in_workgroup(AxisType.WARP)),
     (Op.B_BARRIER,     "specials",       _reverse_in_workgroup(None)),
     (Op.DEFINE_LOCAL,  "per-group",      _reverse_in_workgroup(AxisType.LOCAL)),
-    (Op.DEFINE_REG,    "per-lane",       _add_in_register),
+    (Op.DEFINE_REG,    "per-lane",       _take_max_in_register_per_lane),
     (Op.DEFINE_REG,    "across-barrier", _keep_across_barrier),
 )
 #: (op, edge class, builder of a body) of each case whose kernel is not a Sink.

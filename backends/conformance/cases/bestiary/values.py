@@ -15,7 +15,7 @@ from uops.backends.conformance.cases.common import (
     make_ordinary_then_random_data,
     make_single_cell_case,
 )
-from uops.backends.conformance.cases.launches import make_groups
+from uops.backends.conformance.cases.launches import make_groups_of_ones_and_twos
 from uops.backends.conformance.model import ConformanceCase, ConformanceTier
 from uops.backends.conformance.pools import edge_classes, ordinary_bits, to_array
 from uops.backends.contract import DEVICES_SURFACE, TENSOR_SURFACE
@@ -69,7 +69,7 @@ def _reduce_axis(op: Op) -> BuildGraph:
     """Build a reduction of axis 1 of (3, 4, 2)."""
 
     def make(d: DType, i: Inputs) -> UOp:
-        groups = make_groups(d, 6, 4).reshape(3, 2, 4).transpose(0, 2, 1)
+        groups = make_groups_of_ones_and_twos(d, 6, 4).reshape(3, 2, 4).transpose(0, 2, 1)
         return B.reduce_axis(add_param(d, (3, 4, 2), i, groups), op, 1)
 
     return make
@@ -77,7 +77,7 @@ def _reduce_axis(op: Op) -> BuildGraph:
 
 def _reduce_axes_in_turn(d: DType, i: Inputs) -> UOp:
     """Build reductions of no axis, and of all axes, of several values."""
-    values = [add_param(d, (2, 2), i, make_groups(d, 3, 4)[k].reshape(2, 2)) for k in range(3)]
+    values = [add_param(d, (2, 2), i, make_groups_of_ones_and_twos(d, 3, 4)[k].reshape(2, 2)) for k in range(3)]
     reduced = (B.reduce_axis(v, Op.MIN, 1, 0) for v in values)
     return b.tuple_(b.flip(B.reduce_axis(values[2], Op.MAX), (False, True)), *reduced)
 
@@ -86,7 +86,7 @@ def _reduce_nothing(op: Op) -> BuildGraph:
     """Build a reduction of no elements, which gives the identity, beside one of elements."""
 
     def make(d: DType, i: Inputs) -> UOp:
-        some = add_param(d, (3, 2), i, make_groups(d, 3, 2))
+        some = add_param(d, (3, 2), i, make_groups_of_ones_and_twos(d, 3, 2))
         return b.tuple_(B.reduce_axis(add_param(d, (2, 0), i), op, 1), B.reduce_axis(some, op, 1))
 
     return make
@@ -112,7 +112,7 @@ def _least_of_each(d: DType, i: Inputs) -> UOp:
     return B.minimum(add_param(d, (12,), i, x[:12]), add_param(d, (12,), i, y[:12]))
 
 
-def _least_of_limits(d: DType, i: Inputs) -> UOp:
+def _take_minimum_of_edge_pairs(d: DType, i: Inputs) -> UOp:
     """Build the lesser of each pair of the dtype's extreme values; with a NaN, whether it is one."""
     pool = [v for name, values in edge_classes(d).items() if name != "zero" for v in values[:4]]
     x = to_array([v for v in pool for _ in pool], d)
@@ -219,7 +219,7 @@ def _variable_extent(d: DType, i: Inputs) -> UOp:
     """Build a REDUCE_AXIS over as many columns as a variable says, which is given at run time."""
     i["n"] = 3
     n = B.define_var("n", 1, 4)
-    columns = b.expand(add_param(d, (3, 1), i, make_groups(d, 3, 1)), (3, n))
+    columns = b.expand(add_param(d, (3, 1), i, make_groups_of_ones_and_twos(d, 3, 1)), (3, n))
     return b.flip(B.reduce_axis(columns, Op.MAX if d is dt.bool_ else Op.ADD, 1), (True, False))
 
 
@@ -266,7 +266,7 @@ def _mark_axis(d: DType, i: Inputs) -> UOp:
 
 def _all_reduce(op: Op, device: str | tuple[str, ...]) -> BuildGraph:
     def make(d: DType, i: Inputs) -> UOp:
-        i["b1"] = make_groups(d, 4, 2).T.reshape(-1)
+        i["b1"] = make_groups_of_ones_and_twos(d, 4, 2).T.reshape(-1)
         return B.allreduce(b.reshape(B.buffer(4, d, 1, PAIR), (4, 2)), op, device)
 
     return make
@@ -287,7 +287,7 @@ TABLE: tuple[tuple[Op, str, BuildGraph, str], ...] = (
         (Op.B_SHRINK,    "two-axes",     _shrink((0, 3), (2, 4))),
         (Op.PRECAST,     "value",        _mark_before_conversion),
         (Op.MIN,         "ordinary",     _least_of_each),
-        (Op.MIN,         "limits",       _least_of_limits),
+        (Op.MIN,         "limits",       _take_minimum_of_edge_pairs),
         (Op.B_BUFFER,    "contents",     _read_memory),
         (Op.B_BUFFER,    "written",      _write_memory),
         (Op.UNIQUE,      "two",          _two_identities),

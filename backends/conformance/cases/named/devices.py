@@ -53,14 +53,14 @@ def _beside_a_row(d: DType, i: Inputs) -> UOp:
     return b.where(shard(dt.bool_, (6, 1), 0, i), shard(d, (4,), None, i), shard(d, (6, 4), 0, i))
 
 
-def _store(axis: int | None, gated: bool = False) -> Build:
+def _store_to_sharded_columns(value_axis: int | None, gated: bool = False) -> Build:
     """Store to columns of a sharded Buffer, of a value that is sharded or whole; then read all of it."""
 
     def make(d: DType, i: Inputs) -> UOp:
         buffer = fill_buffer(d, 6, i)
         target = b.shrink(b.reshape(buffer, (6, 3)), (0, 1), (6, 2))
-        value = shard(d, (6, 2), axis, i)
-        gate = (shard(dt.bool_, (6, 2), axis, i),) if gated else ()
+        value = shard(d, (6, 2), value_axis, i)
+        gate = (shard(dt.bool_, (6, 2), value_axis, i),) if gated else ()
         return b.tuple_(b.copy(b.after(buffer, b.store(target, b.flip(value, (False, True)), *gate)), "D0"), value)
 
     return make
@@ -83,7 +83,7 @@ def _store_after_copy(copy: Callable[[UOp], UOp], d: DType, i: Inputs) -> UOp:
     return b.tuple_(*[b.flip(b.copy(u, "D1"), (True,)) for u in (before, stored)])
 
 
-def _write_copies_apart(d: DType, i: Inputs) -> UOp:
+def _change_copies_on_each_device(d: DType, i: Inputs) -> UOp:
     """Change the copies of one value on each device: memory that devices share would be changed several times."""
     x = shard(d, (4,), None, i)
     parts = b.copy(b.expand(b.reshape(x, (1, 4)), (3, 4)), DEVICES)
@@ -165,12 +165,12 @@ _OPS: tuple[tuple[Op, str, Build], ...] = (
     (Op.BITCAST, "sharded-last-axis", _to_bytes),
     (Op.WHERE, "beside-whole", _beside_a_whole_value),
     (Op.WHERE, "sharded-broadcast", _beside_a_row),
-    (Op.STORE, "sharded", _store(0)),
-    (Op.STORE, "of-whole", _store(None)),
-    (Op.STORE, "sharded-gate", _store(0, gated=True)),
+    (Op.STORE, "sharded", _store_to_sharded_columns(0)),
+    (Op.STORE, "of-whole", _store_to_sharded_columns(None)),
+    (Op.STORE, "sharded-gate", _store_to_sharded_columns(0, gated=True)),
     (Op.AFTER, "copies-in-order", _store_then_copy),
     (Op.AFTER, "gather-before-store", _store_then_gather),
-    (Op.CONTIGUOUS, "copies-apart", _write_copies_apart),
+    (Op.CONTIGUOUS, "copies-apart", _change_copies_on_each_device),
     (Op.LOAD, "sharded-gate", _gated_load),
     (Op.LOAD, "scatter", lambda d, i: b.copy(b.flip(add_param(d, (6, 2), i), (True, False)), DEVICES)),
     (Op.LOAD, "gather-inner", _build_on_shard(1, lambda x: b.copy(b.flip(x, (True, False)), "D1"), (2, 6))),

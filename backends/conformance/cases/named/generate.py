@@ -29,7 +29,7 @@ class NamedCase(NamedTuple):
     dtypes: tuple[DType, ...] = dt.STORABLE
 
 
-def generate(cases: Iterable[NamedCase], tier: ConformanceTier) -> Iterator[ConformanceCase]:
+def generate_named_cases(cases: Iterable[NamedCase], tier: ConformanceTier) -> Iterator[ConformanceCase]:
     """Yield each case x dtype; in the smoke tier a sample of the dtypes, or the first one."""
     for case in cases:
         sample = [d for d in case.dtypes if d in SAMPLE] or list(case.dtypes[:1])

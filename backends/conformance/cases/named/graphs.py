@@ -73,16 +73,16 @@ _COMPOSITIONS: tuple[tuple[str, str, Build], ...] = (
 )
 
 
-def _from_one_device(name: str) -> Build:
-    return lambda d, i: COLLECTIVES[name](b.flip(_add_small_param(d, (8,), i), (True,)), PAIR)
+def _apply_collective_from_one_device(collective: str) -> Build:
+    return lambda d, i: COLLECTIVES[collective](b.flip(_add_small_param(d, (8,), i), (True,)), PAIR)
 
 
-def _from_two_devices(name: str) -> Build:
+def _apply_collective_from_two_devices(collective: str) -> Build:
     """Build a collective of 8 elements on two devices."""
 
     def make(d: DType, i: Inputs) -> UOp:
         i["b1"] = small_numbers(d, 8)
-        t = COLLECTIVES[name](b.buffer(4, d, PAIR, unique=1), PAIR)
+        t = COLLECTIVES[collective](b.buffer(4, d, PAIR, unique=1), PAIR)
         return b.flip(t, (True,)) if t.axis is None else t
 
     return make
@@ -94,7 +94,9 @@ CASES = (
         NamedCase(
             f"Collective/{name}",
             "values",
-            _from_one_device(name) if name in ("broadcast", "scatter") else _from_two_devices(name),
+            _apply_collective_from_one_device(name)
+            if name in ("broadcast", "scatter")
+            else _apply_collective_from_two_devices(name),
             DEVICES_SURFACE,
             NUMBERS,
         )

@@ -9,7 +9,7 @@ import numpy as np
 from uops.backends.conformance.cases.bestiary import kernels as bestiary
 from uops.backends.conformance.cases.bestiary.kernels import BestiaryKernelBuilder
 from uops.backends.conformance.cases.common import Inputs
-from uops.backends.conformance.cases.launches import make_groups
+from uops.backends.conformance.cases.launches import make_groups_of_ones_and_twos
 from uops.backends.conformance.cases.named.generate import Build, NamedCase
 from uops.backends.conformance.cases.tensor_cores import find_descriptors_by_dtype, make_fragment_values
 from uops.spec.bestiary import build as B
@@ -83,8 +83,8 @@ def _close_wmma(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
 
 #: Entry of the range-ending table -> its case.
 _RANGE_ENDING: dict[Op, Build] = {
-    Op.BUFFERIZE: bestiary.single_kernel(bestiary.keep_in_memory(AddrSpace.LOCAL)),
-    Op.B_REDUCE: bestiary.single_kernel(bestiary.reduce_ranges(Op.MAX)),
+    Op.BUFFERIZE: bestiary.single_kernel(bestiary.bufferize_over_two_ranges(AddrSpace.LOCAL)),
+    Op.B_REDUCE: bestiary.single_kernel(bestiary.reduce_inner_range(Op.MAX)),
     Op.B_STORE: bestiary.single_kernel(bestiary.close_two_loops_by_store),
     Op.WMMA: bestiary.single_kernel(_close_wmma),
     Op.END: bestiary.single_kernel(_end_two_ranges),
@@ -113,7 +113,7 @@ def _reorder_after(change: _Change) -> Build:
     """Build lanes that pass through an op, and are then put in the other order of their axes: they are still those lanes."""
 
     def build(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
-        source, target = k.add_source(d, 6, make_groups(d, 3, 2).reshape(-1)), k.add_target(d, 6)
+        source, target = k.add_source(d, 6, make_groups_of_ones_and_twos(d, 3, 2).reshape(-1)), k.add_target(d, 6)
         lanes, axes = _unroll_two_axes(d, k, source)
         return (B.store(B.at(target, _count(6)), B.contract(change(d, k, lanes, source), *reversed(axes))),)
 
@@ -136,7 +136,7 @@ def _store_lanes(*, in_loop: bool) -> Build:
 
 
 def _reduce_lanes(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
-    source, target = k.add_source(d, 12, make_groups(d, 4, 3).T.reshape(-1)), k.add_target(d, 4)
+    source, target = k.add_source(d, 12, make_groups_of_ones_and_twos(d, 4, 3).T.reshape(-1)), k.add_target(d, 4)
     i, u = k.make_range(4), k.make_range(3, AxisType.UNROLL)
     lanes = B.unroll(k.load_at(source, b.add(b.mul(u, 4), i)), (u.arg.axis_id, 3))
     return (B.store(B.at(target, i), B.reduce(lanes, Op.MAX), i),)
@@ -151,7 +151,7 @@ def _bufferize_lane(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
     return (B.store(B.at(target, b.sub(3, j)), B.load(B.at(kept, j)), j),)
 
 
-def _multiply_lanes(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
+def _multiply_unrolled_fragments(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
     """Build a WMMA whose fragments are lanes of an UNROLL."""
     descriptor = find_descriptors_by_dtype()[d][0]
     maps = [descriptor.map(name) for name in "ABC"]
@@ -197,11 +197,11 @@ _EXPANDABLE: dict[str, tuple[Build, tuple[DType, ...]]] = {
     "End": (_store_lanes(in_loop=True), dt.STORABLE),
     "After": (_reorder_after(lambda d, k, x, m: b.after(x, b.group())), dt.STORABLE),
     "Bufferize": (bestiary.single_kernel(_bufferize_lane), dt.STORABLE),
-    "Wmma": (bestiary.single_kernel(_multiply_lanes), _MULTIPLIED),
+    "Wmma": (bestiary.single_kernel(_multiply_unrolled_fragments), _MULTIPLIED),
 }  # fmt: skip
 
 
-def _generate_reduce_cases() -> tuple[NamedCase, ...]:
+def _make_empty_reduce_cases() -> tuple[NamedCase, ...]:
     return tuple(
         NamedCase(
             "Table/ReduceOp",
@@ -227,5 +227,5 @@ CASES = (
         NamedCase("Table/Expandable", name.lower(), _EXPANDABLE[name][0], dtypes=_EXPANDABLE[name][1])
         for name in EXPANDABLE_BY_NAME
     ),
-    *_generate_reduce_cases(),
+    *_make_empty_reduce_cases(),
 )

@@ -227,7 +227,7 @@ def _accumulate_column_tiles_row_by_row(
         s = apply(s, Split(axis_number(s, unrolled_output_loop), constant_extent(unrolled_output_loop), AxisType.UPCAST))
         columns = (newest_loop(s), *columns)
     for _ in f.reduces:
-        u = _find_column_reduce(s, columns)
+        u = _find_reduce_depending_on_columns(s, columns)
         if u is None:
             break
         most = (
@@ -243,7 +243,7 @@ def _accumulate_column_tiles_row_by_row(
         )
         if together > 1:
             s = apply(s, Split(axis_number(s, rows), together, AxisType.UNROLL))
-        u = _find_column_reduce(s, columns) or u
+        u = _find_reduce_depending_on_columns(s, columns) or u
         reduce_loops = [r for r in ranges_closed_by(u) if r.arg.type is AxisType.REDUCE]
         s = interchange_output_and_reduce_loops(s, u, columns, reduce_loops, next(uniques))
     return s
@@ -254,7 +254,7 @@ def shortest_reduce_extent(s: Schedule, f: VectorizationFacts, lane: UOp) -> int
     return min(math.prod(map(constant_extent, ranges_closed_by(u))) for u in f.reduces if lane in f.enclosing_loops[u.operand])
 
 
-def _find_column_reduce(s: Schedule, column_loops: tuple[UOp, ...]) -> UOp | None:
+def _find_reduce_depending_on_columns(s: Schedule, column_loops: tuple[UOp, ...]) -> UOp | None:
     """Return the first Reduce over REDUCE loops whose operand depends on the columns, or None."""
     order = toposort(s.effect)
     needs = open_ranges(order)

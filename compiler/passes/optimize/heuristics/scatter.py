@@ -58,7 +58,7 @@ def build_scatter_body(s: Schedule, machine: MachineModel = PLAIN) -> UOp | None
     scatter = _find_scatter(s, LEAST_OF_GROUP if machine.workgroup else LEAST_VECTORS * machine.lanes(s.effect.value.dtype))
     if scatter is None:
         return None
-    effect = _add_by_lanes(s, scatter, machine) if machine.workgroup else _add_in_order(s, scatter, machine)
+    effect = _add_atomically_by_workgroup_lanes(s, scatter, machine) if machine.workgroup else _add_in_order(s, scatter, machine)
     return None if effect is None else UOp(Op.SINK, (Rewriter(INDEXING)(effect),), SinkArg(s.name))
 
 
@@ -148,7 +148,7 @@ def _add_in_order(s: Schedule, scatter: _Scatter, machine: MachineModel) -> UOp:
     return B.close_loops(substitute(_store_value(s, scatter, B.after(memory, done)), nest.indices), nest.loops)
 
 
-def _add_by_lanes(s: Schedule, scatter: _Scatter, machine: MachineModel) -> UOp | None:
+def _add_atomically_by_workgroup_lanes(s: Schedule, scatter: _Scatter, machine: MachineModel) -> UOp | None:
     """Return the same for workgroups, each with a column; None if there are too few addends, or sums of them are not atomic."""
     first, *rest = scatter.loops
     if axis_of(first).extent < LEAST_OF_GROUP or scatter.reduce.dtype.itemsize < _LEAST_ATOMIC_BYTES:

@@ -31,21 +31,23 @@ from uops.spec.ir.scope import base_memory, open_ranges, ranges_closed_by
 StagedValue = tuple[UOp, tuple[UOp, ...]]
 
 
-def stage_in_one_local_buffer(s: Schedule, staged: Sequence[StagedValue], buffer_number: int, tile_lanes: int = 1) -> Schedule:
+def stage_in_one_local_buffer(
+    s: Schedule, staged: Sequence[StagedValue], buffer_number: int, transpose_tile_size: int = 1
+) -> Schedule:
     """Replace the values of `staged` by loads from one LOCAL Buffer.
 
-    The values differ only in their loops, whose extents are constants. With several `tile_lanes`, a value that is not contiguous
-    along the last axis is loaded as square tiles of that size. They are transposed in registers.
+    The values differ only in their loops, whose extents are constants. With a `transpose_tile_size` above 1, a value that is not
+    contiguous along the last axis is loaded as square tiles of that size. They are transposed in registers.
     """
     value, over = staged[0]
     free = next_id(s)
     filling = {r: _make_fill_loop(r, free + k, r is over[-1]) for k, r in enumerate(over)}
-    loops, contiguous = list(filling.values()), _find_transposed_tile_loop(value, over, tile_lanes)
+    loops, contiguous = list(filling.values()), _find_transposed_tile_loop(value, over, transpose_tile_size)
     index = dict(filling)
     if contiguous is not None:
-        rows = UOp(Op.RANGE, (index_constant(constant_extent(contiguous) // tile_lanes),), filling[contiguous].arg)
-        lane = UOp(Op.RANGE, (index_constant(tile_lanes),), RangeArg(free + len(over), AxisType.UPCAST))
-        index[contiguous] = tile_index(rows, tile_lanes, lane)
+        rows = UOp(Op.RANGE, (index_constant(constant_extent(contiguous) // transpose_tile_size),), filling[contiguous].arg)
+        lane = UOp(Op.RANGE, (index_constant(transpose_tile_size),), RangeArg(free + len(over), AxisType.UPCAST))
+        index[contiguous] = tile_index(rows, transpose_tile_size, lane)
         loops = [*(r for r in loops if r is not filling[contiguous]), rows, lane]
     sizes = [constant_extent(r) for r in over]
     buffer = UOp(Op.BUFFER, (), BufferArg(math.prod(sizes), value.dtype, buffer_device(value), AddrSpace.LOCAL, buffer_number))

@@ -188,14 +188,14 @@ _OWN_MEMORY = SEQUENTIAL | GRID
 
 def find_loops_around_local_memory_fills(effect: UOp, include_registers: bool = False) -> frozenset[UOp]:
     """Return the loops around those that fill LOCAL memory; with `include_registers`, also around those that fill registers."""
-    fills = [u for u in nodes_with_op(effect, Op.END) if include_registers or not _fills_registers(u)]
+    fills = [u for u in nodes_with_op(effect, Op.END) if include_registers or not _stores_into_registers(u)]
     if not fills:
         return frozenset()
     needs = open_ranges(toposort(effect))
     return frozenset().union(*(needs[u] for u in fills))
 
 
-def _fills_registers(end: UOp) -> bool:
+def _stores_into_registers(end: UOp) -> bool:
     """Return True if the loop that an End closes stores into registers, which are private to a lane."""
     while end.op in EFFECT_WRAPPERS:
         end = end.body if end.op is Op.END else end.effects[0]

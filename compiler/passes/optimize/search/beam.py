@@ -212,10 +212,10 @@ class _KernelSearch:
         states = [SearchState(start) for start in STARTS]
         if stored is not None:
             states.insert(1, SearchState(stored.start, stored.opts))
-        front = self._time_states_fastest_first(states)
+        front = self._time_new_states_by_deadline_fastest_first(states)
         for _ in range(DEPTH):
             before = self.best
-            front = self._time_states_fastest_first(
+            front = self._time_new_states_by_deadline_fastest_first(
                 n for _, state in front[: self.beam.width] for n in self._propose_successors(state)
             )
             if not front or self.best > GAIN * before:
@@ -232,7 +232,7 @@ class _KernelSearch:
         if ours > GAIN * theirs:
             self.state, self.best = chosen, theirs
 
-    def _time_states_fastest_first(self, states: Iterable[SearchState]) -> list[tuple[float, SearchState]]:
+    def _time_new_states_by_deadline_fastest_first(self, states: Iterable[SearchState]) -> list[tuple[float, SearchState]]:
         """Time states until the deadline, and return those that ran, fastest first, ties in order of timing."""
         timings: list[tuple[float, int, SearchState]] = []
         for state in states:

@@ -5,7 +5,7 @@ import pytest
 
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import compile
-from uops.compiler.passes.rangeify.gated_accesses import simplify_gated_accesses
+from uops.compiler.passes.rangeify.gated_accesses import simplify_divisions_in_gated_accesses
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules import INDEXING
 from uops.interp import run
@@ -32,7 +32,7 @@ def kernel(position: UOp, gate: UOp, *loops: UOp) -> UOp:
 def test_the_address_of_a_gated_load_loses_what_the_gate_decides() -> None:
     r = b.range_(64, 0)
     body = kernel(b.mod(r, 60), b.lt(r, 60), r)
-    assert divisions(body) == 1 and divisions(simplify_gated_accesses(body, SIMPLIFY)) == 0
+    assert divisions(body) == 1 and divisions(simplify_divisions_in_gated_accesses(body, SIMPLIFY)) == 0
 
 
 def test_an_address_that_reads_memory_stays() -> None:
@@ -40,14 +40,14 @@ def test_an_address_that_reads_memory_stays() -> None:
     r = b.range_(64, 0)
     inner = b.load(b.at(b.param(2, (60,), I32), b.mod(r, 60)))
     body = kernel(b.cast(inner, dt.index), b.lt(r, 60), r)
-    assert simplify_gated_accesses(body, SIMPLIFY) is body
+    assert simplify_divisions_in_gated_accesses(body, SIMPLIFY) is body
 
 
 def test_a_loop_of_a_computed_extent_stays() -> None:
     n = b.variable("n", 0, 4)
     r = b.range_(b.mul(n, 3), 0)
     body = kernel(b.mod(r, 9), b.and_(b.lt(n, 3), b.lt(r, 9)), r)
-    assert simplify_gated_accesses(body, SIMPLIFY) is body
+    assert simplify_divisions_in_gated_accesses(body, SIMPLIFY) is body
 
 
 @pytest.mark.parametrize("n", [0, 1, 2])
