@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from uops.backends.conformance.gradients.duals import NotComparable, find_wrong_gradient
 from uops.backends.conformance.judge import Expectation
 from uops.backends.conformance.model import ConformanceCase
 from uops.backends.conformance.stage_judge import (
@@ -48,7 +49,6 @@ from uops.fuzz.generate.schedules import (
     run_passes_up_to,
 )
 from uops.fuzz.oracles import calls, launches
-from uops.fuzz.oracles.duals import NotComparable, find_wrong_gradient
 from uops.fuzz.oracles.leaks import find_leak_in_repeated_calls
 from uops.fuzz.oracles.native import run_first_kernels_natively
 from uops.fuzz.oracles.relations import disable_rule, draw_related_sample

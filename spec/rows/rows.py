@@ -17,7 +17,7 @@ from uops.spec.ir.fields import FIELDS, describe_type
 from uops.spec.ir.ops import BINARY, TERNARY, UNARY, Op
 from uops.spec.rows.claims import Claim
 from uops.spec.rows.executors import find_executors
-from uops.spec.rows.named import function, graphs, properties, schedule, stages, tables
+from uops.spec.rows.named import function, gradients, graphs, properties, schedule, stages, tables
 from uops.spec.rows.named.base import NamedRow, RowSubject, StatedClaim
 from uops.spec.rows.table import call, codegen, decomposed, elementwise, marker, memory, movement, ordering, reduce, source
 from uops.spec.rows.table.base import OpSpec, name_rule
@@ -39,6 +39,7 @@ NAMED_ROWS: dict[str, NamedRow] = {
         *schedule.ROWS,
         *graphs.ROWS,
         *function.ROWS,
+        *gradients.ROWS,
         *stages.ROWS,
         *tables.ROWS,
     )

@@ -9,6 +9,7 @@ case in the journal is not asked again.
 from __future__ import annotations
 
 import fnmatch
+import itertools
 import os
 import time
 from collections.abc import Iterator
@@ -32,6 +33,7 @@ from uops.backends.conformance.model import (
 )
 from uops.backends.conformance.runner import CHOSEN, ConformanceRun, Progress
 from uops.backends.conformance.subjects.functions import DTYPES, generate_function_cases
+from uops.backends.conformance.subjects.gradients import generate_gradient_cases
 from uops.backends.conformance.subjects.model import SubjectCase
 from uops.backends.conformance.subjects.properties import generate_property_cases
 from uops.backends.conformance.subjects.stages import generate_stage_cases
@@ -106,7 +108,8 @@ def _generate_cases(
 ) -> Iterator[SubjectCase]:
     match subject:
         case RowSubject.FRONT_END:
-            return generate_function_cases(DTYPES if tier is ConformanceTier.SMOKE else tuple(dt.STORABLE))
+            dtypes = DTYPES if tier is ConformanceTier.SMOKE else tuple(dt.STORABLE)
+            return itertools.chain(generate_function_cases(dtypes), generate_gradient_cases())
         case RowSubject.COMPILER:
             assert target is not None
             return generate_stage_cases(tier, target, Config.from_environment({**os.environ, **schedules.environment}))

@@ -110,7 +110,7 @@ class ReductionMethods(ElementwiseMethods):
         """Return x - max(x) in the accumulation dtype, so that no exponential overflows."""
         t = self.cast(choose_accumulation_dtypes(to_float_dtype(self.dtype), None).accumulation)
         k = self._normalize_axis_unless_scalar(method, axis)
-        return t - t if k is None else t - t.max(k, keepdim=True)
+        return t - t if k is None else t - t.max(k, keepdim=True).detach()
 
     def softmax(self, axis: int = -1) -> Self:
         """Return e * (1 / sum(e)), e = exp(x - max(x)).
@@ -131,7 +131,7 @@ class ReductionMethods(ElementwiseMethods):
         result_dtype = to_float_dtype(self.dtype)
         t = self.cast(choose_accumulation_dtypes(result_dtype, None).accumulation)
         m = t.max(axis, keepdim=True)
-        m = m.isinf().where(0, m)
+        m = m.isinf().where(0, m).detach()  # derivatives through both of its uses cancel
         out = m + (t - m).exp().sum(axis, keepdim=True).log()
         return (out if keepdim else out.reshape(self.max(axis).shape)).cast(result_dtype)
 

@@ -17,6 +17,7 @@ from uops.backends.conformance.kernel_controls import rebuild
 from uops.backends.conformance.model import ConformanceTier
 from uops.backends.conformance.subjects import properties, run, stages
 from uops.backends.conformance.subjects.functions import generate_function_cases
+from uops.backends.conformance.subjects.gradients import generate_gradient_cases
 from uops.backends.conformance.subjects.model import SubjectCase, claim_of_cell
 from uops.backends.contract import CompilerBackend
 from uops.backends.front import Tensor
@@ -29,8 +30,10 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
+from uops.spec.rows.gradients.base import Gradient
+from uops.spec.rows.gradients.reverse import GRADIENTS
 from uops.spec.rows.named.base import RowSubject
-from uops.spec.rows.rows import rows_of_subject
+from uops.spec.rows.rows import ROWS, rows_of_subject
 
 #: Breaks what one claim is about, for the time of a test.
 Break = Callable[[pytest.MonkeyPatch], None]
@@ -120,7 +123,25 @@ def swap_arguments(body: UOp, *arguments: UOp) -> UOp:
     return b.function(body, *arguments[::-1]) if len({(u.shape, u.dtype) for u in arguments}) == 1 else b.function(body, *arguments)
 
 
+def enlarge_cotangents(op: Op) -> Break:
+    """Let the gradient rule of an op give a sixteenth too much."""
+
+    def break_rule(patch: pytest.MonkeyPatch) -> None:
+        right = GRADIENTS[op].rule
+        assert right is not None
+
+        def wrong(u: UOp, g: Any, needed: Any) -> Any:
+            for operand, c in right(u, g, needed):
+                yield operand, tuple(x and b.mul(x, 1.0625) for x in c) if isinstance(c, tuple) else b.mul(c, 1.0625)
+
+        patch.setitem(GRADIENTS, op, Gradient("planted", wrong))
+
+    return break_rule
+
+
 FRONT_END: dict[str, Break] = {
+    f"GRADIENT.{row.name.upper()}.C1": enlarge_cotangents(row.op) for row in ROWS.values() if row.gradient.rule is not None
+} | {
     "FUNCTION.EXTRACTINPUTS.C1": skip_dicts,
     "FUNCTION.EXTRACTINPUTS.C2": forget_identity,
     "FUNCTION.RUN.C1": lambda patch: patch.setattr(trace, "forbid_realization", lambda name: nullcontext()),
@@ -136,9 +157,10 @@ FRONT_END: dict[str, Break] = {
 
 
 @pytest.mark.parametrize("claim", claims_of(RowSubject.FRONT_END))
-def test_a_broken_step_of_function_fails_its_cell(claim: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_row_of_the_front_end_fails_its_cell(claim: str, monkeypatch: pytest.MonkeyPatch) -> None:
     FRONT_END[claim](monkeypatch)
-    assert claim in failing_claims(generate_function_cases((dt.int32,)))
+    of_claim = [case for case in generate_gradient_cases() if claim_of_cell(case.cells[0]).id == claim]
+    assert claim in failing_claims(of_claim or generate_function_cases((dt.int32,)))
 
 
 # --------------------------------------------------------------------------------------------------------------- specification

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from uops.fuzz.generate.gradients import (
+from uops.backends.testing.gradients import (
     add_cotangents_of_equal_values,
     list_float_params,
     list_float_values,
@@ -26,6 +26,9 @@ from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import MEMORY_ROOTS, Op
 from uops.spec.ir.scope import scope_nodes
 from uops.spec.rows.gradients.reverse import differentiate
+
+#: Most points that are drawn until one is comparable.
+_MOST_POINTS = 50
 
 
 class NotComparable(Exception):
@@ -60,6 +63,16 @@ def find_wrong_gradient(graph: UOp, inputs: Mapping[str, Any], seed: int) -> str
     if by_forward == by_reverse:
         return None
     return f"the derivative in a direction is {by_forward} by forward mode, {by_reverse} by the gradient rules (seed {seed})"
+
+
+def find_wrong_gradient_at_comparable_point(graph: UOp, inputs: Mapping[str, Any], seed: int) -> str | None:
+    """Judge as `find_wrong_gradient` does, at the first point drawn at which nothing is divided by zero. Raises NotComparable."""
+    for k in range(_MOST_POINTS):
+        try:
+            return find_wrong_gradient(graph, inputs, _MOST_POINTS * seed + k)
+        except NotComparable as e:
+            reason = e
+    raise reason
 
 
 def _replace_floats(graph: UOp, inputs: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from uops.fuzz.generate.gradients import (
+from uops.backends.testing.gradients import (
     add_cotangents_of_equal_values,
     list_float_params,
     list_float_values,
