@@ -1,0 +1,178 @@
+"""Training: parameters of a model, and the optimizers SGD, Adam and AdamW.
+
+An optimizer marks its parameters with `requires_grad`. `step` reads their `grad` and computes all new values by one program. A
+parameter stays the same Tensor and gets the new value as data, so its history does not grow.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any
+
+from uops.compiler.tensor.faults import fault, format_for_error
+from uops.compiler.tensor.tensor import Tensor
+from uops.compiler.tensor.trace import collect_tensors
+from uops.spec.errors import SpecTypeError, SpecValueError
+
+__all__ = ["SGD", "Adam", "AdamW", "Optimizer", "parameters"]
+
+
+def parameters(model: Any) -> list[Tensor]:
+    """Return the Tensors of floats in a model, each once: a container, a dataclass, or an object with such attributes."""
+    found: dict[int, Tensor] = {}
+    seen: set[int] = set()
+
+    def collect(value: Any) -> None:
+        if id(value) in seen:
+            return
+        seen.add(id(value))
+        if isinstance(value, Tensor):
+            if value.dtype.is_float:
+                found[id(value)] = value
+        elif isinstance(value, dict):
+            for v in value.values():
+                collect(v)
+        elif isinstance(value, (list, tuple, set)):
+            for v in value:
+                collect(v)
+        elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+            for f in dataclasses.fields(value):
+                collect(getattr(value, f.name))
+        elif hasattr(value, "__dict__") and not callable(getattr(value, "__get__", None)):
+            for v in vars(value).values():
+                collect(v)
+
+    collect(model)
+    return list(found.values())
+
+
+class Optimizer(ABC):
+    """A rule that moves parameters against their gradients.
+
+    Subclasses give the new value of one parameter. What lives from step to step are Tensors in `state`, one list per parameter.
+    """
+
+    def __init__(self, params: Iterable[Tensor], lr: float) -> None:
+        """Take the parameters and the learning rate.
+
+        Raises SpecTypeError for what is no Tensor of floats, and SpecValueError for no parameters or a rate that is no positive
+        number.
+        """
+        self.params = list(params)
+        if not self.params:
+            raise SpecValueError(f"{type(self).__name__}: expected at least one parameter, got none")
+        if not (isinstance(lr, (int, float)) and 0 < lr < float("inf")):
+            raise SpecValueError(f"{type(self).__name__}: expected a positive learning rate lr, got {format_for_error(lr)}")
+        for p in self.params:
+            if not isinstance(p, Tensor):
+                raise SpecTypeError(f"{type(self).__name__}: expected Tensors as parameters, got {format_for_error(p)}")
+            p.requires_grad_()
+        self.lr = float(lr)
+        self.state: list[list[Tensor]] = [self._make_state(p) for p in self.params]
+
+    def zero_grad(self) -> None:
+        """Forget the gradients, so that the next `backward` starts at zero."""
+        for p in self.params:
+            p.grad = None
+
+    def step(self, *others: Any) -> None:
+        """Move every parameter that has a gradient, and realize `others` (Tensors, as the loss) by the same program.
+
+        Raises SpecValueError if no parameter has a gradient.
+        """
+        moved = [k for k, p in enumerate(self.params) if p.grad is not None]
+        if not moved:
+            raise fault("step", None, "expected a parameter with a gradient: call backward first")
+        values: list[Tensor] = []
+        states: list[list[Tensor]] = []
+        for k in moved:
+            p = self.params[k]
+            assert p.grad is not None
+            wide = p.dtype.wide
+            value, state = self._compute_update(p.detach().cast(wide), p.grad.detach().cast(wide), self.state[k])
+            values.append(value.cast(p.dtype).detach())
+            states.append([s.detach() for s in state])
+        computed = [*values, *(s for state in states for s in state)]
+        computed[0].realize(*computed[1:], *collect_tensors(others))
+        for k, value, state in zip(moved, values, states, strict=True):
+            self.params[k].uop, self.state[k] = value.uop, state
+
+    def _make_state(self, p: Tensor) -> list[Tensor]:
+        """Return the first state of a parameter."""
+        return []
+
+    @abstractmethod
+    def _compute_update(self, p: Tensor, g: Tensor, state: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """Return the new value and the new state, from the value and the gradient in the accumulation dtype."""
+
+
+class SGD(Optimizer):
+    """Stochastic gradient descent: v = momentum * v + g, p = p - lr * v.
+
+    `weight_decay` * p is added to g first; with `nesterov` the step is lr * (g + momentum * v). Source: Sutskever et al. 2013.
+    """
+
+    def __init__(
+        self, params: Iterable[Tensor], lr: float, momentum: float = 0.0, weight_decay: float = 0.0, nesterov: bool = False
+    ) -> None:
+        """Take the parameters, the learning rate, and the factors in [0, 1) and above 0."""
+        self.momentum, self.weight_decay, self.nesterov = float(momentum), float(weight_decay), nesterov
+        super().__init__(params, lr)
+
+    def _make_state(self, p: Tensor) -> list[Tensor]:
+        return [Tensor.zeros(p.shape, dtype=p.dtype.wide)] if self.momentum else []
+
+    def _compute_update(self, p: Tensor, g: Tensor, state: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        if self.weight_decay:
+            g = g + self.weight_decay * p
+        if not self.momentum:
+            return p - self.lr * g, []
+        velocity = self.momentum * state[0] + g
+        return p - self.lr * (g + self.momentum * velocity if self.nesterov else velocity), [velocity]
+
+
+class AdamW(Optimizer):
+    """Adam with decoupled weight decay. Source: Kingma and Ba 2015; Loshchilov and Hutter 2019.
+
+    m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; p = (1 - lr * weight_decay) p - lr m' / (sqrt(v') + eps), where m' and v' are
+    m / (1 - b1^t) and v / (1 - b2^t) at step t.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        lr: float = 0.001,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.01,
+    ) -> None:
+        """Take the parameters, the learning rate, the two decay rates in [0, 1), `eps`, and the weight decay."""
+        if not all(0 <= rate < 1 for rate in betas):
+            raise SpecValueError(f"{type(self).__name__}: expected betas in [0, 1), got {format_for_error(betas)}")
+        self.betas, self.eps, self.weight_decay = betas, float(eps), float(weight_decay)
+        super().__init__(params, lr)
+
+    def _make_state(self, p: Tensor) -> list[Tensor]:
+        """Return both moments, and the powers of both decay rates: data, so that every step has one graph."""
+        d = p.dtype.wide
+        return [Tensor.zeros(p.shape, dtype=d), Tensor.zeros(p.shape, dtype=d), Tensor([1.0], dtype=d), Tensor([1.0], dtype=d)]
+
+    def _compute_update(self, p: Tensor, g: Tensor, state: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        (b1, b2), (m, v, power1, power2) = self.betas, state
+        power1, power2 = power1 * b1, power2 * b2
+        m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g * g
+        size = (v / (1 - power2).reshape(())).sqrt() + self.eps
+        step = self.lr * (m / (1 - power1).reshape(())) / size
+        return (p * (1 - self.lr * self.weight_decay) if self.weight_decay else p) - step, [m, v, power1, power2]
+
+
+class Adam(AdamW):
+    """Adam without weight decay."""
+
+    def __init__(
+        self, params: Iterable[Tensor], lr: float = 0.001, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8
+    ) -> None:
+        """Take the parameters, the learning rate, the two decay rates in [0, 1), and `eps`."""
+        super().__init__(params, lr, betas, eps, 0.0)
