@@ -34,7 +34,7 @@ CACHE_SIZE = 256
 Program = Callable[[Mapping[str, Any]], Result]
 Runner = Callable[[UOp, str], Program]
 #: Ops whose nodes may have IndexChecks.
-_CHECKED = frozenset({Op.INDEX, Op.FUNCTION})
+_CHECKED = frozenset({Op.INDEX, Op.FUNCTION, Op.CONTIGUOUS_BACKWARD})
 
 
 class CapturedGraph(NamedTuple):

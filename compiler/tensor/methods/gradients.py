@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from typing import Self
 
 from uops.compiler.tensor import history, storage
+from uops.compiler.tensor.checks import IndexCheck, attach_unproved_checks_or_tag, checks_of
 from uops.compiler.tensor.core import LazyTensorBase
 from uops.compiler.tensor.faults import fault
 from uops.compiler.tensor.methods.devices import DeviceMethods
 from uops.spec.errors import SpecTypeError
 from uops.spec.ir import build as B
 from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import scope_nodes
 from uops.spec.rows.gradients.reverse import differentiate
 
@@ -119,7 +121,9 @@ def find_cotangents(values: Sequence[tuple[UOp, UOp]], targets: Sequence[UOp]) -
     """
     bases = [history.skip_reshapes(u) for u in targets]
     nodes_by_base: dict[UOp, list[UOp]] = {u: [u] for u in bases}
+    checks: dict[IndexCheck, None] = {}
     for u in scope_nodes(B.tuple_(*(v for v, _ in values))):
+        checks.update(dict.fromkeys(checks_of(u)))
         leaf = storage.find_realized_leaf(u)
         base = None if leaf is None else history.skip_reshapes(leaf)
         if base in nodes_by_base:
@@ -135,8 +139,16 @@ def find_cotangents(values: Sequence[tuple[UOp, UOp]], targets: Sequence[UOp]) -
             if node in found:
                 g = storage.reshape_node(found[node], u.shape)
                 total = g if total is None else B.add(total, g)
-        result.append(total)
+        result.append(None if total is None else _attach_checks(total, tuple(checks)))
     return result
+
+
+def _attach_checks(gradient: UOp, checks: tuple[IndexCheck, ...]) -> UOp:
+    """Return the gradient with the IndexChecks of the value: an index out of range is an error of both.
+
+    The gradient of an Index is a sum, in which such an index would select nothing.
+    """
+    return attach_unproved_checks_or_tag(UOp(Op.CONTIGUOUS_BACKWARD, (gradient,)), checks) if checks else gradient
 
 
 def _explain_history(u: UOp) -> str:

@@ -175,6 +175,43 @@ def test_a_reshaped_target_is_the_same_value() -> None:
     np.testing.assert_array_equal((x.reshape(6) * 3).sum().gradient(x)[0].numpy(), np.full((2, 3), 3.0))
 
 
+def test_an_index_out_of_range_is_an_error_of_the_gradient() -> None:
+    x, rows = Tensor(normal(3, 2)), Tensor(np.array([0, 3], np.int32)) * 1
+    (g,) = x[rows].sum().gradient(x)
+    with pytest.raises(IndexError, match="index 3 is out of range"):
+        g.numpy()
+    with pytest.raises(IndexError, match="index 3 is out of range"):
+        uops.grad(lambda t: t[rows].sum())(x).numpy()
+
+
+TWO = ("CPU:0", "CPU:1")
+#: What is computed, and on which axis each operand is sharded: None for a copy on each device.
+SHARDED: dict[str, tuple[Callable[..., Tensor], list[tuple[int, ...]], list[int | None]]] = {
+    "rows of the data": (lambda a, w: (a @ w).square().sum(), [(4, 6), (6, 2)], [0, None]),
+    "the inner extent": (lambda a, w: (a @ w).square().sum(), [(4, 6), (6, 2)], [1, 0]),
+    "elementwise": (lambda a, v: (a * v.sin()).sum(), [(4, 6), (4, 6)], [0, 0]),
+    "softmax of rows": (lambda a: (a.softmax() * a).sum(), [(4, 6)], [0]),
+    "softmax across devices": (lambda a: (a.softmax() * a).sum(), [(4, 6)], [1]),
+    "slices": (lambda a: a[:, 1:3].square().sum(), [(4, 6)], [0]),
+}
+
+
+@pytest.mark.parametrize("name", SHARDED)
+def test_gradients_on_several_devices(name: str) -> None:
+    """The gradient is placed as its target is; that of what was sharded is whole."""
+    f, shapes, axes = SHARDED[name]
+    arrays = [normal(*s) for s in shapes]
+    whole = [Tensor(a) for a in arrays]
+    expected = [g.numpy() for g in f(*whole).gradient(*whole)]
+    placed = [t.shard(TWO, axis) for t, axis in zip(whole, axes, strict=True)]
+    for t, g, e in zip(placed, f(*placed).gradient(*placed), expected, strict=True):
+        assert (g.device, g.sharded_axis) == (t.device, t.sharded_axis)
+        np.testing.assert_allclose(g.numpy(), e, rtol=1e-9)
+    for g, e in zip(f(*placed).gradient(*whole), expected, strict=True):
+        assert g.sharded_axis is None
+        np.testing.assert_allclose(g.numpy(), e, rtol=1e-9)
+
+
 def test_gradients_inside_of_a_function() -> None:
     @uops.function
     def step(w: Tensor, x: Tensor) -> Tensor:
