@@ -126,7 +126,7 @@ class RealiseCostModel:
             return True
         times = sum([r.execution_count() for r in refs])
         one_kernel = all(r.kernel is first.kernel for r in refs)
-        if one_kernel and times <= 2 * elements and cost <= STAGED_COST:
+        if one_kernel and times <= 3 * elements and cost <= STAGED_COST:
             return False
         return times * cost > elements * (cost + WRITE_COST) + times * READ_COST + KERNEL_COST
 
