@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from uops.compiler.tensor.dtypes import ACCUMULATE, choose_accumulation_dtypes, promote
+    from uops.compiler.tensor.jit import jit
     from uops.compiler.tensor.realize import CapturedGraph, capture, install, use
     from uops.compiler.tensor.tensor import Tensor
     from uops.compiler.tensor.trace import function
@@ -19,6 +20,7 @@ __all__ = [
     "Tensor",
     "function",
     "grad",
+    "jit",
     "value_and_grad",
     "vjp",
     "capture",
@@ -35,6 +37,7 @@ _HOME = {
     "Tensor":      "tensor",
     "function":    "trace",
     "grad":        "transforms",
+    "jit":         "jit",
     "value_and_grad": "transforms",
     "vjp":         "transforms",
     "capture":     "realize",

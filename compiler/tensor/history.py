@@ -6,8 +6,10 @@ on a tracked one keeps its node instead, and its array is found by that node.
 
 from __future__ import annotations
 
+import contextvars
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 from uops.spec.ir.node import UOp
@@ -25,6 +27,24 @@ class HasNode(Protocol):
 _tracked: weakref.WeakValueDictionary[int, HasNode] = weakref.WeakValueDictionary()
 
 
+_differentiating: contextvars.ContextVar[bool] = contextvars.ContextVar("uops_differentiating", default=False)
+
+
+@contextmanager
+def differentiate_function() -> Iterator[None]:
+    """Mark the block in which a function is called that is differentiated afterwards."""
+    token = _differentiating.set(True)
+    try:
+        yield
+    finally:
+        _differentiating.reset(token)
+
+
+def is_differentiating() -> bool:
+    """Return True in such a block."""
+    return _differentiating.get()
+
+
 def track_tensor(t: HasNode, is_tracked: bool) -> None:
     """Track a Tensor, or stop tracking it."""
     if is_tracked:
@@ -36,6 +56,11 @@ def track_tensor(t: HasNode, is_tracked: bool) -> None:
 def is_tracked(t: HasNode) -> bool:
     """Return True if a Tensor is tracked."""
     return _tracked.get(id(t)) is t
+
+
+def any_needs_history(tensors: Iterable[HasNode]) -> bool:
+    """Return True if a derivative may be asked for with respect to one of these Tensors, or to what it was computed from."""
+    return bool(_tracked) and any(is_tracked(t) or depends_on_tracked_tensor(t.uop) for t in tensors)
 
 
 def list_tracked_tensors() -> list[HasNode]:

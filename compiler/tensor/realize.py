@@ -44,6 +44,14 @@ class CapturedGraph(NamedTuple):
     inputs: dict[str, Any]
 
 
+class TracedProgram(NamedTuple):
+    """A program of a traced function, the arrays that the function captures, by key, and the checks that its last values answer."""
+
+    program: Program
+    captured: Mapping[str, Any]
+    checks: tuple[IndexCheck, ...]
+
+
 class ComputedValue(NamedTuple):
     """The array of a node, and whether the node depends on no data."""
 
@@ -92,6 +100,29 @@ def forbid_realization(function_name: str) -> Iterator[None]:
         yield
     finally:
         _tracing.reset(token)
+
+
+def is_tracing() -> bool:
+    """Return True while a function is traced, in which nothing may be realized."""
+    return bool(_tracing.get())
+
+
+def compilation_settings() -> tuple[str, bool, int, bool]:
+    """Return what a compiled program depends on beside its graph: backend, checks of indices, the runner, and fast-math."""
+    return _backend.get(), _unchecked.get(), _RunnerState.generation, default_config().fast_math
+
+
+def compile_with_inputs(nodes: Sequence[UOp], params: Mapping[UOp, UOp]) -> TracedProgram:
+    """Compile one program for nodes in which `params` (Buffer -> Param 0, 1, ...) stand for what each call gives."""
+    graph = _GraphCapture()
+    for memory, param in params.items():
+        graph.done[memory] = param
+        graph.inputs[f"p{param.arg.slot}"] = None
+    closed = [graph.replace_buffers_by_params(u) for u in nodes]
+    checks = {} if _unchecked.get() else graph.check_known_indices_and_collect_computed_checks()
+    program = _get_or_compile_program(_build_output_graph([*closed, *checks], graph.fresh), _backend.get())
+    given = {f"p{param.arg.slot}" for param in params.values()}
+    return TracedProgram(program, {k: a for k, a in graph.inputs.items() if k not in given}, tuple(checks.values()))
 
 
 def compute_in_one_program(nodes: Sequence[UOp], backend: str | None, unchecked: bool | None = None) -> list[ComputedValue]:

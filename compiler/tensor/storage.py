@@ -18,6 +18,7 @@ from uops.compiler.runtime.program import numpy_dtype
 from uops.compiler.tensor.dtypes import as_dtype
 from uops.spec.ir import build as B
 from uops.spec.ir.args import Device
+from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 from uops.spec.rows.collectives import replicate_on_devices
@@ -52,6 +53,16 @@ def make_leaf_buffer(array: Array, is_memory_shared: bool = False) -> UOp:
     if not is_memory_shared:
         _ranges[buffer] = None
     return reshape_node(buffer, array.shape)
+
+
+def make_computed_leaf(array: Array, dtype: DType, shape: tuple[int, ...]) -> UOp:
+    """Return a fresh Buffer with an array that a program computed, contiguous and of the storage dtype of `dtype`, in a shape."""
+    flat = np.asarray(array).reshape(-1).view()
+    flat.flags.writeable = False
+    buffer = B.buffer(flat.size, dtype)
+    _arrays[buffer] = flat
+    computed_leaves.add(buffer)
+    return buffer if buffer.shape == shape else B.reshape(buffer, shape)
 
 
 def make_stand_in_for_function_input(u: UOp) -> UOp:

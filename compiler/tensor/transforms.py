@@ -13,6 +13,7 @@ from typing import Any
 
 from uops.compiler.tensor.checks import substitute_and_transfer_checks
 from uops.compiler.tensor.faults import fault, format_for_error
+from uops.compiler.tensor.history import differentiate_function
 from uops.compiler.tensor.methods.gradients import find_cotangents
 from uops.compiler.tensor.tensor import Tensor
 from uops.compiler.tensor.trace import collect_tensors, map_tensors
@@ -92,7 +93,8 @@ def _trace(f: Callable[..., Any], primals: Sequence[Any], has_aux: bool) -> tupl
         return Tensor.of(node)
 
     given = [map_tensors(p, stand_in) for p in primals]
-    result = f(*given)
+    with differentiate_function():
+        result = f(*given)
     if has_aux and not (isinstance(result, tuple) and len(result) == 2):
         raise fault("vjp", None, f"expected a function that returns a pair, got {format_for_error(result)}", SpecTypeError)
     value, aux = result if has_aux else (result, None)

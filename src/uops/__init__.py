@@ -13,7 +13,7 @@ if sys.platform in ("win32", "emscripten", "wasi"):
 
 if TYPE_CHECKING:
     from uops.backends.api import compile
-    from uops.backends.front import Tensor, function, grad, use, value_and_grad, vjp
+    from uops.backends.front import Tensor, function, grad, jit, use, value_and_grad, vjp
     from uops.interp.run import run
     from uops.spec.errors import CompileError, Crash, SpecError, Trap, Unsound, Unsupported
     from uops.spec.ir.node import UOp
@@ -38,6 +38,7 @@ __all__ = [
     "Tensor",
     "function",
     "grad",
+    "jit",
     "value_and_grad",
     "vjp",
     "use",
@@ -65,6 +66,7 @@ _HOME = {
     "Tensor":       "uops.backends.front",
     "function":     "uops.backends.front",
     "grad":         "uops.backends.front",
+    "jit":          "uops.backends.front",
     "value_and_grad": "uops.backends.front",
     "vjp":          "uops.backends.front",
     "use":          "uops.backends.front",

@@ -26,6 +26,7 @@ API = {
     "Tensor":       "uops.backends.front",
     "function":     "uops.backends.front",
     "grad":         "uops.backends.front",
+    "jit":          "uops.backends.front",
     "value_and_grad": "uops.backends.front",
     "vjp":          "uops.backends.front",
     "use":          "uops.backends.front",

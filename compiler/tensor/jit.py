@@ -1,0 +1,144 @@
+"""`jit`: a Python function of Tensors, traced and compiled once for each structure of its arguments.
+
+A call with known structure builds no graph: it passes the arguments' arrays to the compiled program and wraps the arrays that come
+back. The structure is that of the containers, the shape and dtype of each Tensor, and the value of everything else.
+
+A function is traced as `@function` traces it. It may not realize, assign to an argument, or look at values. A Tensor that it
+captures is a constant from the first call on; what changes has to be an argument. Where a derivative may be asked for (inside of
+`uops.grad`, or of arguments with `requires_grad`), a call builds the graph, as if there were no `jit`.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, ParamSpec, TypeVar, cast
+
+from uops.compiler.ir.devices import HOST
+from uops.compiler.tensor import history, realize, storage
+from uops.compiler.tensor.faults import fault, format_for_error
+from uops.compiler.tensor.tensor import Tensor
+from uops.compiler.tensor.trace import collect_tensors, map_tensors
+from uops.spec.errors import SpecTypeError, SpecValueError
+from uops.spec.ir import build as B
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+
+#: Ops of nodes that may be data without a computation.
+_LEAVES = frozenset({Op.BUFFER, Op.RESHAPE})
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class CompiledCall:
+    """A program for one structure of arguments, which gives what the traced function gave, on other arrays."""
+
+    __slots__ = ("_arguments", "_checks", "_keys", "_native", "_outputs", "_program", "_result")
+
+    def __init__(self, traced: realize.TracedProgram, outputs: tuple[UOp, ...], result: Any) -> None:
+        """Take the program, the nodes of the results, and what the function returned when it was traced."""
+        self._program, self._result, self._outputs, self._checks = traced.program, result, outputs, traced.checks
+        self._native = getattr(traced.program, "function", None)
+        keys: tuple[str, ...] = getattr(traced.program, "keys", ())
+        self._keys = dict(traced.captured)
+        #: For each argument of the native function: the number of the array, or the captured array.
+        self._arguments = [traced.captured.get(k, int(k[1:]) if k[1:].isdigit() else None) for k in keys]
+
+    def call(self, arrays: list[storage.Array]) -> Any:
+        """Return the result for the flat arrays of the arguments. Raises SpecIndexError for an index out of range."""
+        values = self._run(arrays)
+        if self._checks:
+            for check, number in zip(self._checks, values[len(self._outputs) :], strict=True):
+                check.raise_if_greatest_offset_outside(number)
+        if isinstance(self._result, Tensor):
+            (u,) = self._outputs
+            return Tensor.of(storage.make_computed_leaf(values[0], u.dtype, u.shape))
+        leaves = {u: storage.make_computed_leaf(v, u.dtype, u.shape) for u, v in zip(self._outputs, values)}
+        return map_tensors(self._result, lambda t: Tensor.of(leaves[t.uop]))
+
+    def _run(self, arrays: list[storage.Array]) -> Sequence[Any]:
+        """Return the values of the program: by its native function where it has one."""
+        if self._native is None:
+            given = {f"p{k}": a for k, a in enumerate(arrays)}
+            return self._program(given | self._keys).values
+        values = self._native(*[arrays[a] if a.__class__ is int else a for a in self._arguments])
+        return values if values.__class__ is tuple else (values,)
+
+
+class JitFunction(Generic[P, R]):
+    """A function that is compiled for each structure of its arguments, per thread and backend."""
+
+    def __init__(self, f: Callable[P, R]) -> None:
+        functools.update_wrapper(self, f)
+        self.function = f
+        self._local = threading.local()
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Return what the function returns for these arguments. Its Tensors are realized."""
+        tensors: list[Tensor] = []
+        structure = _describe_structure(args, tensors), _describe_structure(kwargs, tensors) if kwargs else None
+        if realize.is_tracing() or history.is_differentiating() or history.any_needs_history(tensors):
+            return self.function(*args, **kwargs)
+        key = structure, realize.compilation_settings()
+        compiled: dict[Any, CompiledCall] = self._local.__dict__.setdefault("compiled", {})
+        entry = compiled.get(key)
+        if entry is None:
+            entry = compiled[key] = self._compile(args, kwargs)
+        return cast(R, entry.call([_get_array(t) for t in tensors]))
+
+    def _compile(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompiledCall:
+        """Trace the function for arguments like these, and compile it."""
+        name = getattr(self.function, "__name__", "function")
+        stand_ins: list[Tensor] = []
+
+        def stand_in(t: Tensor) -> Tensor:
+            stand_ins.append(Tensor.of(storage.make_stand_in_for_function_input(t.uop)))
+            return stand_ins[-1]
+
+        traced_args, traced_kwargs = map_tensors((args, kwargs), stand_in)
+        before = [t.uop for t in stand_ins]
+        with realize.forbid_realization(name):
+            result = self.function(*traced_args, **traced_kwargs)
+        if any(t.uop is not u for t, u in zip(stand_ins, before, strict=True)):
+            raise SpecValueError(f"jit of {name}: expected no assignment to an argument; return the new value instead")
+        outputs = tuple(dict.fromkeys(t.uop for t in collect_tensors(result)))
+        if not outputs:
+            raise SpecTypeError(f"jit of {name}: expected a function that returns a Tensor or several, got none")
+        params = {history.skip_reshapes(u): B.param(k, history.skip_reshapes(u).shape, u.dtype) for k, u in enumerate(before)}
+        return CompiledCall(realize.compile_with_inputs(outputs, params), outputs, result)
+
+
+def jit(f: Callable[P, R]) -> JitFunction[P, R]:
+    """Return `f`, compiled once for each structure of its arguments (see the module).
+
+    Raises SpecError at a call if `f` realizes, assigns to an argument or returns no Tensor, and for an argument that is neither a
+    Tensor on the host, nor a container, nor hashable.
+    """
+    return JitFunction(f)
+
+
+def _get_array(t: Tensor) -> storage.Array:
+    """Return the flat array of a Tensor, realized if it has none; data is read without a look at what was realized."""
+    array = storage.data_of(t.uop) if t.uop.op in _LEAVES else None
+    return t._realize_array().reshape(-1) if array is None else array
+
+
+def _describe_structure(value: Any, tensors: list[Tensor]) -> Any:
+    """Return what a compiled program depends on, as a hashable value, and append the Tensors in order to `tensors`."""
+    kind = type(value)
+    if kind is Tensor:
+        tensors.append(value)
+        u = value.uop
+        if (u.device or HOST) != HOST:
+            raise fault("jit", None, f"expected Tensors on the host, got one on {format_for_error(u.device)}", SpecTypeError)
+        return u.shape, u.dtype
+    if kind is tuple or kind is list or isinstance(value, (tuple, list)):
+        return kind, *[_describe_structure(v, tensors) for v in value]
+    if kind is dict:
+        return dict, *[(k, _describe_structure(v, tensors)) for k, v in value.items()]
+    try:
+        hash(value)
+    except TypeError:
+        raise fault("jit", None, f"expected a Tensor or a hashable value, got {format_for_error(value)}", SpecTypeError) from None
+    return kind, value
