@@ -24,7 +24,7 @@ from uops.compiler.tensor.checks import (
 )
 from uops.compiler.tensor.dtypes import DTypeLike, as_dtype, make_constant_in_dtype_if_it_fits
 from uops.compiler.tensor.faults import fault, format_for_error, require_axes, require_integer
-from uops.compiler.tensor.history import depends_on_tracked_tensor
+from uops.compiler.tensor.history import depends_on_tracked_tensor, is_differentiating
 from uops.compiler.tensor.realize import compute_in_one_program
 from uops.spec.errors import SpecIndexError, SpecTypeError
 from uops.spec.ir import build as B
@@ -147,11 +147,11 @@ class LazyTensorBase:
                     t.uop = undo_assignments_of_failed_check(t.uop, e.check)
                 raise
             leaves = {
-                u: storage.make_leaf_on_device_and_record_unless_constant(u, np.asarray(a).reshape(u.shape), c)
-                for u, (a, c) in zip(missing, computed, strict=True)
+                u: storage.make_leaf_on_device_and_record_unless_constant(u, np.asarray(a).reshape(u.shape), c, inputs)
+                for u, (a, c, inputs) in zip(missing, computed, strict=True)
             }
         for t in tensors:
-            if not depends_on_tracked_tensor(t.uop):
+            if not (is_differentiating() or depends_on_tracked_tensor(t.uop)):
                 t.uop = leaves.get(t.uop) or storage.find_realized_leaf(t.uop) or t.uop
         return self
 

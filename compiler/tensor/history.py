@@ -45,6 +45,16 @@ def is_differentiating() -> bool:
     return _differentiating.get()
 
 
+def may_differentiate() -> bool:
+    """Return True if there are nodes by which a derivative may be asked for later."""
+    return bool(_tracked) or is_differentiating()
+
+
+def is_target(u: UOp) -> bool:
+    """Return True if a derivative may be asked for by `u`: it is a tracked Tensor's, or stands for an argument."""
+    return (u.op is Op.DETACH and u.tag is not None) or any(skip_reshapes(t.uop) is u for t in _tracked.values())
+
+
 def track_tensor(t: HasNode, is_tracked: bool) -> None:
     """Track a Tensor, or stop tracking it."""
     if is_tracked:
@@ -73,11 +83,11 @@ def depends_on_tracked_tensor(u: UOp) -> bool:
     if not _tracked:
         return False
     nodes = {skip_reshapes(t.uop) for t in _tracked.values()}
-    return any(s in nodes for s in _walk_operands(u) if s is not skip_reshapes(u))
+    return any(s in nodes for s in walk_undetached(u) if s is not skip_reshapes(u))
 
 
-def _walk_operands(root: UOp) -> Iterable[UOp]:
-    """Yield the nodes that `root` depends on, but none behind a Detach."""
+def walk_undetached(root: UOp) -> Iterable[UOp]:
+    """Yield `root` and the nodes that it depends on, but none behind a Detach."""
     seen, stack = {root}, [root]
     while stack:
         u = stack.pop()

@@ -10,6 +10,7 @@ captures is a constant from the first call on; what changes has to be an argumen
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import threading
 from collections.abc import Callable, Sequence
@@ -112,8 +113,8 @@ class JitFunction(Generic[P, R]):
 def jit(f: Callable[P, R]) -> JitFunction[P, R]:
     """Return `f`, compiled once for each structure of its arguments (see the module).
 
-    Raises SpecError at a call if `f` realizes, assigns to an argument or returns no Tensor, and for an argument that is neither a
-    Tensor on the host, nor a container, nor hashable.
+    A call raises SpecError if `f` realizes, assigns to an argument or returns no Tensor. Arguments are Tensors on the host,
+    containers, and hashable values; anything else raises SpecTypeError.
     """
     return JitFunction(f)
 
@@ -137,6 +138,8 @@ def _describe_structure(value: Any, tensors: list[Tensor]) -> Any:
         return kind, *[_describe_structure(v, tensors) for v in value]
     if kind is dict:
         return dict, *[(k, _describe_structure(v, tensors)) for k, v in value.items()]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return kind, *[_describe_structure(getattr(value, x.name), tensors) for x in dataclasses.fields(value) if x.init]
     try:
         hash(value)
     except TypeError:

@@ -136,8 +136,9 @@ class SGD(Optimizer):
 class AdamW(Optimizer):
     """Adam with decoupled weight decay. Source: Kingma and Ba 2015; Loshchilov and Hutter 2019.
 
-    m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; p = (1 - lr * weight_decay) p - lr m' / (sqrt(v') + eps), where m' and v' are
-    m / (1 - b1^t) and v / (1 - b2^t) at step t.
+    m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; p = (1 - lr * weight_decay) p - lr m' / (sqrt(v') + eps).
+
+    At step t, m' is m / (1 - b1^t), and v' is v / (1 - b2^t).
     """
 
     def __init__(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextvars
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -53,10 +54,11 @@ class TracedProgram(NamedTuple):
 
 
 class ComputedValue(NamedTuple):
-    """The array of a node, and whether the node depends on no data."""
+    """The array of a node, whether the node depends on no data, and the Buffers that its program read."""
 
     array: Any
     is_constant: bool
+    inputs: tuple[weakref.ref[UOp], ...]
 
 
 class _RunnerState:
@@ -147,7 +149,8 @@ def compute_in_one_program(nodes: Sequence[UOp], backend: str | None, unchecked:
         raise
     for check, number in zip(checks.values(), values[len(nodes) :], strict=True):
         check.raise_if_greatest_offset_outside(number)
-    return [ComputedValue(value, c is u) for value, c, u in zip(values, closed, nodes)]
+    inputs = tuple(map(weakref.ref, graph.buffers))
+    return [ComputedValue(value, c is u, inputs) for value, c, u in zip(values, closed, nodes)]
 
 
 def _require_operands_on_one_device(nodes: Sequence[UOp]) -> None:
@@ -207,6 +210,7 @@ class _GraphCapture:
         self.array_of, self.find_realized_leaf, self.is_stand_in = storage.array_of, storage.find_realized_leaf, storage.is_stand_in
         self.checks_module = checks
         self.inputs: dict[str, Any] = {}
+        self.buffers: list[UOp] = []
         self.done: dict[UOp, UOp] = {}
         self.checked_nodes: list[UOp] = []
         self.fresh = 0
@@ -276,4 +280,5 @@ class _GraphCapture:
             return B.buffer(buffer.arg.size, buffer.arg.dtype, buffer.arg.device, buffer.arg.addrspace, unique=self.fresh)
         slot = len(self.inputs)
         self.inputs[f"p{slot}"] = array
+        self.buffers.append(buffer)
         return B.param(slot, (buffer.arg.size,), buffer.arg.dtype)

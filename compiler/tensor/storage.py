@@ -31,8 +31,8 @@ _stand_ins: weakref.WeakSet[UOp] = weakref.WeakSet()
 _placed: weakref.WeakKeyDictionary[UOp, UOp] = weakref.WeakKeyDictionary()
 #: Realized node -> leaf with its value.
 _realized: weakref.WeakKeyDictionary[UOp, UOp] = weakref.WeakKeyDictionary()
-#: Buffers whose data a program computed.
-computed_leaves: weakref.WeakSet[UOp] = weakref.WeakSet()
+#: Buffer whose data a program computed -> the Buffers that the program read, as far as they are in use.
+_read_by_program: weakref.WeakKeyDictionary[UOp, tuple[weakref.ref[UOp], ...]] = weakref.WeakKeyDictionary()
 #: Slots of stand-ins that are Params.
 _stand_in_slots = itertools.count(1 << 32)
 #: Least and greatest element of each Buffer whose memory nobody else holds; None until they are needed.
@@ -61,7 +61,7 @@ def make_computed_leaf(array: Array, dtype: DType, shape: tuple[int, ...]) -> UO
     flat.flags.writeable = False
     buffer = B.buffer(flat.size, dtype)
     _arrays[buffer] = flat
-    computed_leaves.add(buffer)
+    _read_by_program[buffer] = ()
     return buffer if buffer.shape == shape else B.reshape(buffer, shape)
 
 
@@ -76,6 +76,14 @@ def make_stand_in_for_function_input(u: UOp) -> UOp:
     buffer = B.buffer(math.prod(u.shape), u.dtype)
     _stand_ins.add(buffer)
     return reshape_node(buffer, u.shape)
+
+
+def make_param_like(slot: int, u: UOp) -> UOp:
+    """Return the Param of a Function for an argument like `u`. It names devices only if `u` is not on the host (R79)."""
+    device = u.device
+    if device is None or device == HOST:
+        return B.param(slot, u.shape, u.dtype)
+    return B.param(slot, u.shape, u.dtype, device, u.axis)
 
 
 def is_stand_in(buffer: UOp) -> bool:
@@ -150,13 +158,34 @@ def copy_to_devices(u: UOp, device: Device, axis: int | None) -> UOp:
     return B.permute(copied, (*range(1, axis + 1), 0, *range(axis + 1, rank))) if axis else copied
 
 
-def make_leaf_on_device_and_record_unless_constant(realized_node: UOp, array: Array, is_constant: bool) -> UOp:
+def is_computed_leaf(buffer: UOp) -> bool:
+    """Return True if a program computed the data of a Buffer."""
+    return buffer in _read_by_program
+
+
+def was_computed_from(buffer: UOp, source: UOp) -> bool:
+    """Return True if the data of a Buffer was computed by programs from that of the Buffer `source`."""
+    pending, seen = [buffer], {buffer}
+    while pending:
+        for reference in _read_by_program.get(pending.pop(), ()):
+            read = reference()
+            if read is source:
+                return True
+            if read is not None and read not in seen:
+                seen.add(read)
+                pending.append(read)
+    return False
+
+
+def make_leaf_on_device_and_record_unless_constant(
+    realized_node: UOp, array: Array, is_constant: bool, inputs: tuple[weakref.ref[UOp], ...] = ()
+) -> UOp:
     """Return the node that stands for `realized_node`, whose value is `array`: its leaf, or a copy of that on other devices.
 
     A constant node may outlive every Tensor, in a cache of programs: it is not recorded, so that its array can be freed.
     """
     leaf = make_leaf_buffer(array, is_memory_shared=True)  # a backend may give memory that it was given
-    computed_leaves.add(_skip_reshapes_and_placement(leaf))
+    _read_by_program[_skip_reshapes_and_placement(leaf)] = inputs
     device = realized_node.device
     if device is not None and device != HOST:
         host_leaf, leaf = leaf, copy_to_devices(leaf, device, realized_node.axis)

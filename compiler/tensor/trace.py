@@ -13,12 +13,12 @@ arguments (`uops.compiler.tensor.checks`).
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
 
-from uops.compiler.ir.devices import HOST
-from uops.compiler.tensor import storage
+from uops.compiler.tensor import history, storage
 from uops.compiler.tensor.checks import UNCHECKED, IndexCheck, attach_body_checks_not_proved_by_data, checks_of
 from uops.compiler.tensor.realize import forbid_realization
 from uops.compiler.tensor.tensor import Tensor
@@ -94,15 +94,20 @@ def _trace_to_function_node(f: Callable[..., R], args: tuple[Any, ...], kwargs: 
     return out
 
 
-def map_tensors(value: Any, f: Callable[[Tensor], Tensor]) -> Any:
-    """Apply `f` to the Tensors in a value; containers are rebuilt, everything else is kept."""
+def map_tensors(value: Any, f: Callable[[Tensor], Any], other: Callable[[Any], Any] = lambda v: v) -> Any:
+    """Apply `f` to the Tensors in a value, and `other` to what is neither a Tensor nor a container; containers are rebuilt."""
     if isinstance(value, Tensor):
         return f(value)
     if isinstance(value, dict):
-        return {k: map_tensors(v, f) for k, v in value.items()}
+        return {k: map_tensors(v, f, other) for k, v in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):  # a NamedTuple
-        return type(value)(*(map_tensors(v, f) for v in value))
-    return type(value)(map_tensors(v, f) for v in value) if type(value) in (list, tuple) else value
+        return type(value)(*(map_tensors(v, f, other) for v in value))
+    if type(value) in (list, tuple):
+        return type(value)(map_tensors(v, f, other) for v in value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {x.name: getattr(value, x.name) for x in dataclasses.fields(value) if x.init}
+        return dataclasses.replace(value, **{k: map_tensors(v, f, other) for k, v in fields.items()})
+    return other(value)
 
 
 def collect_tensors(value: Any) -> list[Tensor]:
@@ -122,19 +127,27 @@ def _replace_inputs_and_captures_by_params(values: list[UOp], nodes_sources_firs
 
     `nodes_sources_first` is the toposort of the values.
     """
-    done = _map_stand_ins_and_their_buffers({u: _param_like(slot, u) for slot, u in enumerate(inputs)})
-    captured = [u for u in nodes_sources_first if u.op is Op.BUFFER and u not in done]
-    done |= {u: _param_like(len(inputs) + k, u) for k, u in enumerate(captured)}
+    done = _map_stand_ins_and_their_buffers({u: storage.make_param_like(slot, u) for slot, u in enumerate(inputs)})
+    captured = _list_captured_values(values, nodes_sources_first, done)
+    done |= {u: storage.make_param_like(len(inputs) + k, u) for k, u in enumerate(captured)}
     _rebuild_nodes_in_order(nodes_sources_first, done)
     return ClosedValues([done[v] for v in values], captured)
 
 
-def _param_like(slot: int, u: UOp) -> UOp:
-    """Return the Param of a Function for an argument like `u`. It names devices only if `u` is not on the host (R79)."""
-    device = u.device
-    if device is None or device == HOST:
-        return B.param(slot, u.shape, u.dtype)
-    return B.param(slot, u.shape, u.dtype, device, u.axis)
+def _list_captured_values(values: list[UOp], nodes_sources_first: list[UOp], inputs: dict[UOp, UOp]) -> list[UOp]:
+    """Return the nodes that are arguments beside the inputs: Buffers, and values by which the caller may differentiate."""
+    if not history.may_differentiate():
+        return [u for u in nodes_sources_first if u.op is Op.BUFFER and u not in inputs]
+    captured, seen, pending = set[UOp](), set(inputs), list(values)
+    while pending:
+        u = pending.pop()
+        if u not in seen:
+            seen.add(u)
+            if u.op is Op.BUFFER or history.is_target(u):
+                captured.add(u)
+            else:
+                pending.extend(scope_sources(u))
+    return [u for u in nodes_sources_first if u in captured]
 
 
 def _express_checks_in_call_arguments(body_nodes: list[UOp], arguments_by_stand_in: dict[UOp, UOp]) -> tuple[IndexCheck, ...]:

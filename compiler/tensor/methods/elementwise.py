@@ -22,6 +22,7 @@ from uops.compiler.tensor.dtypes import (
 )
 from uops.compiler.tensor.faults import claim_of, fault
 from uops.compiler.tensor.methods.movement import MovementMethods
+from uops.compiler.tensor.methods.own_gradients import LOG1P, MOD, SOFTPLUS, TANH, build_sigmoid, call_with_gradient
 from uops.compiler.tensor.methods.powers import integer_power, power_by_squaring
 from uops.compiler.tensor.methods.remainder import float_floor_divide, float_floor_mod
 from uops.compiler.tensor.numbers import require_in_range_if_integer_dtype, require_python_number
@@ -100,7 +101,7 @@ class ElementwiseMethods(MovementMethods):
 
         Of floats it is exact and rounded once. It is `a` where an integer divisor is 0 (R02, R03: division by zero).
         """
-        return self._apply_division("mod", Op.MOD, float_floor_mod, other, reverse)
+        return self._apply_division("mod", Op.MOD, lambda a, b: call_with_gradient(MOD, float_floor_mod, a, b), other, reverse)
 
     def _apply_division(
         self, method: str, op: Op, build_float_graph: Callable[[UOp, UOp], UOp], other: Operand, swap: bool
@@ -371,7 +372,7 @@ class ElementwiseMethods(MovementMethods):
             w = t + 1
             return w.eq(1).where(t, w.eq(math.inf).where(t, w.log() * (t / (w - 1))))
 
-        return self._compute_in_wide_float(f)
+        return self._compute_in_wide_float(lambda t: t._call_with_gradient(LOG1P, f))
 
     def sin(self) -> Self:
         """Return the sine."""
@@ -384,6 +385,10 @@ class ElementwiseMethods(MovementMethods):
     def tan(self) -> Self:
         """Return sin(x) / cos(x)."""
         return self.sin() / self.cos()
+
+    def _call_with_gradient(self, grad_tag: str, f: Callable[[Self], Self]) -> Self:
+        """Apply `f`, whose gradient is the rule of that tag (`own_gradients`)."""
+        return self.of(call_with_gradient(grad_tag, lambda p: f(self.of(p)).uop, self.uop))
 
     def _compute_in_wide_float(self, f: Callable[[Self], Self]) -> Self:
         """Apply `f` in float32 at least, and round the result once to this Tensor's float dtype."""
@@ -431,7 +436,7 @@ class ElementwiseMethods(MovementMethods):
 
     def sigmoid(self) -> Self:
         """Return 1 / (1 + exp(-x)): where exp overflows to infinity, the quotient is 0."""
-        return self._compute_in_wide_float(lambda t: ((-t).exp() + 1).reciprocal())
+        return self._compute_in_wide_float(lambda t: self.of(build_sigmoid(t.uop)))
 
     def tanh(self) -> Self:
         """Return (1 - e) / (1 + e) with e = exp(-2|x|) and the sign of x.
@@ -439,7 +444,7 @@ class ElementwiseMethods(MovementMethods):
         Below 1/2, where that cancels, it is Lambert's continued fraction `x / (1 + x^2 / (3 + x^2 / (5 + ...)))`. The fraction is
         cut where its error is below half a unit of the last place.
         """
-        return self._compute_in_wide_float(_tanh)
+        return self._compute_in_wide_float(lambda t: t._call_with_gradient(TANH, _tanh))
 
     def silu(self) -> Self:
         """Return x * sigmoid(x)."""
@@ -457,7 +462,7 @@ class ElementwiseMethods(MovementMethods):
 
     def softplus(self) -> Self:
         """Return log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|))."""
-        return self._compute_in_wide_float(lambda t: t.relu() + (-t.abs()).exp().log1p())
+        return self._compute_in_wide_float(lambda t: t._call_with_gradient(SOFTPLUS, lambda t: t.relu() + (-t.abs()).exp().log1p()))
 
     # Values like this one
 

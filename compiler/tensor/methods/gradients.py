@@ -15,10 +15,11 @@ from uops.compiler.tensor.checks import IndexCheck, attach_unproved_checks_or_ta
 from uops.compiler.tensor.core import LazyTensorBase
 from uops.compiler.tensor.faults import fault
 from uops.compiler.tensor.methods.devices import DeviceMethods
+from uops.compiler.tensor.realize import is_tracing
 from uops.spec.errors import SpecTypeError
 from uops.spec.ir import build as B
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import MEMORY_ROOTS, Op
 from uops.spec.ir.scope import scope_nodes
 from uops.spec.rows.gradients.reverse import differentiate
 
@@ -41,9 +42,16 @@ class GradientMethods(DeviceMethods):
         self.requires_grad_(value)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Set `requires_grad`, and return this Tensor. Raises SpecTypeError for a dtype that is no float."""
+        """Set `requires_grad`, and return this Tensor. Raises SpecTypeError for a dtype that is no float.
+
+        A Tensor that depends on no other one with `requires_grad` is realized, as data of its own: equal expressions, such as two
+        Tensors of zeros, are one value else.
+        """
         if requires_grad:
             self._require_float("requires_grad_", self)
+            if not (is_tracing() or (history.may_differentiate() and history.depends_on_tracked_tensor(self.uop))):
+                array = self._realize_array()
+                self.uop = storage.make_leaf_on_device_and_record_unless_constant(self.uop, array, is_constant=True)
         history.track_tensor(self, requires_grad)
         return self
 
@@ -88,12 +96,27 @@ class GradientMethods(DeviceMethods):
         for t in targets:
             self._require_float("gradient", self._require_tensor("a target", t))
         found = find_cotangents([(self.uop, cotangent)], [t.uop for t in targets])
-        gradients = [u for u in found if u is not None]
-        if len(gradients) < len(found):
-            missing = found.index(None)
-            detail = f"expected a value that depends on target {missing}, of shape {targets[missing].shape}"
+        nodes = list(history.walk_undetached(self.uop))
+        for k, (t, g) in enumerate(zip(targets, found)):
+            self._require_whole_derivative(k, t, g, nodes)
+        return [t.of(u) if u is not None else self.of(t.uop).zeros_like() for t, u in zip(targets, found)]
+
+    def _require_whole_derivative(self, k: int, t: Self, gradient: UOp | None, nodes: Sequence[UOp]) -> None:
+        """Raise SpecValueError if this value, of these nodes, does not depend on target `k`, or not by its graph alone."""
+        base = history.skip_reshapes(t.uop)
+        if base.op is not Op.DETACH and not any(u.op in MEMORY_ROOTS for u in scope_nodes(base)):
+            detail = (
+                f"target {k} is a constant, which is one value with all equal constants: realize it, or set requires_grad, first"
+            )
+            raise fault("gradient", None, detail)
+        if base.op is Op.BUFFER and any(u is not base and storage.was_computed_from(u, base) for u in nodes if u.op is Op.BUFFER):
+            detail = (
+                f"expected a value that depends on target {k} by its graph alone; it uses a value that was realized, and so has"
+            )
+            raise fault("gradient", None, detail + " no history: set requires_grad, detach that value, or differentiate first")
+        if gradient is None and not any(history.skip_reshapes(u) is base for u in nodes):
+            detail = f"expected a value that depends on target {k}, of shape {t.shape}"
             raise fault("gradient", None, detail + _explain_history(self.uop))
-        return [self.of(u) for u in gradients]
 
     def _convert_cotangent(self, method: str, gradient: Self | None) -> UOp:
         """Return the cotangent of this Tensor as a node of its dtype and shape: ones if there is none."""
@@ -153,7 +176,7 @@ def _attach_checks(gradient: UOp, checks: tuple[IndexCheck, ...]) -> UOp:
 
 def _explain_history(u: UOp) -> str:
     """Return the hint that realized values have no history, if that may be why a derivative finds nothing."""
-    computed = any(n in storage.computed_leaves for n in scope_nodes(u))
+    computed = any(storage.is_computed_leaf(n) for n in scope_nodes(u))
     return (
         "; it uses a value that was realized, and so has no history: set requires_grad, or differentiate first" if computed else ""
     )

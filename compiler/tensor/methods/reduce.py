@@ -7,6 +7,7 @@ axes are dropped unless `keepdim`. A Reduce over no elements is its identity (R3
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, Self
 
 from uops.compiler.tensor.dtypes import DTypeLike, choose_accumulation_dtypes, promote, to_float_dtype
@@ -14,9 +15,13 @@ from uops.compiler.tensor.faults import fault, require_integer
 from uops.compiler.tensor.methods.elementwise import ElementwiseMethods
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 from uops.spec.rows.compositions import arange
+from uops.spec.rows.gradients.base import register_gradient
 
+#: Tag of the gradient of prefix sums.
+_PREFIX_SUMS = "prefix sums"
 Axis = int | tuple[int, ...] | list[int] | None
 
 
@@ -143,8 +148,14 @@ class ReductionMethods(ElementwiseMethods):
         t = self.cast(inner)
         k = self._normalize_axis_unless_scalar("cumsum", axis)
         if k is not None and self.numel():
-            t = t.transpose(k, -1)._build_prefix_windows().sum(-1).transpose(k, -1)
+            t = t.transpose(k, -1)._sum_prefixes_of_rows().transpose(k, -1)
         return self.of(t.uop).cast(outer)
+
+    def _sum_prefixes_of_rows(self) -> Self:
+        """Return the prefix sums of the last axis. Their gradient is the sums from each element on, in one pass as well."""
+        if not self.dtype.is_float:
+            return self._build_prefix_windows().sum(-1)
+        return self._call_with_gradient(_PREFIX_SUMS, lambda t: t._build_prefix_windows().sum(-1))
 
     def _build_prefix_windows(self) -> Self:
         """Return (..., n, n), in which row i holds the elements up to i behind zeros.
@@ -193,3 +204,12 @@ class ReductionMethods(ElementwiseMethods):
 
     def __rmatmul__(self, other: Any) -> Self:
         return self.matmul(other, reverse=True)
+
+
+def _sum_suffixes(u: UOp, g: Mapping[int, UOp]) -> Mapping[int, UOp]:
+    """Differentiate prefix sums: the sums of the cotangent from each element on."""
+    backwards = [*[False] * (len(g[0].shape) - 1), True]
+    return {0: B.flip(ReductionMethods.of(B.flip(g[0], backwards))._sum_prefixes_of_rows().uop, backwards)}
+
+
+register_gradient(_PREFIX_SUMS, _sum_suffixes)

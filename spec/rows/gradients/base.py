@@ -6,7 +6,7 @@ Tuple, or of a Function that returns one, is a tuple with a cotangent or None fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,22 @@ class Gradient:
     formula: str
     rule: GradientRule | None = None
     stops: bool = True
+
+
+#: (Function or Call, number -> cotangent) -> argument number -> cotangent. The numbers are those of a Function's results, and of a
+#: Call's arguments: what it left there.
+RegisteredRule = Callable[[UOp, Mapping[int, UOp]], Mapping[int, UOp]]
+_registered: dict[str, RegisteredRule] = {}
+
+
+def register_gradient(grad_tag: str, rule: RegisteredRule) -> None:
+    """Make `rule` the gradient of each Function and Call whose `grad_tag` is this one (R187). The last registration counts."""
+    _registered[grad_tag] = rule
+
+
+def find_registered_rule(u: UOp) -> RegisteredRule | None:
+    """Return the rule that is registered for the `grad_tag` of a Function or Call, or None."""
+    return _registered.get(u.arg.grad_tag) if u.arg is not None and u.arg.grad_tag is not None else None
 
 
 def make_operand_rule(formula: str, cotangents: Callable[[UOp, UOp], Sequence[UOp | None]]) -> Gradient:

@@ -7,26 +7,24 @@ the cotangent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Set
+import math
+from collections.abc import Iterator, Set
 
 from uops.spec.errors import SpecValueError
 from uops.spec.ir import build as b
-from uops.spec.ir import dtypes as dt
-from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import EFFECT_GROUPS, Op
-from uops.spec.ir.scope import BASES, VIEWS
+from uops.spec.ir.node import Dim, UOp
+from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import BASES, VIEWS, scope_nodes
 from uops.spec.rows.compositions import arange
-from uops.spec.rows.gradients.base import Cotangent, Gradient, make_operand_rule, require_constant_extents, reshape_if_needed
+from uops.spec.rows.gradients.base import (
+    Cotangent,
+    Gradient,
+    find_registered_rule,
+    make_operand_rule,
+    require_constant_extents,
+    reshape_if_needed,
+)
 from uops.spec.rows.gradients.movement import move_back
-
-#: (Call, argument number -> cotangent of what the Call left there) -> argument number -> cotangent of what it got there.
-CallRule = Callable[[UOp, Mapping[int, UOp]], Mapping[int, UOp]]
-_call_rules: dict[str, CallRule] = {}
-
-
-def register_call_gradient(grad_tag: str, rule: CallRule) -> None:
-    """Make `rule` the gradient of each Call whose `grad_tag` is this one. The last registration counts."""
-    _call_rules[grad_tag] = rule
 
 
 def _differentiate_load(u: UOp, g: UOp) -> tuple[UOp, ...]:
@@ -41,61 +39,92 @@ def _differentiate_load(u: UOp, g: UOp) -> tuple[UOp, ...]:
 
 def _differentiate_after(u: UOp, g: UOp, needed: Set[UOp]) -> Iterator[tuple[UOp, Cotangent]]:
     """Divide the cotangent of memory between what was stored there and what was there before."""
-    for effect in _walk_effects(u):
-        if effect.op is Op.STORE and _find_base(effect.buffer) is _find_base(u.buffer):
-            stored, g = _divide_between_value_and_memory(effect, u.buffer, g)
+    base = _find_base(u.buffer)
+    views = _list_views_of_base(u.buffer, base)
+    for view in reversed(views):  # from here on, g is the cotangent of all of the memory
+        g = move_back(view, g)
+    for effect in reversed(_list_effects_on_memory(u, base)):
+        if effect.op is Op.STORE:
+            stored, g = _divide_between_value_and_memory(effect, base, g)
             if effect.value in needed:
                 yield effect.value, stored
-        elif effect.op is Op.CALL:
-            g, of_arguments = _differentiate_call(effect, u, g)
+        else:
+            g, of_arguments = _differentiate_call(effect, base, g)
             yield from ((a, c) for a, c in of_arguments if a in needed)
     if u.buffer in needed:
+        for view in views:
+            g = _replay_view(view, g)
         yield u.buffer, g
 
 
-def _walk_effects(after: UOp) -> list[UOp]:
-    """Return the Stores and Calls that an After waits for, the last one first."""
-    effects, stack = list[UOp](), list(after.dependencies)
-    while stack:
-        u = stack.pop()
-        if u.op in EFFECT_GROUPS:
-            stack.extend(u.effects)
-        else:
-            effects.append(u)
-    return effects
+def _list_effects_on_memory(after: UOp, base: UOp) -> list[UOp]:
+    """Return the Stores to a memory, and the Calls that take it, for which an After waits and its buffer does not, in order."""
+    earlier = set(scope_nodes(after.buffer))
+    effects = [u for u in scope_nodes(b.group(*after.dependencies)) if u not in earlier]
+    return [
+        u
+        for u in effects
+        if (u.op is Op.STORE and _find_base(u.buffer) is base)
+        or (u.op is Op.CALL and any(_find_base(a) is base for a in u.arguments))
+    ]
 
 
 def _find_base(u: UOp) -> UOp:
-    """Return the Buffer, the Param or the value below views."""
+    """Return the Buffer, the Param or the value below views and effects."""
     while u.op in VIEWS and u.op not in BASES:
-        u = u.src[0]  # the viewed operand
+        u = u.src[0]  # the viewed operand, or the buffer of an After
     return u
 
 
-def _divide_between_value_and_memory(store: UOp, memory: UOp, g: UOp) -> tuple[UOp, UOp]:
-    """Return the cotangents of the stored value and of the old contents."""
-    views = _list_views_up_to(store.buffer, memory)
+def _list_views_of_base(reference: UOp, base: UOp) -> list[UOp]:
+    """Return the views that make `reference` of memory, the first one first. An After is the same memory later."""
+    views = []
+    while reference is not base:
+        if reference.op is not Op.AFTER:
+            views.append(reference)
+        reference = reference.src[0]  # the viewed operand, or the buffer of an After
+    return views[::-1]
+
+
+def _divide_between_value_and_memory(store: UOp, base: UOp, g: UOp) -> tuple[UOp, UOp]:
+    """Return the cotangents of the stored value and of the old contents, from that of all of the memory after the Store."""
     zero = b.const(0, g.dtype)
-    part = g if views is not None else reshape_if_needed(g, _find_base(memory).shape)
-    chain = views if views is not None else _list_views_up_to(store.buffer, _find_base(memory))
-    if chain is None:
-        raise SpecValueError("a Store has no gradient whose memory is another view than the one that is read")
-    is_last = None
-    for view in chain:
+    views = _list_views_of_base(store.buffer, base)
+    part, shape = g, store.buffer.shape
+    for view in views:
         part = _replay_view(view, part)
-        if view.op is Op.INDEX:
-            is_last = _both(is_last and _replay_view(view, is_last), _mark_last_of_equal_positions(view))
-        elif is_last is not None:
-            is_last = _replay_view(view, is_last)
-    written = b.expand(b.reshape(b.const(True), (1,) * len(part.shape)), part.shape) if part.shape else b.const(True)
-    if store.gate is not None:
-        written = b.and_(written, store.gate)
-        part = b.where(store.gate, part, zero)
-    if is_last is not None:
-        part = b.where(is_last, part, zero)
-    for view in reversed(chain):
-        written = move_back(view, written)
-    return part, b.where(reshape_if_needed(written, g.shape), zero, g)
+    gate = None if store.gate is None else b.expand(_align(store.gate, len(shape)), shape)
+    stays = gate
+    if any(view.op is Op.INDEX and any(p.shape for p in view.positions) for view in views):
+        stays = _mark_last_of_each_element(views, shape, gate)
+    written = gate if gate is not None else b.expand(_align(b.const(True), len(shape)), shape)
+    for view in reversed(views):
+        written = move_back(view, written, Op.MAX)
+    return part if stays is None else b.where(stays, part, zero), b.where(written, zero, g)
+
+
+def _align(u: UOp, rank: int) -> UOp:
+    """Return a value with axes of extent 1 in front, up to a rank."""
+    return b.reshape(u, (1,) * (rank - len(u.shape)) + u.shape) if len(u.shape) < rank else u
+
+
+def _mark_last_of_each_element(views: list[UOp], shape: tuple[Dim, ...], gate: UOp | None) -> UOp:
+    """Return True where a value stays: none that is stored later, in row-major order, goes to the same element (R164).
+
+    The values are numbered from 1 on. Moved back to the memory, the greatest number stays; seen through the views again, it tells
+    each value whether that is its own.
+    """
+    extents = require_constant_extents(shape, "a Store through an Index")
+    number = b.reshape(b.add(arange(math.prod(extents)), 1), extents)
+    if gate is not None:
+        number = b.where(gate, number, 0)
+    greatest = number
+    for view in reversed(views):
+        greatest = move_back(view, greatest, Op.MAX)
+    for view in views:
+        greatest = _replay_view(view, greatest)
+    stays = b.eq(greatest, number)
+    return stays if gate is None else b.and_(gate, stays)
 
 
 def _replay_view(view: UOp, viewed: UOp) -> UOp:
@@ -103,48 +132,16 @@ def _replay_view(view: UOp, viewed: UOp) -> UOp:
     return view.replace(src=(viewed, *view.src[1:]), tag=None)  # the sources after the viewed one
 
 
-def _both(a: UOp | None, c: UOp) -> UOp:
-    return c if a is None else b.and_(a, c)
-
-
-def _list_views_up_to(reference: UOp, root: UOp) -> list[UOp] | None:
-    """Return the views that make `reference` of `root`, the first one first, or None if it is no view of `root`."""
-    views = []
-    while reference is not root:
-        if reference.op not in VIEWS or reference.op is Op.AFTER:
-            return None
-        views.append(reference)
-        reference = reference.src[0]  # the viewed operand
-    return views[::-1]
-
-
-def _mark_last_of_equal_positions(index: UOp) -> UOp:
-    """Return, in the shape of an Index, True where no later element has the same position."""
-    mark, axis = b.const(True), 0
-    for position in index.positions:
-        if not position.shape:
-            continue
-        (d,) = require_constant_extents(position.shape, "a Store through an Index")
-        equal = b.eq(b.reshape(position, (d, 1)), b.reshape(position, (1, d)))
-        later = b.lt(b.reshape(arange(d), (d, 1)), b.reshape(arange(d), (1, d)))
-        repeated = b.reduce(b.cast(b.and_(equal, later), dt.int32), Op.ADD, (1,))
-        rank = len(index.shape)
-        mark = b.and_(mark, b.reshape(b.eq(repeated, 0), [d if k == axis else 1 for k in range(rank)]))
-        axis += 1
-    return b.expand(mark if mark.shape else b.reshape(mark, (1,) * len(index.shape)), index.shape)
-
-
-def _differentiate_call(call: UOp, after: UOp, g: UOp) -> tuple[UOp, list[tuple[UOp, UOp]]]:
+def _differentiate_call(call: UOp, base: UOp, g: UOp) -> tuple[UOp, list[tuple[UOp, UOp]]]:
     """Return the cotangents of the old contents and of the other arguments, by the Call's rule.
 
     Raises SpecValueError if none is registered for its `grad_tag`.
     """
-    tag = call.arg.grad_tag if call.arg is not None else None
-    rule = _call_rules.get(tag) if tag is not None else None
+    rule = find_registered_rule(call)
     if rule is None:
+        tag = call.arg.grad_tag if call.arg is not None else None
         why = "it has no grad_tag" if tag is None else f"nothing is registered for its grad_tag {tag!r}"
-        raise SpecValueError(f"a Call has no gradient of its own, and {why}; register a rule by register_call_gradient (R187)")
-    base = _find_base(after.buffer)
+        raise SpecValueError(f"a Call has no gradient of its own, and {why}; register a rule by register_gradient (R187)")
     written = [k for k, a in enumerate(call.arguments) if _find_base(a) is base]
     found = rule(call, {k: reshape_if_needed(g, call.arguments[k].shape) for k in written})
     old = next((reshape_if_needed(c, g.shape) for k, c in found.items() if k in written), b.expand(_zero_of(g), g.shape))

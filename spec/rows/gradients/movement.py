@@ -33,7 +33,7 @@ def _shrink_back(u: UOp, g: UOp) -> tuple[UOp]:
     return (b.shrink(g, _shape_operand(u.offsets), u.operand.shape),)
 
 
-def _scatter_indexed_axes(u: UOp, g: UOp) -> tuple[UOp]:
+def _scatter_indexed_axes(u: UOp, g: UOp, combine: Op = Op.ADD) -> tuple[UOp]:
     """Add each element of `g` to the one that it was read from, one indexed axis after the other, the last one first."""
     axis = sum(len(position.shape) for position in u.positions)
     for k in reversed(range(len(u.positions))):
@@ -42,14 +42,15 @@ def _scatter_indexed_axes(u: UOp, g: UOp) -> tuple[UOp]:
             axis -= 1
         else:
             g = b.reshape(g, (*g.shape[:axis], 1, *g.shape[axis:]))
-        g = _scatter_along_axis(g, axis, u.operand.shape[k], position)
+        g = _scatter_along_axis(g, axis, u.operand.shape[k], position, combine)
     return (g,)
 
 
-def _scatter_along_axis(g: UOp, axis: int, extent: Dim, position: UOp) -> UOp:
+def _scatter_along_axis(g: UOp, axis: int, extent: Dim, position: UOp, combine: Op) -> UOp:
     """Return zeros of `extent` on `axis` to which slice i of `g` is added at position i, as scatter_add does (R50).
 
-    A position out of range adds nothing. Raises SpecValueError if an extent is symbolic and the position no constant in range.
+    With Op.MAX, the greatest of the slices is taken instead. A position out of range adds nothing.
+    Raises SpecValueError if an extent is symbolic and the position no constant in range.
     """
     before, after = g.shape[:axis], g.shape[axis + 1 :]
     if position.op is Op.CONST and 0 <= position.arg.value and provably_at_most(position.arg.value + 1, extent):
@@ -59,8 +60,9 @@ def _scatter_along_axis(g: UOp, axis: int, extent: Dim, position: UOp) -> UOp:
     is_selected = b.eq(b.reshape(arange(n, row), (n, 1)), b.reshape(b.cast(position, row), (1, d)))
     is_selected = b.reshape(is_selected, (n, d, *[1] * len(after)))
     spread = b.reshape(g, (*before, 1, d, *after))
-    sums = sum_axes(b.where(is_selected, spread, b.const(0, g.dtype)), (axis + 1,))
-    return b.reshape(sums, (*before, n, *after))
+    selected = b.where(is_selected, spread, b.const(0, g.dtype))
+    combined = sum_axes(selected, (axis + 1,)) if combine is Op.ADD else b.reduce(selected, combine, (axis + 1,))
+    return b.reshape(combined, (*before, n, *after))
 
 
 def _index_each_element(u: UOp, g: UOp) -> tuple[UOp, ...]:
@@ -95,11 +97,16 @@ GRADIENTS: dict[Op, Gradient] = {
 # fmt: on
 
 
-def move_back(u: UOp, moved: UOp) -> UOp:
-    """Return the elements of `moved`, a value of the shape of view `u`, at their places in u's operand, and 0 elsewhere."""
-    gradient = GRADIENTS.get(u.op)
-    if gradient is None or gradient.rule is None or u.op in (Op.EXPAND, Op.REPLICATED):
-        raise SpecValueError(f"a Store through {u.op.name} has no gradient: it is no view that moves elements")
-    ((_, back),) = gradient.rule(u, moved, {u.src[0]})  # the viewed operand
+def move_back(view: UOp, moved: UOp, combine: Op = Op.ADD) -> UOp:
+    """Return the elements of `moved`, a value of the shape of a view, at their places in the viewed operand, and 0 elsewhere.
+
+    Elements of one place are added up; with Op.MAX the greatest is taken. Raises SpecValueError for a view that reads other bits.
+    """
+    if view.op is Op.INDEX:
+        return _scatter_indexed_axes(view, moved, combine)[0]
+    gradient = GRADIENTS.get(view.op)
+    if gradient is None or gradient.rule is None:
+        raise SpecValueError(f"memory that is written through {view.op.name} has no gradient: it is no view that moves elements")
+    ((_, back),) = gradient.rule(view, moved, {view.src[0]})  # the viewed operand
     assert isinstance(back, UOp)
     return back

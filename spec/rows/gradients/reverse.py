@@ -16,7 +16,7 @@ from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import COMPARE, Op
 from uops.spec.ir.scope import scope_nodes, scope_sources
 from uops.spec.rows.gradients import elementwise, memory, movement, reduction
-from uops.spec.rows.gradients.base import Cotangent, Gradient, make_operand_rule
+from uops.spec.rows.gradients.base import Cotangent, Gradient, find_registered_rule, make_operand_rule, sum_to_shape
 
 
 def differentiate(cotangents: Mapping[UOp, UOp], targets: Set[UOp]) -> dict[UOp, UOp]:
@@ -89,15 +89,21 @@ def _add_cotangents(a: Cotangent | None, c: Cotangent) -> Cotangent:
 def _differentiate_function(u: UOp, g: tuple[UOp | None, ...], needed: Set[UOp]) -> Iterator[tuple[UOp, Cotangent]]:
     """Yield the cotangents of the arguments, as values of one Function of the arguments and the given cotangents.
 
-    Its parameters are those of the body that the derivative uses, then the cotangents. The Function's
-    `precompile_backward` is the other's `precompile` (R177). Raises SpecValueError for a body that stores, as it returns no value.
+    Its parameters are those of the body that the derivative uses, then the cotangents. The Function's `precompile_backward` is the
+    other's `precompile` (R177). A rule that is registered for its `grad_tag` is used instead. Raises SpecValueError for a body that
+    stores, as it returns no value.
     """
+    registered = find_registered_rule(u)
+    if registered is not None:
+        found_by_number = registered(u, {k: c for k, c in enumerate(g) if c is not None})
+        yield from ((a, sum_to_shape(c, a.shape)) for k, c in found_by_number.items() if (a := u.arguments[k]) in needed)
+        return
     if u.body.op is not Op.TUPLE:
         raise SpecValueError("a Function that stores has no gradient: its body returns no value")
     seeds: dict[UOp, UOp] = {}
     given = [(v, c) for v, c in zip(u.body.values, g, strict=True) if c is not None]
-    for k, (v, _) in enumerate(given, len(u.arguments)):
-        seed = b.param(k, v.shape, v.dtype, v.device, v.axis)
+    for k, (v, c) in enumerate(given, len(u.arguments)):
+        seed = b.param(k, v.shape, v.dtype, c.device, c.axis)
         seeds[v] = b.add(seeds[v], seed) if v in seeds else seed
     arguments_by_param = {
         p: u.arguments[p.arg.slot] for p in _list_scope_nodes(seeds) if p.op is Op.PARAM and p.arg.slot is not None

@@ -141,7 +141,7 @@ def test_lookup_by_id_name_and_glob():
     assert row_of("movement/PAD") is row_of("pad") is ROWS[Op.PAD]
     assert row_of("stage/EXPAND") is NAMED_ROWS["Stage/expand"]
     assert find_rows("Load/*") == find_rows("load.c2") == [ROWS[Op.LOAD]]
-    assert find_rows("expand") == [ROWS[Op.EXPAND], NAMED_ROWS["Stage/expand"]]
+    assert find_rows("expand") == [ROWS[Op.EXPAND], NAMED_ROWS["Gradient/Expand"], NAMED_ROWS["Stage/expand"]]
     assert find_rows("axistype.local.c*") == [NAMED_ROWS["AxisType/LOCAL"]]
     assert {r.family for r in find_rows("Marker/*")} == {Family.MARKER}
     assert find_rows("nothing") == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -109,7 +110,7 @@ def test_containers_keep_their_form() -> None:
 
     (value, out), gradient = uops.value_and_grad(loss, has_aux=True)(params, x)
     assert out.shape == (5, 2) and value.shape == ()
-    assert gradient["w"].shape == (3, 2) and gradient["b"][0].shape == (2,) and gradient["b"][1] == 3
+    assert gradient["w"].shape == (3, 2) and gradient["b"][0].shape == (2,) and gradient["b"][1] is None
     both = uops.grad(lambda a, c: (a * c).sum(), argnums=(0, 1))(x, x + 1)
     np.testing.assert_array_equal(both[1].numpy(), x.numpy())
 
@@ -184,7 +185,130 @@ def test_an_index_out_of_range_is_an_error_of_the_gradient() -> None:
         uops.grad(lambda t: t[rows].sum())(x).numpy()
 
 
+def test_parameters_of_equal_values_are_distinct() -> None:
+    x = Tensor([[1.0, 2.0]])
+    b1, b2 = Tensor.zeros(2).requires_grad_(), Tensor.zeros(2).requires_grad_()
+    ((x + b1) * 3.0 + b2).sum().backward()
+    assert b1.grad is not None and b2.grad is not None
+    assert b1.grad.tolist() == [3, 3] and b2.grad.tolist() == [1, 1]
+    scale = Tensor(2.0).requires_grad_()
+    (x * 2.0 * scale).sum().backward()
+    assert scale.grad is not None and scale.grad.item() == 6
+
+
+def test_a_value_that_was_realized_on_the_way_is_an_error_and_not_half_a_gradient() -> None:
+    w = Tensor(normal(2))
+    h = w * w
+    k = h + 1
+    k.tolist()
+    with pytest.raises(SpecValueError, match="by its graph alone"):
+        (h * k).sum().gradient(w)
+    np.testing.assert_allclose((h * k.detach()).sum().gradient(w)[0].numpy(), 2 * w.numpy() * k.numpy())
+
+
+def test_what_stops_a_derivative_has_a_gradient_of_zero() -> None:
+    x = Tensor(normal(3))
+    assert x.floor().sum().gradient(x)[0].tolist() == [0, 0, 0]
+
+
+def test_nested_gradients_do_not_take_each_others_arguments() -> None:
+    x = Tensor([2.0])
+    assert uops.grad(lambda y: uops.grad(lambda z: (z * y).sum())(x).sum())(x).tolist() == [1]
+    assert uops.value_and_grad(lambda y: uops.grad(lambda z: (z * y).sum())(x).sum())(x)[0].item() == 2
+
+
+def test_values_may_be_realized_in_a_function_that_is_differentiated() -> None:
+    x = Tensor([2.0])
+    assert uops.grad(lambda y: (y * y).realize().sum())(x).tolist() == [4]
+
+    def printing(y: Tensor) -> Tensor:
+        h = y * y
+        h.numpy()
+        return (h * y).sum()
+
+    assert uops.grad(printing)(x).tolist() == [12]
+
+
+def test_what_a_function_captures_is_differentiated() -> None:
+    x = Tensor([2.0])
+
+    def outer(y: Tensor) -> Tensor:
+        z = y * 5
+        return uops.function(lambda t: t * z)(Tensor([1.0])).sum()
+
+    assert uops.grad(outer)(x).tolist() == [5]
+    w = Tensor([3.0]).requires_grad_()
+    scaled = w * 2
+    uops.function(lambda t: t * scaled)(x).sum().backward()
+    assert w.grad is not None and w.grad.tolist() == [4]
+
+
+def test_the_last_of_equal_positions_is_the_last_one_stored() -> None:
+    twice = Tensor(np.array([1, 1], np.int32))
+    for view, expected in ((lambda t: t.flip(0), [0.0, 2.0]), (lambda t: t[0:1], [2.0])):
+        v = Tensor(np.array([5.0, 7.0][: len(expected)]))
+        z = Tensor(np.zeros(3)) * 1
+        view(z[twice]).assign(v)
+        assert (z * 2).sum().gradient(v)[0].tolist() == expected
+
+
+# fmt: off
+SATURATED: dict[str, tuple[Callable[[Tensor], Tensor], list[float], list[float]]] = {
+    "sigmoid":  (lambda x: x.sigmoid(), [-200.0, -60.0, 0.0, 200.0], [0.0, np.exp(-60.0), 0.25, 0.0]),
+    "silu":     (lambda x: x.silu(), [-200.0, 0.0, 200.0], [0.0, 0.5, 1.0]),
+    "gelu":     (lambda x: x.gelu(), [-50.0, 0.0, 50.0], [0.0, 0.5, 1.0]),
+    "softplus": (lambda x: x.softplus(), [-200.0, -20.0, 0.0, 200.0], [0.0, 1 / (1 + np.exp(20.0)), 0.5, 1.0]),
+    "tanh":     (lambda x: x.tanh(), [-np.inf, 0.0, np.inf], [0.0, 1.0, 0.0]),
+    "log1p":    (lambda x: x.log1p(), [0.0, 1e-20, 1.0], [1.0, 1.0, 0.5]),
+    "mod":      (lambda x: x % 1.0, [2.25, 0.25, -0.5], [1.0, 1.0, 1.0]),
+    "divisor":  (lambda x: Tensor([5.5, 1.0, -5.5]) % x, [2.0, 2.0, 2.0], [-2.0, 0.0, 3.0]),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("name", SATURATED)
+def test_gradients_of_saturated_values_are_finite_and_right(name: str) -> None:
+    f, x, expected = SATURATED[name]
+    t = Tensor(np.array(x, np.float32))
+    np.testing.assert_allclose(f(t).sum().gradient(t)[0].numpy(), expected, rtol=1e-5, atol=1e-37)
+
+
+def test_second_derivatives_of_values_with_a_gradient_of_their_own() -> None:
+    x = Tensor(np.array([-0.5, 0.25, 2.0]))
+    for f in (Tensor.sigmoid, Tensor.tanh, Tensor.softplus, Tensor.log1p, lambda t: t.cumsum().square()):
+        first = uops.grad(lambda t, f=f: f(t).sum())
+        second = uops.grad(lambda t, g=first: g(t).sum())(x).numpy()
+        step = 1e-6
+        moved = [first(x + s).numpy() for s in (step, -step)]  # of all elements at once, as the sum of a row of second derivatives
+        assert np.isfinite(second).all()
+        sums = (moved[0] - moved[1]) / (2 * step)
+        np.testing.assert_allclose(second, sums, rtol=2e-6, atol=1e-8)
+
+
+@dataclasses.dataclass
+class Scaled:
+    a: Tensor
+    b: Tensor
+    power: float = 2.0
+
+
+def test_dataclasses_are_containers_and_other_values_have_no_gradient() -> None:
+    given = Scaled(Tensor([1.0, 2.0]), Tensor([3.0, 4.0]))
+    found = uops.grad(lambda p: (p.a * p.b).sum())(given)
+    assert isinstance(found, Scaled)
+    assert found.a.tolist() == [3, 4] and found.b.tolist() == [1, 2] and found.power is None
+
+
 TWO = ("CPU:0", "CPU:1")
+
+
+def test_a_function_of_a_sharded_value() -> None:
+    square = uops.function(lambda t: t * t)
+    x = Tensor(normal(4, 2))
+    placed = x.shard(TWO)
+    np.testing.assert_allclose(square(placed).sum().gradient(placed)[0].numpy(), 2 * x.numpy(), rtol=1e-9)
+
+
 #: What is computed, and on which axis each operand is sharded: None for a copy on each device.
 SHARDED: dict[str, tuple[Callable[..., Tensor], list[tuple[int, ...]], list[int | None]]] = {
     "rows of the data": (lambda a, w: (a @ w).square().sum(), [(4, 6), (6, 2)], [0, None]),
@@ -239,6 +363,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[SpecError], str]] = {
     "an integer parameter": (lambda: Tensor([1]).requires_grad_(), SpecTypeError, "expected a Tensor of floats"),
     "a function of several elements": (lambda: uops.grad(lambda x: x * 2)(Tensor([1.0, 2.0])), SpecTypeError, "one element"),
     "a function of an integer": (lambda: uops.grad(lambda x: Tensor([1]))(Tensor([1.0])), SpecTypeError, "int32"),
+    "a constant target": (lambda: (Tensor.ones(2) * 3).sum().gradient(Tensor.ones(2)), SpecValueError, "target 0 is a constant"),
+    "an integer argument": (lambda: uops.grad(lambda a: (a * 2.0).sum())(Tensor([1])), SpecTypeError, "got int32"),
+    "a number": (lambda: uops.grad(lambda a: (a * 2.0).sum())(3.0), SpecTypeError, "with Tensors of floats, got 3.0"),
+    "no function": (lambda: uops.grad(Tensor([1.0])), SpecTypeError, "expected a function"),  # type: ignore[arg-type]
     "an argument that is not there": (lambda: uops.grad(cubes, argnums=2)(Tensor([1.0])), SpecValueError, "argnums"),
 }
 

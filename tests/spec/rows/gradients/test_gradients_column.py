@@ -10,7 +10,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import CallArg
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
-from uops.spec.rows.gradients.memory import register_call_gradient
+from uops.spec.rows.gradients.base import register_gradient
 from uops.spec.rows.gradients.reverse import differentiate
 from uops.spec.rows.rows import ROWS
 
@@ -78,8 +78,14 @@ def test_a_call_without_a_rule_is_refused(tag: str | None, why: str) -> None:
 
 
 def test_a_call_has_the_gradient_that_is_registered() -> None:
-    register_call_gradient("copies its argument", lambda call, g: {1: g[0]})
+    register_gradient("copies its argument", lambda call, g: {1: g[0]})
     assert differentiate({_call("copies its argument"): G}, {X}) == {X: G}
+
+
+def test_a_function_has_the_gradient_that_is_registered() -> None:
+    register_gradient("twice by hand", lambda u, g: {0: b.mul(g[0], 2.0)})
+    f = b.function(b.tuple_(b.detach(b.mul(b.param(0, (4,), dt.float32), 2.0))), X).replace(arg=CallArg(grad_tag="twice by hand"))
+    assert differentiate({b.get(f, 0): G}, {X}) == {X: b.mul(G, 2.0)}
 
 
 def test_kernels_are_refused() -> None:
