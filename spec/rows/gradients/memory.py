@@ -58,15 +58,20 @@ def _differentiate_after(u: UOp, g: UOp, needed: Set[UOp]) -> Iterator[tuple[UOp
 
 
 def _list_effects_on_memory(after: UOp, base: UOp) -> list[UOp]:
-    """Return the Stores to a memory, and the Calls that take it, for which an After waits and its buffer does not, in order."""
+    """Return the Stores to a memory, and the Calls that may write it, for which an After waits but not its buffer, in order."""
     earlier = set(scope_nodes(after.buffer))
     effects = [u for u in scope_nodes(b.group(*after.dependencies)) if u not in earlier]
     return [
         u
         for u in effects
-        if (u.op is Op.STORE and _find_base(u.buffer) is base)
-        or (u.op is Op.CALL and any(_find_base(a) is base for a in u.arguments))
+        if (u.op is Op.STORE and _find_base(u.buffer) is base) or (u.op is Op.CALL and _list_written_positions(u, base))
     ]
+
+
+def _list_written_positions(call: UOp, base: UOp) -> list[int]:
+    """Return the positions of the arguments by which a Call may write a memory (R63)."""
+    written = call.arg.written if call.arg is not None else None
+    return [k for k, a in enumerate(call.arguments) if (written is None or k in written) and _find_base(a) is base]
 
 
 def _find_base(u: UOp) -> UOp:
@@ -142,7 +147,7 @@ def _differentiate_call(call: UOp, base: UOp, g: UOp) -> tuple[UOp, list[tuple[U
         tag = call.arg.grad_tag if call.arg is not None else None
         why = "it has no grad_tag" if tag is None else f"nothing is registered for its grad_tag {tag!r}"
         raise SpecValueError(f"a Call has no gradient of its own, and {why}; register a rule by register_gradient (R187)")
-    written = [k for k, a in enumerate(call.arguments) if _find_base(a) is base]
+    written = _list_written_positions(call, base)
     found = rule(call, {k: reshape_if_needed(g, call.arguments[k].shape) for k in written})
     old = next((reshape_if_needed(c, g.shape) for k, c in found.items() if k in written), b.expand(_zero_of(g), g.shape))
     return old, [(call.arguments[k], c) for k, c in found.items() if k not in written]

@@ -82,6 +82,15 @@ def test_a_call_has_the_gradient_that_is_registered() -> None:
     assert differentiate({_call("copies its argument"): G}, {X}) == {X: G}
 
 
+def test_a_call_that_only_reads_a_memory_keeps_its_contents() -> None:
+    memory, other = b.buffer(4, dt.float32, unique=3), b.buffer(4, dt.float32, unique=4)
+    kernel = b.sink(b.store(b.param(0, (4,), dt.float32), b.param(1, (4,), dt.float32)), name="copy")
+    filled = b.after(memory, b.store(memory, X))
+    read = b.after(filled, b.call(kernel, other, filled, written=(0,)))
+    (g,) = differentiate({read: G}, {X}).values()
+    assert g is G
+
+
 def test_a_function_has_the_gradient_that_is_registered() -> None:
     register_gradient("twice by hand", lambda u, g: {0: b.mul(g[0], 2.0)})
     f = b.function(b.tuple_(b.detach(b.mul(b.param(0, (4,), dt.float32), 2.0))), X).replace(arg=CallArg(grad_tag="twice by hand"))
