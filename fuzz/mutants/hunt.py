@@ -2,8 +2,8 @@
 
 Takes: a mutant, and seconds. Gives: a `Kill` or None for each of two defences: for everything there is, and for the oracles
 that compare answers alone. The latter are asked first, on a package in which every rule is admitted and no verifier runs. A
-mutant that they kill is also killed with everything on, where the proof of a changed rule may detect it earlier. If they find
-nothing, golden files are compared, and then campaigns run with the verifier and the validator. Time is processor time of all
+mutant that they kill is also killed with everything on, where the proof of a changed rule may detect it earlier. Conformance cells
+of gradients, which compare answers too, come before campaigns where the gradient rules are changed. If all these find nothing, golden files are compared, and then campaigns run with the verifier and the validator. Time is processor time of all
 processes of a hunt, so a busy machine changes nothing.
 
 A finding counts if triage confirms it and the package without the mutant has no objection to the same program. A package that
@@ -125,7 +125,7 @@ class Hunter:
         HuntImpossible.
         """
         proof = self._hunt_by_proofs_of_changed_rules(mutant)
-        answers = self._hunt_by_campaigns(mutant, (mutant.edit, *BLIND), ANSWERS)
+        answers = self._hunt_by_gradient_cells(mutant) or self._hunt_by_campaigns(mutant, (mutant.edit, *BLIND), ANSWERS)
         if proof or answers:
             return HuntKills(proof or answers, answers)
         rest = self._hunt_by_golden_files(mutant) or self._hunt_by_campaigns(mutant, (mutant.edit,), tuple(ORACLES))
@@ -194,6 +194,13 @@ class Hunter:
         return self._hunt_by_exit_status_against_clean_run(
             mutant, "ledger", ["-m", "uops", "prove", "--no-write", "--jobs", "1", "--rules", theme]
         )
+
+    def _hunt_by_gradient_cells(self, mutant: Mutant) -> Kill | None:
+        """Run the conformance cells of gradients, which compare answers, on a change of the gradient rules or of the front end."""
+        if not mutant.edit.file.startswith(("spec/rows/gradients/", "compiler/tensor/")):
+            return None
+        command = ["-m", "uops", "conform", "--subject", "front-end", "--rows", "Gradient/*", "--report", "cells"]
+        return self._hunt_by_exit_status_against_clean_run(mutant, "cells", command)
 
     def _hunt_by_golden_files(self, mutant: Mutant) -> Kill | None:
         """Run the tests that compare with golden files, in a checkout."""

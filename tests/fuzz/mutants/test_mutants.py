@@ -148,6 +148,13 @@ def test_a_wrong_rule_is_killed_by_its_proof() -> None:
     assert found.by == "ledger"
 
 
+def test_cells_of_gradients_find_a_wrong_rule() -> None:
+    with Hunter(120, 0) as hunter:
+        found = hunter._hunt_by_gradient_cells(load_catalogue("gradient-sqrt-of-operand")[0])
+        assert found is not None and found.by == "cells"
+        assert hunter._hunt_by_gradient_cells(load_catalogue("max-from-zero")[0]) is None
+
+
 def test_what_the_package_itself_shows_is_no_kill(monkeypatch: pytest.MonkeyPatch) -> None:
     setup = Setup("llvm")
     sample = kinds.sample(3, 0)
