@@ -2,9 +2,10 @@
 
 Takes: a mutant, and seconds. Gives: a `Kill` or None for each of two defences: for everything there is, and for the oracles
 that compare answers alone. The latter are asked first, on a package in which every rule is admitted and no verifier runs. A
-mutant that they kill is also killed with everything on, where the proof of a changed rule may detect it earlier. Conformance cells
-of gradients, which compare answers too, come before campaigns where the gradient rules are changed. If all these find nothing, golden files are compared, and then campaigns run with the verifier and the validator. Time is processor time of all
-processes of a hunt, so a busy machine changes nothing.
+mutant that they kill is also killed with everything on, where the proof of a changed rule may detect it earlier. The conformance
+cells of gradients compare answers, too, and are asked first of a mutant of the gradient rules. If all of these find nothing, golden
+files are compared, and then campaigns run with the verifier and the validator. Time is processor time of all processes of a hunt,
+so a busy machine changes nothing.
 
 A finding counts if triage confirms it and the package without the mutant has no objection to the same program. A package that
 does not start is a kill if the package without the mutant starts. A hunt that the machine prevents gives no result but the
