@@ -1,7 +1,7 @@
 """The Tensor front end with a runner: importing this module installs `uops.compile` as the function that realizes Tensors."""
 
 from uops.backends import api
-from uops.compiler.tensor.jit import jit
+from uops.compiler.tensor.compiled_calls import jit
 from uops.compiler.tensor.realize import use
 from uops.compiler.tensor.tensor import Tensor
 from uops.compiler.tensor.trace import function

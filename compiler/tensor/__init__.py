@@ -9,8 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from uops.compiler.tensor.compiled_calls import jit
     from uops.compiler.tensor.dtypes import ACCUMULATE, choose_accumulation_dtypes, promote
-    from uops.compiler.tensor.jit import jit
     from uops.compiler.tensor.realize import CapturedGraph, capture, install, use
     from uops.compiler.tensor.tensor import Tensor
     from uops.compiler.tensor.trace import function
@@ -37,7 +37,7 @@ _HOME = {
     "Tensor":      "tensor",
     "function":    "trace",
     "grad":        "transforms",
-    "jit":         "jit",
+    "jit":         "compiled_calls",
     "value_and_grad": "transforms",
     "vjp":         "transforms",
     "capture":     "realize",
