@@ -1,7 +1,8 @@
-"""For each op with a gradient rule, a graph of float64 around it that is smooth at its inputs, and whether it is rational."""
+"""For each op with a gradient rule, a graph of float64 around it that is smooth at its inputs, and graphs at edges."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -92,5 +93,57 @@ PROGRAMS: dict[Op, GradientProgram] = {
     Op.GETTUPLE: _make_binary(lambda x, y: b.mul(b.get(b.tuple_(b.mul(x, y), x), 0), b.get(b.tuple_(b.mul(x, y), x), 1))),
     Op.CONTIGUOUS: _make_unary(lambda x: b.contiguous(b.mul(x, x))),
     Op.CONTIGUOUS_BACKWARD: _make_unary(lambda x: UOp(Op.CONTIGUOUS_BACKWARD, (b.mul(x, x),))),
+}
+# fmt: on
+
+
+class GradientEdge(NamedTuple):
+    """A graph of one Param p0, the values of that, and the gradient by it of the sum of the graph's elements."""
+
+    graph: UOp
+    x: Any
+    expected: Any
+
+
+def _vector(n: int, d: dt.DType = dt.float64) -> UOp:
+    return b.param(0, (n,), d)
+
+
+def _returned_twice(x: UOp) -> UOp:
+    value = b.mul(_vector(2), 3.0)
+    f = b.function(b.tuple_(value, value), x)
+    return b.add(b.get(f, 0), b.mul(b.get(f, 1), 2.0))
+
+
+def _stored_under_gates(x: UOp) -> UOp:
+    """Two values for one element, the second of which a gate keeps out, and one for an element that no gate opens."""
+    memory = b.buffer(3, dt.float64, unique=8)
+    zeros = b.after(memory, b.store(memory, b.expand(b.reshape(b.const(0.0, dt.float64), (1,)), (3,))))
+    rows = UOp(Op.STACK, (b.const(1), b.const(1), b.const(2)))
+    gate = UOp(Op.STACK, (b.const(True), b.const(False), b.const(False)))
+    return b.after(zeros, b.store(b.at(zeros, rows), x, gate))
+
+
+_INF, _NAN, _LN2 = math.inf, math.nan, math.log(2)
+_ONE_OF_300 = np.arange(300) == 5
+# fmt: off
+#: Where calculus leaves the choice to a ruling (R184, gradients at edges), and where a rule may round, overflow or repeat.
+EDGES: dict[Op, tuple[GradientEdge, ...]] = {
+    Op.MAX:    (GradientEdge(b.maximum(_vector(3), 1.0), [0.0, 1.0, 2.0], [0.0, 0.5, 1.0]),),
+    Op.SQRT:   (GradientEdge(b.sqrt(_vector(2)), [0.0, 4.0], [_INF, 0.25]),),
+    Op.LOG2:   (GradientEdge(b.log2(_vector(2)), [0.0, 1.0], [_INF, 1 / _LN2]),),
+    Op.WHERE:  (GradientEdge(b.where(b.gt(_vector(2), 0.0), b.log2(_vector(2)), 0.0), [0.0, 1.0], [_NAN, 1 / _LN2]),),
+    Op.POW:    (GradientEdge(b.pow_(_vector(3), b.const(0.0, dt.float64)), [0.0, 2.0, -1.0], [0.0, 0.0, 0.0]),
+                GradientEdge(b.pow_(b.const(0.0, dt.float64), _vector(2)), [0.0, 2.0], [0.0, 0.0])),
+    Op.REDUCE: (GradientEdge(b.reduce(_vector(3), Op.MAX, (0,)), [2.0, 1.0, 2.0], [0.5, 0.0, 0.5]),
+                GradientEdge(b.reduce(_vector(2), Op.MAX, (0,)), [1.0, _NAN], [0.0, 0.0]),
+                GradientEdge(b.reduce(_vector(3), Op.MUL, (0,)), [0.0, 3.0, 5.0], [15.0, 0.0, 0.0]),
+                GradientEdge(b.reduce(_vector(4, dt.float16), Op.MUL, (0,)), [256.0, 512.0, 2.0**-7, 2.0**-7],
+                             [2.0**-5, 2.0**-6, 1024.0, 1024.0]),
+                GradientEdge(b.reduce(_vector(257, dt.bfloat16), Op.MAX, (0,)), np.ones(257), np.full(257, 255.0 / 65536))),
+    Op.INDEX:  (GradientEdge(b.at(_vector(300), b.const(5, dt.uint8)), np.zeros(300), _ONE_OF_300 * 1.0),
+                GradientEdge(b.at(_vector(300), b.reshape(b.const(5, dt.uint8), (1,))), np.zeros(300), _ONE_OF_300 * 1.0)),
+    Op.AFTER:  (GradientEdge(_stored_under_gates(_vector(3)), [1.0, 2.0, 3.0], [1.0, 0.0, 0.0]),),
+    Op.FUNCTION: (GradientEdge(_returned_twice(_vector(2)), [1.0, 2.0], [9.0, 9.0]),),
 }
 # fmt: on
