@@ -46,7 +46,7 @@ def _function(x: UOp, y: UOp) -> UOp:
     return b.add(b.get(f, 0), b.mul(b.get(f, 1), x))
 
 
-def _stored_rows(x: UOp, y: UOp) -> UOp:
+def _store_rows(x: UOp, y: UOp) -> UOp:
     """Rows 0 and 1 of 3 are overwritten by rows of y, the second of them twice."""
     memory = b.reshape(b.buffer(12, dt.float64, unique=7), (3, 4))
     old = b.after(memory, b.store(memory, b.mul(x, x)))
@@ -87,7 +87,7 @@ PROGRAMS: dict[Op, GradientProgram] = {
                                         b.add(b.reduce(x, Op.MUL, (1,)), b.reduce(y, Op.MAX, (1,))))),
     Op.LOAD:     GradientProgram(b.load(b.mul(_param(0), _param(0)), b.mul(_param(1), _param(1)), b.param(2, (3, 4), dt.bool_)),
                                  {"p0": X, "p1": Y, "p2": GATE}),
-    Op.AFTER:    _make_binary(_stored_rows),
+    Op.AFTER:    _make_binary(_store_rows),
     Op.FUNCTION: _make_binary(_function),
     Op.TUPLE:    _make_binary(lambda x, y: b.get(b.tuple_(b.mul(x, y), x), 0)),
     Op.GETTUPLE: _make_binary(lambda x, y: b.mul(b.get(b.tuple_(b.mul(x, y), x), 0), b.get(b.tuple_(b.mul(x, y), x), 1))),
@@ -109,13 +109,13 @@ def _vector(n: int, d: dt.DType = dt.float64) -> UOp:
     return b.param(0, (n,), d)
 
 
-def _returned_twice(x: UOp) -> UOp:
+def _return_value_twice(x: UOp) -> UOp:
     value = b.mul(_vector(2), 3.0)
     f = b.function(b.tuple_(value, value), x)
     return b.add(b.get(f, 0), b.mul(b.get(f, 1), 2.0))
 
 
-def _stored_under_gates(x: UOp) -> UOp:
+def _store_under_gates(x: UOp) -> UOp:
     """Two values for one element, the second of which a gate keeps out, and one for an element that no gate opens."""
     memory = b.buffer(3, dt.float64, unique=8)
     zeros = b.after(memory, b.store(memory, b.expand(b.reshape(b.const(0.0, dt.float64), (1,)), (3,))))
@@ -143,7 +143,7 @@ EDGES: dict[Op, tuple[GradientEdge, ...]] = {
                 GradientEdge(b.reduce(_vector(257, dt.bfloat16), Op.MAX, (0,)), np.ones(257), np.full(257, 255.0 / 65536))),
     Op.INDEX:  (GradientEdge(b.at(_vector(300), b.const(5, dt.uint8)), np.zeros(300), _ONE_OF_300 * 1.0),
                 GradientEdge(b.at(_vector(300), b.reshape(b.const(5, dt.uint8), (1,))), np.zeros(300), _ONE_OF_300 * 1.0)),
-    Op.AFTER:  (GradientEdge(_stored_under_gates(_vector(3)), [1.0, 2.0, 3.0], [1.0, 0.0, 0.0]),),
-    Op.FUNCTION: (GradientEdge(_returned_twice(_vector(2)), [1.0, 2.0], [9.0, 9.0]),),
+    Op.AFTER:  (GradientEdge(_store_under_gates(_vector(3)), [1.0, 2.0, 3.0], [1.0, 0.0, 0.0]),),
+    Op.FUNCTION: (GradientEdge(_return_value_twice(_vector(2)), [1.0, 2.0], [9.0, 9.0]),),
 }
 # fmt: on
