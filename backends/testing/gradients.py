@@ -22,11 +22,3 @@ def make_cotangent_params(graph: UOp, values: list[UOp]) -> list[UOp]:
     """Make a Param like each value, with a slot that the graph does not use."""
     slots = [u.arg.slot for u in scope_nodes(graph) if u.op is Op.PARAM and u.arg.slot is not None]
     return [b.param(k, u.shape, u.dtype) for k, u in enumerate(values, 1 + max(slots, default=-1))]
-
-
-def add_cotangents_of_equal_values(values: list[UOp], cotangents: list[UOp]) -> dict[UOp, UOp]:
-    """Return node -> cotangent; a Tuple may have one node twice."""
-    seeds: dict[UOp, UOp] = {}
-    for u, g in zip(values, cotangents, strict=True):
-        seeds[u] = b.add(seeds[u], g) if u in seeds else g
-    return seeds

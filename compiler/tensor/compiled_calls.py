@@ -35,14 +35,14 @@ R = TypeVar("R")
 class CompiledCall:
     """A program for one structure of arguments, which gives what the traced function gave, on other arrays."""
 
-    __slots__ = ("_arguments", "_checks", "_keys", "_native", "_outputs", "_program", "_result")
+    __slots__ = ("_arguments", "_captured", "_checks", "_native", "_outputs", "_program", "_result")
 
     def __init__(self, traced: realize.TracedProgram, outputs: tuple[UOp, ...], result: Any) -> None:
         """Take the program, the nodes of the results, and what the function returned when it was traced."""
         self._program, self._result, self._outputs, self._checks = traced.program, result, outputs, traced.checks
         self._native = getattr(traced.program, "function", None)
         keys: tuple[str, ...] = getattr(traced.program, "keys", ())
-        self._keys = dict(traced.captured)
+        self._captured = dict(traced.captured)
         #: For each argument of the native function: the number of the array, or the captured array.
         self._arguments = [traced.captured.get(k, int(k[1:]) if k[1:].isdigit() else None) for k in keys]
 
@@ -62,7 +62,7 @@ class CompiledCall:
         """Return the values of the program: by its native function where it has one."""
         if self._native is None:
             given = {f"p{k}": a for k, a in enumerate(arrays)}
-            return self._program(given | self._keys).values
+            return self._program(given | self._captured).values
         values = self._native(*[arrays[a] if a.__class__ is int else a for a in self._arguments])
         return values if values.__class__ is tuple else (values,)
 

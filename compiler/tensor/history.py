@@ -25,8 +25,6 @@ class HasNode(Protocol):
 
 #: id of a tracked Tensor -> the Tensor, as Tensors cannot be compared.
 _tracked: weakref.WeakValueDictionary[int, HasNode] = weakref.WeakValueDictionary()
-
-
 _differentiating: contextvars.ContextVar[bool] = contextvars.ContextVar("uops_differentiating", default=False)
 
 
@@ -50,9 +48,14 @@ def may_differentiate() -> bool:
     return bool(_tracked) or is_differentiating()
 
 
-def is_target(u: UOp) -> bool:
-    """Return True if a derivative may be asked for by `u`: it is a tracked Tensor's, or stands for an argument."""
-    return (u.op is Op.DETACH and u.tag is not None) or any(skip_reshapes(t.uop) is u for t in _tracked.values())
+def is_stand_in(u: UOp) -> bool:
+    """Return True if a node stands for an argument of a function that is differentiated."""
+    return u.op is Op.DETACH and u.tag is not None
+
+
+def collect_tracked_nodes() -> set[UOp]:
+    """Return the nodes of the tracked Tensors, below their Reshapes."""
+    return {skip_reshapes(t.uop) for t in _tracked.values()}
 
 
 def track_tensor(t: HasNode, is_tracked: bool) -> None:
@@ -82,7 +85,7 @@ def depends_on_tracked_tensor(u: UOp) -> bool:
     """Return True if a derivative may flow from `u` to an operand of it that a tracked Tensor has."""
     if not _tracked:
         return False
-    nodes = {skip_reshapes(t.uop) for t in _tracked.values()}
+    nodes = collect_tracked_nodes()
     return any(s in nodes for s in walk_undetached(u) if s is not skip_reshapes(u))
 
 

@@ -138,12 +138,13 @@ def _list_captured_values(values: list[UOp], nodes_sources_first: list[UOp], inp
     """Return the nodes that are arguments beside the inputs: Buffers, and values by which the caller may differentiate."""
     if not history.may_differentiate():
         return [u for u in nodes_sources_first if u.op is Op.BUFFER and u not in inputs]
+    tracked = history.collect_tracked_nodes()
     captured, seen, pending = set[UOp](), set(inputs), list(values)
     while pending:
         u = pending.pop()
         if u not in seen:
             seen.add(u)
-            if u.op is Op.BUFFER or history.is_target(u):
+            if u.op is Op.BUFFER or u in tracked or history.is_stand_in(u):
                 captured.add(u)
             else:
                 pending.extend(scope_sources(u))

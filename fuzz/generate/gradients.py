@@ -7,7 +7,6 @@ graphs. Whether the rules are right is asked by the oracle `duals`.
 from __future__ import annotations
 
 from uops.backends.testing.gradients import (
-    add_cotangents_of_equal_values,
     list_float_params,
     list_float_values,
     make_cotangent_params,
@@ -19,7 +18,7 @@ from uops.fuzz.generate.producers import FEATURES
 from uops.spec.choices import ChoiceSource
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
-from uops.spec.rows.gradients.reverse import differentiate
+from uops.spec.rows.gradients.reverse import add_cotangents_by_node, differentiate
 
 #: Producers of what has no gradient (a Call without a registered rule), and of several devices.
 _WITHOUT_GRADIENT = frozenset({"call", "shards", "everywhere", "sink"})
@@ -36,7 +35,7 @@ def generate_backward_graph(draw: ChoiceSource, nodes: int, max_elements: int, d
     seeds, inputs = make_cotangent_params(forward.graph, values), dict(forward.inputs)
     for u, g in zip(values, seeds, strict=True):
         inputs[f"p{g.arg.slot}"] = draw_array(draw, u.dtype, g.shape)
-    found = differentiate(add_cotangents_of_equal_values(values, seeds), set(list_float_params(forward.graph)))
+    found = differentiate(add_cotangents_by_node(zip(values, seeds, strict=True)), set(list_float_params(forward.graph)))
     if not found:
         return forward
     kept = values if draw.chance(30) else []

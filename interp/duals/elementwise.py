@@ -57,10 +57,6 @@ _to_int = np.frompyfunc(int, 1, 1)
 _greatest = np.frompyfunc(max, 2, 1)
 
 
-def _elementwise(f: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda *args: as_objects(f(*args))
-
-
 #: Op -> the value of the result, for ops on integers, bools and floats alike.
 _VALUES: dict[Op, Callable[..., Any]] = {
     Op.ADD: operator.add,

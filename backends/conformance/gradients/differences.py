@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from uops.backends.testing.gradients import (
-    add_cotangents_of_equal_values,
     list_float_params,
     list_float_values,
     make_cotangent_params,
@@ -20,7 +19,7 @@ from uops.backends.testing.gradients import (
 from uops.interp import run
 from uops.spec.ir import build as b
 from uops.spec.ir.node import UOp
-from uops.spec.rows.gradients.reverse import differentiate
+from uops.spec.rows.gradients.reverse import add_cotangents_by_node, differentiate
 
 #: The smaller step: inputs that are small multiples of 1/4 stay exact, in float32 too.
 STEP = 2.0**-10
@@ -49,7 +48,7 @@ def find_gradient_far_from_differences(graph: UOp, inputs: Mapping[str, Any], se
     def quotient(step: float) -> float:
         return (weighted_sum(step)[0] - weighted_sum(-step)[0]) / (2 * step)
 
-    found = differentiate(add_cotangents_of_equal_values(values, cotangents), set(params))
+    found = differentiate(add_cotangents_by_node(zip(values, cotangents, strict=True)), set(params))
     gradients = run(b.tuple_(*found.values()), {**inputs, **weights}).values if found else ()
     got = sum(
         float((np.asarray(r, np.float64) * directions[f"p{u.arg.slot}"]).sum()) for u, r in zip(found, gradients, strict=True)

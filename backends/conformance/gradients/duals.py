@@ -13,19 +13,19 @@ from typing import Any
 import numpy as np
 
 from uops.backends.testing.gradients import (
-    add_cotangents_of_equal_values,
     list_float_params,
     list_float_values,
     make_cotangent_params,
 )
+from uops.compiler.runtime.arguments import input_key
 from uops.interp.duals.elementwise import NotRational
 from uops.interp.duals.evaluate import evaluate_duals
 from uops.spec.errors import SpecValueError, Trap
 from uops.spec.ir import build as b
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import MEMORY_ROOTS, Op
+from uops.spec.ir.ops import MEMORY_ROOTS
 from uops.spec.ir.scope import scope_nodes
-from uops.spec.rows.gradients.reverse import differentiate
+from uops.spec.rows.gradients.reverse import add_cotangents_by_node, differentiate
 
 #: Most points that are drawn until one is comparable.
 _MOST_POINTS = 50
@@ -51,7 +51,7 @@ def find_wrong_gradient(graph: UOp, inputs: Mapping[str, Any], seed: int) -> str
     weights = {f"p{g.arg.slot}": rng.integers(-5, 6, g.shape) / 2.0 for g in cotangents}
     directions = {f"p{u.arg.slot}": _draw_fractions(rng, u.shape) for u in params}
     try:
-        found = differentiate(add_cotangents_of_equal_values(values, cotangents), set(params))
+        found = differentiate(add_cotangents_by_node(zip(values, cotangents, strict=True)), set(params))
         forward = evaluate_duals(b.tuple_(*values), rational, directions)
         backward = evaluate_duals(b.tuple_(*found.values()), rational | weights) if found else ()
     except (NotRational, Trap) as e:
@@ -77,14 +77,8 @@ def find_wrong_gradient_at_comparable_point(graph: UOp, inputs: Mapping[str, Any
 
 def _replace_floats(graph: UOp, inputs: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
     """Return the inputs with small multiples of 1/4 in place of floats."""
-    is_float = {_input_key(u): u.dtype.is_float for u in scope_nodes(graph) if u.op in MEMORY_ROOTS}
+    is_float = {input_key(u): u.dtype.is_float for u in scope_nodes(graph) if u.op in MEMORY_ROOTS}
     return {k: rng.integers(-12, 13, np.shape(v)) / 4.0 if is_float.get(k) else v for k, v in inputs.items()}
-
-
-def _input_key(u: UOp) -> str:
-    if u.op is Op.BUFFER:
-        return f"b{u.arg.unique}"
-    return u.arg.name if u.arg.slot is None else f"p{u.arg.slot}"
 
 
 def _draw_fractions(rng: np.random.Generator, shape: tuple[Any, ...]) -> Any:

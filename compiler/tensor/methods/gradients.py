@@ -21,7 +21,7 @@ from uops.spec.ir import build as B
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import MEMORY_ROOTS, Op
 from uops.spec.ir.scope import scope_nodes
-from uops.spec.rows.gradients.reverse import differentiate
+from uops.spec.rows.gradients.reverse import add_cotangents_by_node, differentiate
 
 
 class GradientMethods(DeviceMethods):
@@ -49,7 +49,7 @@ class GradientMethods(DeviceMethods):
         """
         if requires_grad:
             self._require_float("requires_grad_", self)
-            if not (is_tracing() or (history.may_differentiate() and history.depends_on_tracked_tensor(self.uop))):
+            if not (is_tracing() or history.depends_on_tracked_tensor(self.uop)):
                 array = self._realize_array()
                 self.uop = storage.make_leaf_on_device_and_record_unless_constant(self.uop, array, is_constant=True)
         history.track_tensor(self, requires_grad)
@@ -124,9 +124,7 @@ class GradientMethods(DeviceMethods):
         if gradient is None:
             if self.numel() != 1:
                 raise fault(method, None, f"expected one element or a cotangent `gradient`, got shape {self.shape}")
-            return (
-                B.expand(B.reshape(B.const(1, self.dtype), (1,) * self.ndim), self.shape) if self.ndim else B.const(1, self.dtype)
-            )
+            return self.ones_like().uop
         if self._require_tensor("gradient", gradient).shape != self.shape or gradient.dtype is not self.dtype:
             wanted, got = f"{self.dtype} of shape {self.shape}", f"{gradient.dtype} of shape {gradient.shape}"
             raise fault(method, None, f"expected a cotangent of {wanted}, got {got}", SpecTypeError)
@@ -151,10 +149,7 @@ def find_cotangents(values: Sequence[tuple[UOp, UOp]], targets: Sequence[UOp]) -
         base = None if leaf is None else history.skip_reshapes(leaf)
         if base in nodes_by_base:
             nodes_by_base[base].append(history.skip_reshapes(u))
-    cotangents: dict[UOp, UOp] = {}
-    for v, g in values:
-        cotangents[v] = B.add(cotangents[v], g) if v in cotangents else g
-    found = differentiate(cotangents, {u for nodes in nodes_by_base.values() for u in nodes})
+    found = differentiate(add_cotangents_by_node(values), {u for nodes in nodes_by_base.values() for u in nodes})
     result: list[UOp | None] = []
     for u, base in zip(targets, bases):
         total: UOp | None = None

@@ -14,7 +14,7 @@ from uops.spec.errors import SpecValueError
 from uops.spec.ir import build as b
 from uops.spec.ir.node import Dim, UOp
 from uops.spec.ir.ops import Op
-from uops.spec.ir.scope import BASES, VIEWS, scope_nodes
+from uops.spec.ir.scope import base_memory, scope_nodes
 from uops.spec.rows.compositions import arange
 from uops.spec.rows.gradients.base import (
     Cotangent,
@@ -39,7 +39,7 @@ def _differentiate_load(u: UOp, g: UOp) -> tuple[UOp, ...]:
 
 def _differentiate_after(u: UOp, g: UOp, needed: Set[UOp]) -> Iterator[tuple[UOp, Cotangent]]:
     """Divide the cotangent of memory between what was stored there and what was there before."""
-    base = _find_base(u.buffer)
+    base = base_memory(u.buffer)
     views = _list_views_of_base(u.buffer, base)
     for view in reversed(views):  # from here on, g is the cotangent of all of the memory
         g = move_back(view, g)
@@ -64,21 +64,14 @@ def _list_effects_on_memory(after: UOp, base: UOp) -> list[UOp]:
     return [
         u
         for u in effects
-        if (u.op is Op.STORE and _find_base(u.buffer) is base) or (u.op is Op.CALL and _list_written_positions(u, base))
+        if (u.op is Op.STORE and base_memory(u.buffer) is base) or (u.op is Op.CALL and _list_written_positions(u, base))
     ]
 
 
 def _list_written_positions(call: UOp, base: UOp) -> list[int]:
     """Return the positions of the arguments by which a Call may write a memory (R63)."""
     written = call.arg.written if call.arg is not None else None
-    return [k for k, a in enumerate(call.arguments) if (written is None or k in written) and _find_base(a) is base]
-
-
-def _find_base(u: UOp) -> UOp:
-    """Return the Buffer, the Param or the value below views and effects."""
-    while u.op in VIEWS and u.op not in BASES:
-        u = u.src[0]  # the viewed operand, or the buffer of an After
-    return u
+    return [k for k, a in enumerate(call.arguments) if (written is None or k in written) and base_memory(a) is base]
 
 
 def _list_views_of_base(reference: UOp, base: UOp) -> list[UOp]:
@@ -149,13 +142,11 @@ def _differentiate_call(call: UOp, base: UOp, g: UOp) -> tuple[UOp, list[tuple[U
         raise SpecValueError(f"a Call has no gradient of its own, and {why}; register a rule by register_gradient (R187)")
     written = _list_written_positions(call, base)
     found = rule(call, {k: reshape_if_needed(g, call.arguments[k].shape) for k in written})
-    old = next((reshape_if_needed(c, g.shape) for k, c in found.items() if k in written), b.expand(_zero_of(g), g.shape))
+    old = next(
+        (reshape_if_needed(c, g.shape) for k, c in found.items() if k in written),
+        b.expand(_align(b.const(0, g.dtype), len(g.shape)), g.shape),
+    )
     return old, [(call.arguments[k], c) for k, c in found.items() if k not in written]
-
-
-def _zero_of(g: UOp) -> UOp:
-    """Return a zero of the dtype of `g`, with as many axes."""
-    return b.reshape(b.const(0, g.dtype), (1,) * len(g.shape))
 
 
 GRADIENTS: dict[Op, Gradient] = {

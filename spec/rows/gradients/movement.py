@@ -8,16 +8,12 @@ from __future__ import annotations
 from uops.spec.errors import SpecValueError
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
+from uops.spec.ir.derive.shape import shape_operand_dims
 from uops.spec.ir.node import Dim, UOp
 from uops.spec.ir.ops import Op
 from uops.spec.ir.sizes import provably_at_most
 from uops.spec.rows.compositions import arange
 from uops.spec.rows.gradients.base import Gradient, make_operand_rule, require_constant_extents, sum_axes
-
-
-def _shape_operand(extents: UOp) -> tuple[Dim, ...]:
-    """Return the entries of a shape operand, constants as ints."""
-    return tuple(n.arg.value if n.op is Op.CONST else n for n in extents.elements)
 
 
 def _undo_permute(u: UOp, g: UOp) -> tuple[UOp]:
@@ -26,11 +22,11 @@ def _undo_permute(u: UOp, g: UOp) -> tuple[UOp]:
 
 
 def _pad_back(u: UOp, g: UOp) -> tuple[UOp]:
-    return (b.pad(g, _shape_operand(u.offsets), u.operand.shape),)
+    return (b.pad(g, shape_operand_dims(u.offsets), u.operand.shape),)
 
 
 def _shrink_back(u: UOp, g: UOp) -> tuple[UOp]:
-    return (b.shrink(g, _shape_operand(u.offsets), u.operand.shape),)
+    return (b.shrink(g, shape_operand_dims(u.offsets), u.operand.shape),)
 
 
 def _scatter_indexed_axes(u: UOp, g: UOp, combine: Op = Op.ADD) -> tuple[UOp]:
@@ -78,7 +74,7 @@ def _pad_slice_back(u: UOp, g: UOp) -> tuple[UOp | None]:
     """Pad a Slice's cotangent. Raises SpecValueError if the Slice reads the bytes as another dtype."""
     if u.dtype is not u.operand.dtype:
         raise SpecValueError(f"a Slice of {u.operand.dtype} as {u.dtype} has no gradient: it reinterprets bits")
-    return (b.pad(g, _shape_operand(UOp(Op.STACK, (u.offset,))), u.operand.shape),)
+    return (b.pad(g, shape_operand_dims(UOp(Op.STACK, (u.offset,))), u.operand.shape),)
 
 
 # fmt: off

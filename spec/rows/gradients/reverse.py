@@ -6,7 +6,7 @@ as one node. Its rule makes a Function of its arguments and cotangents, whose bo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 from uops.spec.errors import SpecValueError
@@ -38,6 +38,14 @@ def differentiate(cotangents: Mapping[UOp, UOp], targets: Set[UOp]) -> dict[UOp,
         for operand, summand in _apply_rule(u, g, needed):
             sums[operand] = _add_cotangents(sums.get(operand), summand)
     return found
+
+
+def add_cotangents_by_node(pairs: Iterable[tuple[UOp, UOp]]) -> dict[UOp, UOp]:
+    """Return node -> the sum of its cotangents; a node may come several times, as in a Tuple that has it twice."""
+    sums: dict[UOp, UOp] = {}
+    for u, g in pairs:
+        sums[u] = b.add(sums[u], g) if u in sums else g
+    return sums
 
 
 def _list_scope_nodes(roots: Mapping[UOp, UOp]) -> list[UOp]:
@@ -100,11 +108,10 @@ def _differentiate_function(u: UOp, g: tuple[UOp | None, ...], needed: Set[UOp])
         return
     if u.body.op is not Op.TUPLE:
         raise SpecValueError("a Function that stores has no gradient: its body returns no value")
-    seeds: dict[UOp, UOp] = {}
     given = [(v, c) for v, c in zip(u.body.values, g, strict=True) if c is not None]
-    for k, (v, c) in enumerate(given, len(u.arguments)):
-        seed = b.param(k, v.shape, v.dtype, c.device, c.axis)
-        seeds[v] = b.add(seeds[v], seed) if v in seeds else seed
+    seeds = add_cotangents_by_node(
+        (v, b.param(k, v.shape, v.dtype, c.device, c.axis)) for k, (v, c) in enumerate(given, len(u.arguments))
+    )
     arguments_by_param = {
         p: u.arguments[p.arg.slot] for p in _list_scope_nodes(seeds) if p.op is Op.PARAM and p.arg.slot is not None
     }
