@@ -197,7 +197,7 @@ def _render_body(linear: UOp, state: LoweringState) -> UOp:
 #: All passes, in order.
 PIPELINE: tuple[Pass, ...] = (
     Pass("callify", "callify", Dialect.TENSOR, Dialect.CALLIFIED, _callify_and_apply_fast_math_if_set),
-    Pass("rangeify", "rangeify", Dialect.CALLIFIED, Dialect.KERNEL, lambda u, s: rangeify(u),
+    Pass("rangeify", "rangeify", Dialect.CALLIFIED, Dialect.KERNEL, lambda u, s: rangeify(u, machine_model_of(s.target)),
          (("callify", "kernels are split from one body without Functions, with its hazards made explicit"),)),
     Pass("join", "optimize", Dialect.KERNEL, Dialect.SCHEDULED, _fuse_kernels_if_scheduled_by_heuristics,
          (("rangeify", "kernels have the loops by which they are joined"),)),
@@ -446,12 +446,12 @@ def _validate_kernels_and_plan(graphs: dict[str, UOp], state: LoweringState) -> 
 @record(frozen=True, slots=True)
 class _VerifierTarget:
     """The ops and dtypes that kernels may use: the target's, those of the nodes that hold its products, and those of ops that a
-    later pass lowers: `until_lowered`, and the small floats of a Wmma.
+    later pass lowers, which are `until_lowered`, and the small floats that a Wmma takes.
     """
 
     target: Target
     until_lowered: frozenset[Op] = frozenset()
-    has_wmma_to_lower: bool = False
+    has_wmma: bool = False
 
     @property
     def name(self) -> str:
@@ -463,7 +463,7 @@ class _VerifierTarget:
 
     @property
     def dtypes(self) -> frozenset[DType]:
-        return self.target.dtypes | {dt.uint8} | (frozenset(SMALL) if self.has_wmma_to_lower else frozenset())
+        return self.target.dtypes | {dt.uint8} | (frozenset(SMALL) if self.has_wmma else frozenset())
 
 
 def _ops_lowered_after(pass_name: str) -> frozenset[Op]:
@@ -488,8 +488,8 @@ def _verify_dialect(graph: UOp, dialect: Dialect, pass_name: str, state: Lowerin
     entering = not pass_name
     try:
         until_lowered = _ops_lowered_after(pass_name)
-        has_wmma_to_lower = Op.WMMA in until_lowered - state.target.ops and bool(nodes_with_op(graph, Op.WMMA))
-        target = _VerifierTarget(state.target, until_lowered, has_wmma_to_lower)
+        has_wmma = bool(nodes_with_op(graph, Op.WMMA))
+        target = _VerifierTarget(state.target, until_lowered, has_wmma)
         verify(graph, dialect, target=None if dialect in _BEFORE_SELECT or (entering and dialect is Dialect.SELECTED) else target)
     except SpecError as e:
         if entering:

@@ -9,6 +9,7 @@ The entry of a buffer is its address (the other table's is ignored), the entry o
 - A target that can run a whole program by one native call has `enter`.
 - A target with workgroups may have `can_lanes_meet_at_barriers`. Where it says that the lanes of a kernel cannot meet at its
   Barriers, they become loops, as they do for a target without workgroups.
+- A target with tensor cores has `has_tensor_core`. Its kernels may hold the Wmmas for which that is true. All others become loops.
 - A target whose `compile` uses a cache has `remake`. Kernels are loaded by `load_or_remake_kernel`, which drops from the cache
   what does not link.
 """
@@ -54,6 +55,7 @@ class MachineModel:
     - `cores`: threads that run at the same time.
     - `fma`: a fused multiply-add is one instruction; `masks`: an access to some lanes of a vector is one instruction.
     - `local_memory`: bytes of LOCAL memory of a workgroup; `workgroup`: the most lanes of one, 0 for none.
+    - `access_bytes`: size of the widest access of one lane of a workgroup, 0 for that of a vector.
     - `tensor_cores`: the instructions that TC may choose from.
     """
 
@@ -66,6 +68,7 @@ class MachineModel:
     masks: bool = False
     local_memory: int = 0
     workgroup: int = 0
+    access_bytes: int = 0
     tensor_cores: tuple[WmmaArg, ...] = ()
 
     def lanes(self, d: DType) -> int:
@@ -171,6 +174,15 @@ class SupportsWorkgroups(Protocol):
 
     def can_lanes_meet_at_barriers(self, linear: UOp) -> bool:
         """Return True if the lanes of a LINEAR kernel run at the same time, so that they can meet at its Barriers."""
+        ...
+
+
+@runtime_checkable
+class SupportsTensorCores(Protocol):
+    """A Target with workgroups that has instructions for some Wmmas."""
+
+    def has_tensor_core(self, arg: WmmaArg) -> bool:
+        """Return True if a Wmma of this configuration is one instruction for the lanes of a warp."""
         ...
 
 

@@ -34,6 +34,9 @@ _LAUNCHED = GRID | WORKGROUP
 MAX_LANES = 1024
 #: Ops with effects beyond the work-item, whatever memory they touch.
 _EFFECTS = frozenset({Op.STORE, Op.ATOMICADD, Op.BARRIER, Op.IF, Op.CUSTOM, Op.INS})
+#: Order of lanes in a language of one dimension, the slowest first; 1 for all others. Lanes of outputs are faster than those of
+#: reductions, because neighbours are neighbours in memory. The lanes of a warp are consecutive (R125, lanes of a warp).
+_LANE_SPEED = {AxisType.GROUP_REDUCE: 0, AxisType.WARP: 2}
 _MARK = "// launch "
 
 #: A trip count: a constant, or the slot of the variable that holds it, as a str.
@@ -84,8 +87,8 @@ class LaunchPlan:
         """
         extents = self.groups if in_grid else self.lanes
         sized = [(u, e) for u in ranges if (e := _find_launch_extent(u)) is not None]
-        if self.is_linear:  # lanes of outputs are faster than those of reductions: neighbours are neighbours in memory
-            for u, e in sorted(sized, key=lambda node_and_extent: node_and_extent[0].arg.type is not AxisType.GROUP_REDUCE):
+        if self.is_linear:
+            for u, e in sorted(sized, key=lambda node_and_extent: _LANE_SPEED.get(node_and_extent[0].arg.type, 1)):
                 self._assign_factor(u, e, in_grid=in_grid)
             return
         symbolic = [(u, e) for u, e in sized if isinstance(e, str)]
@@ -286,7 +289,7 @@ def _find_launch_extent(u: UOp) -> Extent | None:
 
 
 def _check_barriers_outside_lane_loops(instructions: Sequence[UOp], plan: LaunchPlan) -> None:
-    """Raise CompileError for a Barrier inside lanes that are a loop (R60: all lanes of a group meet at it)."""
+    """Raise CompileError for a Barrier or a Wmma inside lanes that are a loop (R60: all lanes of a group meet at it)."""
     loops = [u for u in instructions if u.op is Op.RANGE and u.arg.type in WORKGROUP and u not in plan.index_expressions]
     open_: set[UOp] = set()
     for u in instructions:
@@ -294,6 +297,6 @@ def _check_barriers_outside_lane_loops(instructions: Sequence[UOp], plan: Launch
             open_.add(u)
         elif u.op is Op.END:
             open_ -= set(u.ranges)
-        elif u.op is Op.BARRIER and open_:
+        elif u.op in (Op.BARRIER, Op.WMMA) and open_:
             axes = sorted(r.arg.axis_id for r in open_)
             raise CompileError(f"R60 (Barrier): the lanes of axes {axes} are a loop here, and would not meet at {u!r}")

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from uops.backends.cstyle import helpers
 from uops.backends.cstyle.alu import EMIT, render_wrapping_arithmetic
 from uops.backends.cstyle.language import TYPEDEFS, Language, render_literal
+from uops.compiler.decompose import SMALL
 from uops.compiler.native import render_template, template_of_instruction
 from uops.compiler.target import STACK_LIMIT
 from uops.spec.errors import CompileError, Crash, Unsupported
@@ -199,12 +200,19 @@ class CKernelRenderer:
         if u.op in EMIT and u.src[0] not in self.memory_refs:  # operand: a Bitcast of memory is a statement
             self._render_elementwise(u)
         elif u.op in STATEMENT:
-            STATEMENT[u.op](self, u)
+            getattr(self, STATEMENT[u.op].__name__)(u)  # a language may override it
         else:
-            raise Unsupported(u.op.name, self.language.name)
+            self.render_instruction_of_language(u)
+
+    def render_instruction_of_language(self, u: UOp) -> None:
+        """Render an op that only some languages of the family have. Raises Unsupported."""
+        raise Unsupported(u.op.name, self.language.name)
 
     def _render_elementwise(self, u: UOp) -> None:
         """Render an elementwise op, lane by lane."""
+        if u.op is Op.BITCAST and (u.dtype in SMALL or u.operand.dtype in SMALL):  # of an op that takes or gives the bits
+            self.values[u] = self.operand_text_by_lane(u.operand)
+            return
         if u.op is Op.BITCAST and u.dtype.bits != u.operand.dtype.bits:
             raise Unsupported(f"{u.op.name} of {u.operand.dtype} to {u.dtype} in a kernel", self.language.name)
         columns = [self.operand_text_by_lane(s) for s in u.src]

@@ -33,6 +33,7 @@ _SIGNATURES: dict[str, tuple[object, ...]] = {
     "cuMemFreeAsync": (ctypes.c_uint64, _P),
     "cuMemcpyHtoDAsync_v2": (ctypes.c_uint64, _P, _Z, _P),
     "cuMemcpyDtoHAsync_v2": (_P, ctypes.c_uint64, _Z, _P),
+    "cuMemcpyDtoDAsync_v2": (ctypes.c_uint64, ctypes.c_uint64, _Z, _P),
     "cuModuleLoadData": (_P, ctypes.c_char_p),
     "cuModuleUnload": (_P,),
     "cuModuleGetFunction": (_P, _P, ctypes.c_char_p),
@@ -169,6 +170,11 @@ def copy_to_device(address: int, host: int, size: int) -> None:
 def copy_to_host(host: int, address: int, size: int) -> None:
     """Copy device memory to the host; the host sees it after `synchronize`."""
     _call("cuMemcpyDtoHAsync_v2", host, address, size, enter_context().stream)
+
+
+def copy_on_device(to: int, from_: int, size: int) -> None:
+    """Copy device memory to other device memory, in order with the launches."""
+    _call("cuMemcpyDtoDAsync_v2", to, from_, size, enter_context().stream)
 
 
 def synchronize() -> None:

@@ -42,6 +42,15 @@ class DeviceMemory(MemoryLender[DeviceSpan]):
         span.written |= written
         return span.address + host - span.start
 
+    def copy_from(self, host: int) -> int:
+        """Return the address of a copy of what a lent array holds from an address on. The caller frees it."""
+        span = self.find_span(host)
+        assert span is not None, host
+        size = span.stop - host
+        copy = driver.allocate(size)
+        driver.copy_on_device(copy, self.device_address(host, False), size)
+        return copy
+
     def return_spans(self, spans: Sequence[DeviceSpan]) -> None:
         """Copy back what kernels may have written, and wait."""
         for s in spans:

@@ -10,13 +10,15 @@ processors have no shim.
 from __future__ import annotations
 
 import ctypes
+import math
 import mmap
 import platform
 import threading
 from collections.abc import Sequence
 
 from uops.backends.c import tinycc
-from uops.backends.cstyle.launch import LaunchShape
+from uops.backends.cstyle.launch import MAX_LANES, LaunchShape
+from uops.backends.cuda import accesses, mma
 from uops.backends.cuda.render import ENTRY, SCALAR
 from uops.spec.errors import Crash
 
@@ -31,6 +33,7 @@ _HEADER = """
 #define __device__
 #define __shared__
 #define __launch_bounds__(n)
+#define __align__(n) __attribute__((aligned(n)))
 #define __fmaf_rn fmaf
 #define __fma_rn fma
 #define __fsqrt_rn sqrtf
@@ -54,7 +57,6 @@ static unsigned __byte_perm(unsigned x, unsigned y, unsigned s) {
   for (int k = 0; k < 4; k++) r |= (unsigned)(both >> 8 * (s >> 4 * k & 7) & 255) << 8 * k;
   return r;
 }
-#line 1
 """
 #: Saves what a function of C keeps, switches stacks, and restores it.
 _SWITCH = """
@@ -123,6 +125,11 @@ def unavailable_reason() -> str | None:
     return tinycc.unavailable_reason()
 
 
+def do_threads_meet(source: str) -> bool:
+    """Return True if the threads of a block wait for each other: at a Barrier, or to exchange the operands of a Wmma."""
+    return "__syncthreads" in source or "uops_wait" in source
+
+
 def wrap_kernel_text(source: str, shape: LaunchShape) -> str:
     """Return C text that runs a kernel's launches."""
     arguments = [
@@ -130,11 +137,22 @@ def wrap_kernel_text(source: str, shape: LaunchShape) -> str:
         for k, kind in enumerate(shape.arguments)
         if kind
     ]
-    meets = "__syncthreads" in source
+    meets = do_threads_meet(source)
     launcher = _LAUNCHER.replace("ENTRY", ENTRY).replace("ARGUMENTS", ", ".join(arguments))
     launcher = launcher.replace("MEETS", str(int(meets))).replace("DIVERGED", str(_DIVERGED))
     kernel = source.replace("extern __shared__ __align__(16) u8 shared[];", "", 1)  # the launcher's
-    return _HEADER + kernel + (_SWITCH if meets else "void uops_switch(void **save, void *to) {}\n") + launcher
+    sizes = [n for n in shape.lanes if isinstance(n, int)]
+    lanes = max(1, math.prod(sizes)) if len(sizes) == len(shape.lanes) else MAX_LANES
+    functions = mma.SHIM_FUNCTIONS + (accesses.SHIM_FUNCTIONS if "copy_async" in source or "load_matrices" in source else "")
+    return (
+        f"#define UOPS_LANES {lanes}\n"
+        + _HEADER
+        + functions
+        + "#line 1\n"
+        + kernel
+        + (_SWITCH if meets else "void uops_switch(void **save, void *to) {}\n")
+        + launcher
+    )
 
 
 #: One launch at a time: the launcher of a kernel keeps its state in variables of its own.
@@ -148,7 +166,7 @@ class ShimKernel:
         self.shape = shape
         self._code = tinycc.compile_in_memory(wrap_kernel_text(source, shape), "uops_run")
         self._run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(self._code.address)
-        self._meets = "__syncthreads" in source
+        self._meets = do_threads_meet(source)
         size = _STACK + _STACK_PER_CHARACTER * len(source) + shape.private_bytes
         self._stack_bytes = -(-size // _PAGE) * _PAGE
 

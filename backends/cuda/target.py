@@ -7,9 +7,11 @@ GPU's must be lent first (`uops.compiler.target.SupportsLending`).
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 from uops import __version__
@@ -18,11 +20,12 @@ from uops.backends.c import tinycc
 from uops.backends.cache import ObjectCache
 from uops.backends.cstyle.language import NATIVE
 from uops.backends.cstyle.launch import MAX_LANES, LaunchShape, can_lanes_meet_at_barriers, parse_launch_comment
-from uops.backends.cuda import driver, instructions, nvrtc, shim
+from uops.backends.cuda import driver, instructions, mma, nvrtc, shim
 from uops.backends.cuda.memory import DeviceMemory
-from uops.backends.cuda.render import CUDA, ENTRY, OPS, SCALAR, WRITTEN, render
+from uops.backends.cuda.render import ALIGNED, CUDA, ENTRY, OPS, SCALAR, WRITTEN, render
 from uops.compiler.target import MachineModel
 from uops.spec.errors import CompileError, Crash, Unsupported
+from uops.spec.ir.args import WmmaArg
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
@@ -33,12 +36,23 @@ instructions.register_builtins()
 WIDEST = 16
 #: Shared memory that schedules may use: more would leave too few blocks on a multiprocessor.
 LOCAL_MEMORY = 48 << 10
+#: The same on sm_80 and newer, whose multiprocessors have at least twice as much.
+LOCAL_MEMORY_OF_SM_80 = 96 << 10
 #: Most blocks of a launch.
 MOST_GROUPS = (1 << 31) - 1
 #: The lent memory of this process.
 MEMORY = DeviceMemory()
 #: What schedules know of the machine.
-MACHINE = MachineModel(vector_bytes=WIDEST, local_memory=LOCAL_MEMORY, workgroup=MAX_LANES, registers=255, fma=True)
+MACHINE = MachineModel(
+    vector_bytes=WIDEST, local_memory=LOCAL_MEMORY, workgroup=MAX_LANES, access_bytes=WIDEST, registers=255, fma=True
+)
+
+
+@functools.cache
+def describe_machine(architecture: str) -> MachineModel:
+    """Return the machine model of an architecture, such as `sm_90`."""
+    local_memory = LOCAL_MEMORY_OF_SM_80 if mma.architecture_number(architecture) >= 80 else LOCAL_MEMORY
+    return replace(MACHINE, tensor_cores=mma.choose_tensor_cores(architecture), local_memory=local_memory)
 
 
 class CudaKernel:
@@ -57,12 +71,18 @@ class CudaKernel:
             return
         if groups > MOST_GROUPS:
             raise CompileError(f"a launch has at most {MOST_GROUPS} blocks, and this one needs {groups}")
-        arguments = [
-            scalars[k] if kind == SCALAR else MEMORY.device_address(buffers[k], kind == WRITTEN)
-            for k, kind in enumerate(self.shape.arguments)
-            if kind
-        ]
+        arguments, copies = list[int](), list[int]()
+        for k, kind in enumerate(self.shape.arguments):
+            if kind == SCALAR:
+                arguments.append(scalars[k])
+            elif kind:
+                arguments.append(MEMORY.device_address(buffers[k], kind == WRITTEN))
+            if kind == ALIGNED and arguments[-1] % WIDEST:
+                arguments[-1] = MEMORY.copy_from(buffers[k])
+                copies.append(arguments[-1])
         self._kernel.launch(groups, lanes, arguments)
+        for address in copies:
+            driver.free(address)
 
 
 class _CudaText:
@@ -71,7 +91,17 @@ class _CudaText:
     name = "cuda"
     dtypes: frozenset[DType] = frozenset(NATIVE)
     ops: frozenset[Op] = OPS
-    machine = MACHINE
+    #: The architecture whose kernels are rendered, such as `sm_90`.
+    architecture = nvrtc.DEFAULT_ARCHITECTURE
+
+    @property
+    def machine(self) -> MachineModel:
+        """The hardware of the target."""
+        return describe_machine(self.architecture)
+
+    def has_tensor_core(self, arg: WmmaArg) -> bool:
+        """Return True if the architecture has `mma.sync` of this configuration."""
+        return mma.has_instruction(arg, self.architecture)
 
     def can_lanes_meet_at_barriers(self, linear: UOp) -> bool:
         """Return True if a launch numbers all lanes of a kernel that meet at its Barriers."""
@@ -89,6 +119,7 @@ class CudaTarget(_CudaText):
         if why := driver.unavailable_reason() or nvrtc.unavailable_reason():
             raise Unsupported(why, self.name)
         self.device = driver.open_device()
+        self.architecture = self.device.architecture
         self.store = ObjectCache(cache.directory(os.environ)) if store is None else store
         self.key = cache.digest_key(self.name, __version__, nvrtc.version(), self.device.architecture, *nvrtc.OPTIONS)
 

@@ -1,7 +1,7 @@
-"""Wmma as loops, for targets without tensor cores.
+"""Wmma as loops, for targets without the tensor core that it names.
 
-Takes: LINEAR, a kernel with Wmmas. Gives: LINEAR without them. Spec: Wmma, Barrier, Linear; R60 (Barrier), R93 (TC), R118 (Wmma's
-fragments), R119 (Wmma's value), R125 (the lanes of a warp).
+Takes: LINEAR, a kernel with Wmmas. Gives: LINEAR without those that the target lacks. Spec: Wmma, Barrier, Linear; R60 (Barrier),
+R93 (TC), R118 (Wmma's fragments), R119 (Wmma's value), R125 (the lanes of a warp).
 
 The lanes of a warp exchange their fragments through matrices in LOCAL memory, in which each warp has a part. With the lane maps A,
 B and C of the descriptor, and this lane's number t in its warp,
@@ -36,7 +36,7 @@ from uops.compiler.ir.lanes import (
     sort_lanes_fastest_first,
 )
 from uops.compiler.place import untranslatable_error
-from uops.compiler.target import Target
+from uops.compiler.target import SupportsTensorCores, SupportsWorkgroups, Target
 from uops.spec.errors import CompileError
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
@@ -45,6 +45,7 @@ from uops.spec.ir.axes import AxisType
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import BLOCK_CLOSERS, BLOCK_OPENERS, Op
+from uops.spec.ir.scope import numbers_workgroups
 from uops.spec.wmma import AffineLaneMap, Descriptor, LaneMap, MapDigit, Place, find_descriptor, lane_elements
 
 #: Dtype of lane numbers and of positions in the matrices.
@@ -52,13 +53,27 @@ _POSITION = dt.int32
 
 
 def lower_wmma_to_loops(linear: UOp, target: Target) -> UOp:
-    """Return an instruction list without Wmmas, if the target has none.
+    """Return an instruction list without the Wmmas that the target has no instruction for.
 
     Raises CompileError for a Wmma without a descriptor, for one of a grid of tiles, and for lanes that form no whole warps.
     """
-    if Op.WMMA in target.ops or Op.WMMA not in [u.op for u in linear.src]:
+    products = [u for u in linear.src if u.op is Op.WMMA]
+    if not products:
         return linear
+    if isinstance(target, SupportsTensorCores) and all(target.has_tensor_core(u.arg) for u in products):
+        whole = not isinstance(target, SupportsWorkgroups) or target.can_lanes_meet_at_barriers(linear)
+        if whole and _have_whole_warps(linear, products):
+            return linear
     return linear.replace(src=tuple(_WmmaLowering(linear).lower_kernel()))
+
+
+def _have_whole_warps(linear: UOp, products: Sequence[UOp]) -> bool:
+    """Return True if the lanes of the kernel are known to fill warps, in which each product is one of single tiles."""
+    specials = [u for u in linear.src if u.op is Op.SPECIAL and not numbers_workgroups(u)]
+    lanes = [*specials, *(u for u in linear.src if is_lane_loop(u))]
+    count = math.prod(max(1, max_extent(loop_extent(x))) for x in lanes if x.bound.op is Op.CONST)
+    constant = all(x.bound.op is Op.CONST for x in lanes)
+    return constant and all(u.arg.tile_grid == (1, 1) and len(u.src) == 3 and count % u.arg.threads == 0 for u in products)
 
 
 @dataclass(frozen=True, slots=True)

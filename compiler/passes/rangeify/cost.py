@@ -21,6 +21,7 @@ from uops.compiler.ir.work import READ_COST, RemainingReduce, estimate_work_per_
 from uops.compiler.passes.rangeify.elements import ClosedReduce
 from uops.compiler.passes.rangeify.kernels import ElementRef
 from uops.compiler.passes.rangeify.layouts import BIJECTIVE
+from uops.compiler.target import PLAIN, MachineModel
 from uops.spec.ir.node import UOp, collect_users, nodes_with_op
 from uops.spec.ir.ops import ALU, Op
 
@@ -43,8 +44,9 @@ _MAX_EPILOGUE = 64
 class RealiseCostModel:
     """Costs and properties of the values of one body, most of them computed on demand."""
 
-    def __init__(self, order: Sequence[UOp], closed_reduces: Mapping[UOp, ClosedReduce]) -> None:
+    def __init__(self, order: Sequence[UOp], closed_reduces: Mapping[UOp, ClosedReduce], machine: MachineModel = PLAIN) -> None:
         self.order, self.closed_reduces = order, closed_reduces
+        self.tensor_core_casts = {(c.dtype_in, c.dtype_out) for c in machine.tensor_cores}
         self.noncontraction_values = self._find_noncontraction_reduce_results(order)
 
     @functools.cached_property
@@ -117,8 +119,8 @@ class RealiseCostModel:
                 return True
             if self.reduces_wide_sliding_windows(u) and first.is_in_reduce_loop():
                 return True
-        elif one_ref_computes_each_once:  # no other kernel would compute it less often
-            return False
+        elif (u.op is Op.CAST and (u.operand.dtype, u.dtype) in self.tensor_core_casts) or one_ref_computes_each_once:
+            return False  # a tensor core takes the operand
         elif len(refs) > 1 and self.is_epilogue_of_unshared_sum(u, any(r.kernel is not first.kernel for r in refs)):
             return True
         cost, elements = self.work_per_element[u], size(u)

@@ -24,20 +24,21 @@ from uops.compiler.passes.rangeify.state import OpHandlers, RangeifyState
 from uops.compiler.passes.rangeify.store_targets import locate_store_target
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules import INDEXING
+from uops.compiler.target import PLAIN, MachineModel
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
 _HANDLERS = OpHandlers(SOURCE_ELEMENTS, EXPRESSIONS, locate_store_target)
 
 
-def rangeify(root: UOp, simplify: Callable[[UOp], UOp] | None = None) -> UOp:
+def rangeify(root: UOp, machine: MachineModel = PLAIN, simplify: Callable[[UOp], UOp] | None = None) -> UOp:
     """Split a callified program into kernels. `simplify` brings index expressions into normal form."""
     simplify = simplify or Rewriter(INDEXING)
     indexing = IndexArithmetic(simplify)
     body = split_large_reduces(root.body, indexing)
     if body is not root.body:
         root = root.replace(src=(body, *root.arguments))
-    state = RangeifyState(indexing, order_outside_kernels(body), root.arguments, _HANDLERS)
+    state = RangeifyState(indexing, order_outside_kernels(body), root.arguments, _HANDLERS, machine)
     state.request_elements_and_open_kernels()
     state.build_expressions_and_stores()
     if active_log() is not None:

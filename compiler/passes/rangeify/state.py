@@ -15,6 +15,7 @@ from uops.compiler.passes.rangeify.kernels import Element, ElementRef, KernelDra
 from uops.compiler.passes.rangeify.layouts import BIJECTIVE, StorageLayout, fold_view_chains_into_layouts
 from uops.compiler.passes.rangeify.storage import StoreTarget, load_element_or_zero
 from uops.compiler.rewrite.rewriter import Rewriter
+from uops.compiler.target import MachineModel
 from uops.spec.errors import Crash
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
@@ -36,7 +37,14 @@ _ONCE = ALU | BIJECTIVE | {Op.REDUCE, Op.CONTIGUOUS}
 class RangeifyState:
     """The state of one translation, which the functions of `handlers` read and change."""
 
-    def __init__(self, indexing: IndexArithmetic, order: Sequence[UOp], arguments: tuple[UOp, ...], handlers: OpHandlers) -> None:
+    def __init__(
+        self,
+        indexing: IndexArithmetic,
+        order: Sequence[UOp],
+        arguments: tuple[UOp, ...],
+        handlers: OpHandlers,
+        machine: MachineModel,
+    ) -> None:
         self.indexing, self.order, self.arguments, self.handlers = indexing, order, arguments, handlers
         self.cheap = _find_memory_and_constant_views(order)
         self.refs: dict[UOp, dict[ElementRef, None]] = {}  # value -> its elements that are needed
@@ -48,7 +56,7 @@ class RangeifyState:
         self.closed_reduces = find_closed_forms_of_reduces(order, indexing)
         #: By element of a closed Reduce: the substitution of its general index and remaining loops.
         self.index_bindings: dict[Element, dict[UOp, UOp]] = {}
-        self.cost_model = RealiseCostModel(order, self.closed_reduces)
+        self.cost_model = RealiseCostModel(order, self.closed_reduces, machine)
         has_views = not BIJECTIVE.isdisjoint({u.op for u in order})
         self.layouts = fold_view_chains_into_layouts(order, self.cost_model.use_counts, self.cheap) if has_views else {}
         self.computed_once: set[Element] = set()  # references that name every element of a value once

@@ -101,6 +101,7 @@ class VectorSelector:
         self.index_sums = IndexSums()
         self.memory = _find_memory_and_its_views(self.order)
         self.width = max(1, machine.vector_bytes // _widest_element(self.order))
+        self.access_bytes = machine.access_bytes
         self.index_dtype = choose_index_dtype(self.order, kernel)
         self.wanted_pieces: dict[UOp, dict[LanePositions, None]] = {}
         self.store_pieces: dict[UOp, list[LanePositions]] = {}  # by Store
@@ -217,7 +218,8 @@ class VectorSelector:
                 self.request_piece(s, SCALAR)
 
     def _cut_store(self, u: UOp) -> None:
-        self.store_pieces[u] = cut_store_pieces(self.index_sums, u, self.width)
+        width = self.access_bytes // u.value.dtype.itemsize if self.access_bytes else self.width
+        self.store_pieces[u] = cut_store_pieces(self.index_sums, u, width)
         for piece in self.store_pieces[u]:
             self._request_access_operands(u, piece)
 

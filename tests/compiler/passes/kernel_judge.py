@@ -11,6 +11,7 @@ import pytest
 
 from uops.backends.c.target import TinyTarget
 from uops.backends.cache import ObjectCache
+from uops.backends.cuda.target import ShimTarget
 from uops.backends.llvm.target import LlvmTarget, LlvmTier
 from uops.backends.opencl.target import OpenClTarget
 from uops.compiler.config import Config
@@ -29,6 +30,7 @@ CONFIG = Config(reuse=False, verify=True)
 
 _TARGETS: dict[str, Callable[[], Target]] = {
     "c": TinyTarget, "llvm": lambda: LlvmTarget(LlvmTier.FAST, ObjectCache(None)), "opencl": OpenClTarget,
+    "cuda:shim": ShimTarget,
 }  # fmt: skip
 
 

@@ -13,11 +13,10 @@ from kernel_judge import CONFIG, barrier, count, judge, kernel, local, register,
 from uops.compiler.config import Config
 from uops.compiler.passes.callify.callify import callify
 from uops.compiler.passes.optimize.optimize import optimize
-from uops.compiler.passes.rangeify import cost
 from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.compiler.pipeline import lower
 from uops.compiler.runtime.program import Compiled
-from uops.compiler.target import MachineModel, Target
+from uops.compiler.target import PLAIN_OPS, MachineModel, Target
 from uops.interp import run
 from uops.interp.ops.wmma import allowed_error
 from uops.interp.tensor.storage import NUMPY
@@ -26,7 +25,7 @@ from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import WmmaArg
 from uops.spec.ir.axes import AxisType
-from uops.spec.ir.node import UOp
+from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.verify.dialects import Dialect
 from uops.spec.wmma import DESCRIPTORS, OPERANDS, Descriptor, TableLaneMap, find_descriptor, register_descriptor
@@ -124,6 +123,14 @@ def judge_product(d: Descriptor, root: UOp, warps: int, name: str, config: Confi
 @pytest.mark.parametrize("d", WARPS, ids=ident)
 def test_two_warps_multiply_their_fragments_on_c(d: Descriptor) -> None:
     judge_product(d, kernel(product_of_lane(d, special("lidx0", 2 * d.threads), 2)), 2, "c")
+
+
+@pytest.mark.parametrize("d", [d for d in WARPS if d.vendor == "NVIDIA"], ids=ident)
+def test_two_warps_multiply_their_fragments_by_mma_sync_on_cuda_s_shim(d: Descriptor) -> None:
+    root = kernel(product_of_lane(d, special("lidx0", 2 * d.threads), 2))
+    judge_product(d, root, 2, "cuda:shim")
+    (text,) = [u.arg.code for u in toposort(lower(root, target("cuda:shim"), dialect=Dialect.SCHEDULED)) if u.op is Op.SOURCE]
+    assert f"{d.name} {{" in text
 
 
 @pytest.mark.parametrize("d", SOME, ids=ident)
@@ -318,17 +325,36 @@ def gemm(m: int, k: int, n: int, d: Descriptor) -> UOp:
 
 @pytest.mark.parametrize("name", ["c", "llvm"])
 @pytest.mark.parametrize("d", [*SOME, F16, INT8], ids=ident)
-def test_a_product_that_is_scheduled_for_tensor_cores_runs_on_the_cpu(
-    d: Descriptor, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Casts stay in the product's kernel: the cost model thinks of machines that convert element by element."""
-    monkeypatch.setattr(cost, "KERNEL_COST", 1 << 40)
+def test_a_product_that_is_scheduled_for_tensor_cores_runs_on_the_cpu(d: Descriptor, name: str) -> None:
     n, m, k = d.dims
     graph, on = gemm(2 * m, 2 * k, 2 * n, d), WithTensorCores(target(name), d)
-    assert count(Op.WMMA, optimize(rangeify(callify(graph)), on.machine)) == 1
+    assert 0 < count(Op.WMMA, optimize(rangeify(callify(graph), on.machine), on.machine))
     rng = np.random.default_rng(7)
     given = {f"p{s}": rng.integers(-2, 3, x).astype(NUMPY[d.dtype_in]) for s, x in enumerate(((2 * m, 2 * k), (2 * k, 2 * n)))}
     expected = run(graph, given).values[0]
     got = Compiled(graph, on, CONFIG)(given).values[0]
     np.testing.assert_array_equal(got, expected)
     assert expected.any()
+
+
+class WithInstructions(WithTensorCores):
+    """A target of workgroups that has the instructions of some descriptors."""
+
+    ops = PLAIN_OPS | {Op.BARRIER, Op.WMMA}
+
+    def has_tensor_core(self, arg: WmmaArg) -> bool:
+        return arg in self.machine.tensor_cores
+
+    def can_lanes_meet_at_barriers(self, linear: UOp) -> bool:
+        return True
+
+
+def test_a_wmma_stays_where_the_target_has_its_instruction_and_warps_are_whole() -> None:
+    root = kernel(product_of_lane(F16, special("lidx0", 64), 2))
+    for d, products in ((F16, 1), (INT8, 0)):
+        linear = lower(root, WithInstructions(target("llvm"), d), "linearize", CONFIG, dialect=Dialect.SCHEDULED)
+        assert count(Op.WMMA, linear) == products
+    n = b.variable("n", 0, 64, 4)
+    some = kernel(product_of_lane(F16, special("lidx0", n), 2))
+    linear = lower(some, WithInstructions(target("llvm"), F16), "linearize", CONFIG, dialect=Dialect.SCHEDULED)
+    assert count(Op.WMMA, linear) == 0

@@ -3,7 +3,8 @@
 `schedule_for_gpu` applies the OptOps that it chooses, all of them legal. Output loops become GLOBAL, so that iterations run in
 parallel. In order, it decides:
 
-0. A product that fits a tensor core of the machine uses it (TC), with two by two tiles per workgroup.
+0. A product that fits a tensor core of the machine uses it. Its operands go through LOCAL memory (`tensor_tiles`). If no block of
+   that schedule fits, they come from GLOBAL memory (TC), with two by two tiles per workgroup.
 1. A sum of products whose operands each depend on one of two output loops is tiled. A workgroup has a tile of both loops, and a
    lane a register tile in it (UPCAST). The operands of a piece of the reduction go through LOCAL memory, from which all lanes of a
    row or column load them.
@@ -26,10 +27,12 @@ from uops.compiler.passes.optimize.schedule.accesses import StridedAccess, colle
 from uops.compiler.passes.optimize.schedule.optops import apply, find_rejection_reason, max_trip_count
 from uops.compiler.passes.optimize.schedule.schedule import Schedule, set_output_loop_types_before_optops
 from uops.compiler.passes.optimize.schedule.shared_memory import accumulate_in_registers, load_through_shared_memory
+from uops.compiler.passes.optimize.schedule.tensor_core import TensorCoreMatch, match_tensor_core_or_explain_mismatch
+from uops.compiler.passes.optimize.schedule.tensor_tiles import WorkgroupTile, panel_bytes, tile_product_for_workgroup
 from uops.compiler.target import MachineModel
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.axes import AxisType
-from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.node import UOp, nodes_with_op, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import open_ranges, ranges_closed_by
 from uops.spec.optops import TC, Padto, Split
@@ -38,6 +41,11 @@ from uops.spec.optops import TC, Padto, Split
 TILES = ((8, 16, 4, 4), (8, 8, 4, 4), (4, 8, 4, 4), (4, 4, 2, 2))
 #: Tiles for lanes with many registers, tried first: the largest of which a product has enough to fill the machine, or the last.
 LARGE_TILES = ((16, 16, 8, 8), (16, 16, 4, 4), (8, 16, 4, 4), (8, 16, 2, 2))
+#: Blocks of a product by tensor cores: the largest of which there are enough to fill the machine, or the last.
+CORE_TILES = (
+    WorkgroupTile(2, 4, 4, 8, 2), WorkgroupTile(2, 4, 4, 4, 2), WorkgroupTile(2, 2, 4, 4, 2), WorkgroupTile(2, 2, 2, 4, 2),
+    WorkgroupTile(2, 2, 1, 2, 2),
+)  # fmt: skip
 #: Registers of a lane that count as many, and tiles that fill the machine.
 MANY_REGISTERS, FILLING = 128, 128
 #: Steps of a reduction whose operands are in LOCAL memory at a time, and how many of them are unrolled.
@@ -71,6 +79,9 @@ def schedule_for_gpu(s: Schedule, machine: MachineModel, uniques: Iterator[int])
         s = set_output_loop_types_before_optops(s, dict.fromkeys(s.outputs, AxisType.GLOBAL))
     f = _GpuKernelFacts(s)
     if machine.tensor_cores:
+        tiled = _tile_product_for_tensor_cores(s, machine, uniques)
+        if tiled is not None:
+            return tiled
         for opt in (TC(0, -1, level) for level in range(3)):
             if find_rejection_reason(s, opt, machine) is None:
                 return _put_2x2_tiles_into_workgroup(apply(s, opt, machine), machine)
@@ -136,6 +147,24 @@ class _GpuKernelFacts:
             if rows and columns and self.store is not None and self.store.stride(columns[-1]) == 1:
                 return _MatmulPattern(rows[-1], columns[-1], steps, left.node, right.node)
         return None
+
+
+def _tile_product_for_tensor_cores(s: Schedule, machine: MachineModel, uniques: Iterator[int]) -> Schedule | None:
+    """Tile a product for the tensor cores of a workgroup; None if there is none, or if it is too small for every tile."""
+    product = match_tensor_core_or_explain_mismatch(s, TC(0, -1, 2), machine.tensor_cores)
+    reduces = nodes_with_op(s.effect, Op.REDUCE)
+    if not isinstance(product, TensorCoreMatch) or len(reduces) != 1 or len(ranges_closed_by(product.u)) != 1:
+        return None
+    d, loops = product.descriptor, (product.rows, product.columns, product.steps)
+    others = math.prod(max_loop_extent(r) for r in s.outputs if r not in loops)
+    for tile in CORE_TILES:
+        rows, columns, steps = block = tile.block(d.dims)
+        fits = tile.warps_m * tile.warps_n * d.threads <= machine.workgroup and all(map(_is_padding_cheap, loops, block))
+        count = others * -(-max_loop_extent(product.rows) // rows) * -(-max_loop_extent(product.columns) // columns)
+        panels = (panel_bytes(rows, steps, d.dtype_in), panel_bytes(columns, steps, d.dtype_in))
+        if fits and (count >= FILLING or tile is CORE_TILES[-1]) and sum(panels) <= (machine.local_memory or _LOCAL):
+            return tile_product_for_workgroup(s, product, tile, uniques)
+    return None
 
 
 def _put_2x2_tiles_into_workgroup(s: Schedule, machine: MachineModel) -> Schedule:

@@ -141,8 +141,6 @@ class _TensorCoreTile:
 def tile_for_tensor_core(s: Schedule, opt: TC, core_match: TensorCoreMatch) -> Schedule:
     """Tile the matched product for its tensor core, with padding where the axes need it."""
     d, (n, m, k) = core_match.descriptor, core_match.descriptor.dims
-    first = core_match.u.operand.lhs
-    swapped = first is not core_match.left and _strip_cast_from_input_dtype(first, d) is not core_match.left
     ids = [int(r.arg.axis_id) for r in (core_match.rows, core_match.columns, core_match.steps)]
     for axis, size in zip(ids, (m, n, k)):
         s = pad_loop_and_mask_added_iterations(s, Padto(next(j for j, r in enumerate(s.ranges) if r.arg.axis_id == axis), size))
@@ -153,12 +151,12 @@ def tile_for_tensor_core(s: Schedule, opt: TC, core_match: TensorCoreMatch) -> S
     element = _make_loop(free + 1, AxisType.UPCAST, d.c.elements)
     tile = _TensorCoreTile(_make_tile_loop(rows, m), _make_tile_loop(columns, n), _make_tile_loop(steps, k), lane, element)
     if opt.mode == 1:
-        result = _build_wmma_accumulation(u, core_match, _PaddedLoops(rows, columns, steps, swapped), tile, free + 2)
+        result = _build_wmma_accumulation(u, core_match, _PaddedLoops(rows, columns, steps), tile, free + 2)
     else:
         inner = _make_loop(free + 2, AxisType.UNROLL, k)
         loops = tuple(x for r in ranges_closed_by(u) for x in ((tile.steps, inner) if r is steps else (r,)))
         result = u.replace(src=(substitute(u.operand, {steps: tile_index(tile.steps, k, inner)}), *loops))
-    row, column = _build_element_row_and_column(d.c, lane, element)
+    row, column = build_element_row_and_column(d.c, lane, element)
     effect = substitute(s.effect, {u: result})
     effect = substitute(effect, {rows: tile_index(tile.rows, m, row), columns: tile_index(tile.columns, n, column)})
     tile_loops = {rows: tile.rows, columns: tile.columns}
@@ -169,12 +167,24 @@ def tile_for_tensor_core(s: Schedule, opt: TC, core_match: TensorCoreMatch) -> S
 
 @dataclass(frozen=True, slots=True)
 class _PaddedLoops:
-    """The padded loops of m, n and k. `swapped` says that B is the first factor."""
+    """The padded loops of m, n and k."""
 
     rows: UOp
     columns: UOp
     steps: UOp
-    swapped: bool
+
+
+def match_product_factors(reduce: UOp, core_match: TensorCoreMatch) -> tuple[UOp, UOp]:
+    """Return A and B in the input dtype, with zeros where k was padded, of the matched Reduce after its loops were padded."""
+    d, first = core_match.descriptor, core_match.u.operand.lhs
+    swapped = first is not core_match.left and _strip_cast_from_input_dtype(first, d) is not core_match.left
+    inside, product = None, reduce.operand
+    if product.op is Op.WHERE:  # k was padded
+        inside, product = product.condition, product.if_true
+    factors = product.src
+    left, right = (_strip_cast_from_input_dtype(f, d) for f in (factors[::-1] if swapped else factors))
+    assert left is not None and right is not None
+    return _mask_padding(left, inside), _mask_padding(right, inside)
 
 
 def _build_wmma_accumulation(
@@ -182,13 +192,7 @@ def _build_wmma_accumulation(
 ) -> UOp:
     """Return the lane's element of the accumulator after all steps of Wmma. `first_free_axis_id` is the first free axis id."""
     d, (n, m, k) = core_match.descriptor, core_match.descriptor.dims
-    inside, product = None, reduce.operand
-    if product.op is Op.WHERE:  # k was padded
-        inside, product = product.condition, product.if_true
-    factors = product.src
-    left, right = (_strip_cast_from_input_dtype(f, d) for f in (factors[::-1] if padded.swapped else factors))
-    assert left is not None and right is not None
-    a, b = (_mask_padding(x, inside) for x in (left, right))
+    a, b = match_product_factors(reduce, core_match)
     fragment_a, fragment_b = (
         UOp(Op.STACK, tuple(
             substitute(x, {axis_loop: tile_index(rest, size, at[major]), padded.steps: tile_index(tile.steps, k, at[1 - major])})
@@ -231,7 +235,7 @@ def _mask_padding(x: UOp, inside: UOp | None) -> UOp:
     return x if inside is None else UOp(Op.WHERE, (inside, x, B.const(0, x.dtype)))
 
 
-def _build_element_row_and_column(lane_map: LaneMap, lane: UOp | None, element: UOp) -> tuple[UOp, UOp]:
+def build_element_row_and_column(lane_map: LaneMap, lane: UOp | None, element: UOp) -> tuple[UOp, UOp]:
     """Return the row and column that a lane holds as an element, as index expressions."""
     assert isinstance(lane_map, AffineLaneMap)
     row, column = index_constant(0), index_constant(0)
@@ -261,4 +265,4 @@ def _add_scaled(total: UOp, part: UOp, step: int) -> UOp:
 
 def _lane_element_coordinates(m: LaneMap, lane: UOp | None) -> Iterator[tuple[UOp, UOp]]:
     """Yield the row and column of each element that a lane holds."""
-    return (_build_element_row_and_column(m, lane, index_constant(e)) for e in range(m.elements))
+    return (build_element_row_and_column(m, lane, index_constant(e)) for e in range(m.elements))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import count as count_from
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from scheduled_programs import p
 from uops.compiler.passes.callify.callify import callify, outputs
 from uops.compiler.passes.expand import expand
 from uops.compiler.passes.linearize import linearize
+from uops.compiler.passes.optimize.heuristics.gpu import schedule_for_gpu
 from uops.compiler.passes.optimize.optimize import optimize
 from uops.compiler.passes.optimize.schedule.optops import apply, find_rejection_reason
 from uops.compiler.passes.optimize.schedule.schedule import (
@@ -21,17 +24,20 @@ from uops.compiler.passes.optimize.schedule.schedule import (
     create_initial_schedule,
     set_output_loop_types_before_optops,
 )
+from uops.compiler.passes.optimize.schedule.tensor_core import TensorCoreMatch, match_tensor_core_or_explain_mismatch
+from uops.compiler.passes.optimize.schedule.tensor_tiles import WorkgroupTile, tile_product_for_workgroup
 from uops.compiler.passes.rangeify import cost
 from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.compiler.passes.select.select import select
 from uops.compiler.target import PLAIN_DTYPES, PLAIN_OPS, MachineModel
 from uops.interp import run
 from uops.interp.tensor.storage import NUMPY
+from uops.spec.errors import SpecError, Trap
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import WmmaArg
 from uops.spec.ir.axes import AxisType
-from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.node import UOp, substitute, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.optops import TC, Padto, Split
 from uops.spec.verify.dialects import Dialect
@@ -267,3 +273,58 @@ def test_the_hand_written_choice_uses_a_tensor_core() -> None:
     (out,) = outputs(graph)
     got = run(launch, given(graph)).buffers[f"b{out.buffer.arg.unique}"].reshape(out.shape)
     np.testing.assert_array_equal(got, run(graph, given(graph)).values[0])
+
+
+# ------------------------------------------------------------------------------------- tiles of a workgroup, in LOCAL memory
+
+WHOLE = [named("m16n8k16.row.col.f32.bf16"), named("m16n8k16.row.col.s32.s8"), named("m8n8k4", dt.float64)]
+
+
+def tiled(graph: UOp, on: MachineModel, tile: WorkgroupTile) -> tuple[UOp, Schedule]:
+    launch, s = started(graph)
+    match = match_tensor_core_or_explain_mismatch(s, TC(0, -1, 2), on.tensor_cores)
+    assert isinstance(match, TensorCoreMatch), match
+    return launch, tile_product_for_workgroup(s, match, tile, count_from(900))
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("d", WHOLE, ids=lambda d: f"{d.name}-{d.dtype_in}")
+def test_tiles_of_a_workgroup_give_the_program_s_value_at_every_stage(d: Descriptor, transposed: bool) -> None:
+    """Three pieces of k: both halves of the panels are filled while the other is read, and one is filled again."""
+    tile, (n, m, k) = WorkgroupTile(1, 2, 2, 1, 1), d.dims
+    graph, on = gemm(2 * m, 3 * k, 2 * n, d, transposed), machine(d)
+    launch, s = tiled(graph, on, tile)
+    found = agrees(graph, launch, s, on, only=("scheduled", "linear"))
+    assert count(Op.WMMA, found["linear"]) == tile.tiles_m * tile.tiles_n * tile.tiles_k
+    assert count(Op.BARRIER, found["linear"]) == 1
+
+
+def test_tiles_of_a_workgroup_pad_all_axes() -> None:
+    graph, on = gemm(19, 21, 11, BF16), machine(BF16)
+    launch, s = tiled(graph, on, WorkgroupTile(2, 1, 1, 2, 2))
+    agrees(graph, launch, s, on, only=("scheduled",))
+
+
+def test_a_barrier_that_is_missing_in_a_panel_is_a_trap_R55() -> None:
+    graph, on = gemm(16, 32, 16, BF16), machine(BF16)
+    launch, s = tiled(graph, on, WorkgroupTile(1, 2, 1, 1, 1))
+    (met,) = [u for u in toposort(s.effect) if u.op is Op.BARRIER]
+    without = replace(s, effect=substitute(s.effect, {met: UOp(Op.GROUP, met.src)}))
+    with pytest.raises((Trap, SpecError)):
+        agrees(graph, launch, without, on, only=("scheduled",))
+
+
+def test_a_cast_that_a_tensor_core_takes_stays_in_the_product_s_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    graph = callify(gemm(256, 256, 256, BF16))
+    assert len(rangeify(graph).src) == 3
+    assert len(rangeify(graph, machine(BF16)).src) == 1
+
+
+@pytest.mark.parametrize(("size", "blocks"), [(2048, (128, 128)), (1024, (128, 64)), (32, (32, 32))])
+def test_blocks_of_a_product_fill_the_machine_if_they_can(size: int, blocks: tuple[int, int]) -> None:
+    """The largest block of which there are enough, and the least where none has."""
+    _, s = started(gemm(size, size, size, BF16))
+    scheduled = schedule_for_gpu(s, machine(BF16), count_from(900))
+    grid = [r for r in scheduled.outputs if r.arg.type is AxisType.GLOBAL]
+    assert [size // int(r.bound.const) for r in grid] == list(blocks)
