@@ -24,7 +24,7 @@ from uops.spec.errors import CompileError, Crash, Unsupported
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.axes import GRID, WORKGROUP, AxisType
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import COLLECTIVE, Op
 from uops.spec.ir.scope import base_memory, numbers_workgroups
 from uops.spec.untrusted import quote_name
 
@@ -297,6 +297,6 @@ def _check_barriers_outside_lane_loops(instructions: Sequence[UOp], plan: Launch
             open_.add(u)
         elif u.op is Op.END:
             open_ -= set(u.ranges)
-        elif u.op in (Op.BARRIER, Op.WMMA) and open_:
+        elif u.op in COLLECTIVE and open_:
             axes = sorted(r.arg.axis_id for r in open_)
             raise CompileError(f"R60 (Barrier): the lanes of axes {axes} are a loop here, and would not meet at {u!r}")

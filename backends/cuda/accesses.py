@@ -132,10 +132,10 @@ def first_of_aligned_run(position: UOp, count: int) -> UOp | None:
     """Return the first of `count` neighbouring positions if it is a multiple of their number, else None."""
     if position.op is Op.ADD:
         for base, steps in (position.src, position.src[::-1]):
-            if base.op is Op.STACK and all(x is base.src[0] for x in base.src) and steps.constant_elements is not None:
-                values = [int(v) for v in steps.constant_elements]
-                first = base.src[0]
-                if values == list(range(count)) and is_multiple_of(first, count):
+            offsets = steps.constant_elements
+            if base.op is Op.STACK and offsets is not None and [int(k) for k in offsets] == list(range(count)):
+                first, *others = base.elements
+                if all(x is first for x in others) and is_multiple_of(first, count):
                     return first
     return None
 
