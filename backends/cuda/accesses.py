@@ -182,7 +182,7 @@ def match_matrix_load(
 
     `is_untouched` says if no instruction after Loads changes the memory that they read.
     """
-    loads = loads_of_fragment(fragment)
+    loads = _loads_of_fragment(fragment)
     if itemsize > 2 or not loads or len({base_memory(x.buffer) for x in loads}) != 1 or not is_untouched(loads):
         return None
     memory = base_memory(loads[0].buffer)
@@ -208,12 +208,12 @@ def match_matrix_load(
     return None
 
 
-def loads_of_fragment(u: UOp) -> list[UOp]:
+def _loads_of_fragment(u: UOp) -> list[UOp]:
     """Return the scalar Loads of a fragment's elements, without gates; none if an element is anything else."""
     while u.op is Op.BITCAST:
         u = u.operand
     if u.op is Op.STACK:
-        parts = [loads_of_fragment(s) for s in u.src]
+        parts = [_loads_of_fragment(s) for s in u.src]
         return [x for p in parts for x in p] if all(parts) else []
     is_plain = u.op is Op.LOAD and len(u.src) == 1 and u.shape == () and u.buffer.op is Op.INDEX and len(u.buffer.positions) == 1
     return [u] if is_plain else []

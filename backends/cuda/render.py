@@ -206,7 +206,7 @@ class CudaKernelRenderer(family.CKernelRenderer):
     def _render_fragment(self, fragment: UOp, d: DType) -> Sequence[str]:
         """Return the registers of a fragment, which matrices in LOCAL memory fill where it has that form."""
         key = fragment, self.open_blocks[-1] if self.open_blocks else None
-        if key in self.fragments and self._is_untouched_since(accesses.loads_of_fragment(fragment)):
+        if key in self.fragments:
             return self.fragments[key]
         load = accesses.match_matrix_load(fragment, d.itemsize, self._is_untouched_since)
         if load is None or self.launch_indices.get(load.warp) not in ("threadIdx.x", "(threadIdx.x % 32)"):
