@@ -36,9 +36,28 @@ def _add_with_unselected_nan(d: DType, n: int, at: int, inputs: Inputs) -> UOp:
     return add_param(d, (n,), inputs, values=values)
 
 
+def _multiply_blocks(*, transposed: bool) -> Build:
+    """Build a product of which every axis has several blocks of a tensor core and a remainder, summed in at least 32 bits.
+
+    Transposed, both operands lie in memory by columns.
+    """
+
+    def make(d: DType, i: Inputs) -> UOp:
+        wide = d if d.bits >= dt.int32.bits else dt.float32 if d.is_float else dt.int32
+        operands = []
+        for rows, columns in ((48, 48), (48, 72)):
+            x = _add_small_param(d, (columns, rows) if transposed else (rows, columns), i)
+            operands.append(b.cast(b.permute(x, (1, 0)) if transposed else x, wide))
+        return compositions.gemm(*operands)
+
+    return make
+
+
 #: (composition, edge class, builder) of each case.
 _COMPOSITIONS: tuple[tuple[str, str, Build], ...] = (
     ("gemm", "matrices", lambda d, i: compositions.gemm(_add_small_param(d, (3, 4), i), _add_small_param(d, (4, 5), i))),
+    ("gemm", "blocks", _multiply_blocks(transposed=False)),
+    ("gemm", "blocks-by-columns", _multiply_blocks(transposed=True)),
     ("prefix_sum", "vector", lambda d, i: compositions.prefix_sum(_add_small_param(d, (5,), i))),
     (
         "prefix_sum",
