@@ -31,8 +31,13 @@ def is_mma(arg: WmmaArg) -> bool:
 
 def has_instruction(arg: WmmaArg, architecture: str) -> bool:
     """Return True if an architecture such as `sm_90` has the instruction of a configuration."""
-    d = find_descriptor(arg)
-    return d is not None and is_mma(arg) and architecture_number(d.arch) <= architecture_number(architecture)
+    return find_descriptor(arg) in _present(architecture)
+
+
+def _present(architecture: str) -> list[Descriptor]:
+    """Return the descriptors of the instructions `mma.sync` that an architecture has."""
+    number = architecture_number(architecture)
+    return [d for d in DESCRIPTORS if d.name.startswith(_PREFIX) and architecture_number(d.arch) <= number]
 
 
 def choose_tensor_cores(architecture: str) -> tuple[WmmaArg, ...]:
@@ -41,11 +46,9 @@ def choose_tensor_cores(architecture: str) -> tuple[WmmaArg, ...]:
     A schedule must stay within the error of any sum (R32, value of a Reduce). sm_90 sums 16 products of 16-bit floats with 25
     fraction bits, which is within it. Older ones keep 24 bits of 8 products, and fp8 has 13 bits on some: neither is.
     """
-    number = architecture_number(architecture)
     exact = {dt.int8, dt.float64}
-    wide = {dt.float16, dt.bfloat16} if number >= 90 else set[DType]()
-    present = [d for d in DESCRIPTORS if d.name.startswith(_PREFIX) and architecture_number(d.arch) <= number]
-    usable = [d for d in present if d.dtype_in in exact | wide and d.dtype_out in _SINGLE]
+    wide = {dt.float16, dt.bfloat16} if architecture_number(architecture) >= 90 else set[DType]()
+    usable = [d for d in _present(architecture) if d.dtype_in in exact | wide and d.dtype_out in _SINGLE]
     largest_first = sorted(usable, key=lambda d: -d.dims[0] * d.dims[1] * d.dims[2])
     args = [WmmaArg(d.name, d.dims, d.dtype_in, d.dtype_out, "GPU", d.threads) for d in largest_first]
     return tuple({(a.dtype_in, a.dtype_out): a for a in reversed(args)}.values())

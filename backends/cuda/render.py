@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from uops.backends.cstyle import atomic
 from uops.backends.cstyle import render as family
 from uops.backends.cstyle.language import Language, WorkgroupSyntax
-from uops.backends.cstyle.launch import MAX_LANES, LaunchPlan, plan_launch
+from uops.backends.cstyle.launch import MAX_LANES, Extent, LaunchPlan, plan_launch
 from uops.backends.cuda import accesses, mma
 from uops.spec.errors import Unsupported
 from uops.spec.ir import dtypes as dt
@@ -92,7 +92,7 @@ class CudaKernelRenderer(family.CKernelRenderer):
         self.aligned: set[int] = set()  # slots whose addresses must be multiples of 16
         self.position_in_list = {u: k for k, u in enumerate(self.instructions)}
         self.copies_async = False
-        self.stores: set[str] = set()  # lines before which the lane has waited
+        self.waited_in: tuple[UOp, ...] | None = None  # the open blocks of the last wait, if no copy came after it
         self.fragments: dict[tuple[UOp, UOp | None], Sequence[str]] = {}  # registers by fragment and innermost block
 
     def render_body(self) -> list[str]:
@@ -100,10 +100,19 @@ class CudaKernelRenderer(family.CKernelRenderer):
         lines = super().render_body()
         return lines if self.copies_async else [line for line in lines if line.strip() != _WAIT]
 
+    def argument_kind(self, param: UOp) -> str:
+        """Return the kind of a Param's argument, once every instruction is rendered."""
+        if param.arg.name:
+            return SCALAR
+        if param.arg.slot in self.written:
+            return WRITTEN
+        return ALIGNED if param.arg.slot in self.aligned else READ
+
     def _wait_for_copies(self) -> None:
         """Wait for this lane's copies, if any may be under way here. Another argument may name the memory that they read."""
         if self.async_buffers:
             self.w.write_line(_WAIT)
+            self.waited_in = tuple(self.open_blocks)
 
     def render_barrier(self, u: UOp) -> None:
         """Render a Barrier, at which all lanes see the copies."""
@@ -138,15 +147,14 @@ class CudaKernelRenderer(family.CKernelRenderer):
         """Render a write of neighbours in LOCAL memory as one access or as an asynchronous copy, any other lane by lane."""
         size = 0 if base_memory(u.buffer).op is not Op.BUFFER else self._bytes_of_wide_access(u.buffer, u.value.dtype, u.gate)
         if not size:
-            if self.memory_ref(u.buffer).space is AddrSpace.GLOBAL and (not self.w.lines or self.w.lines[-1] not in self.stores):
+            if self.memory_ref(u.buffer).space is AddrSpace.GLOBAL and self.waited_in != tuple(self.open_blocks):
                 self._wait_for_copies()
             super().render_store(u)
-            self.stores.add(self.w.lines[-1])
             return
         at, gate = self.memory_ref(u.buffer), "" if u.gate is None else f"if ({self.scalar_operand(u.gate)}) "
         source = u.value
         if base_memory(u.buffer) in self.async_buffers and self._is_async_source(source, size, u.gate):
-            self.copies_async = True
+            self.copies_async, self.waited_in = True, None
             self.w.define_function("copy_async", accesses.COPY_ASYNC)
             from_ = self.memory_ref(source.buffer).element(0)
             self.w.write_line(f"{gate}copy_async((u8 *)&{at.element(0)}, (const u8 *)&{from_}, {size});")
@@ -249,16 +257,7 @@ def render(linear: UOp) -> str:
     plan = plan_launch(linear.src, CUDA)
     kernel = CudaKernelRenderer(linear, plan)
     body = kernel.render_body()
-    kinds = {
-        u.arg.slot: SCALAR
-        if u.arg.name
-        else WRITTEN
-        if u.arg.slot in kernel.written
-        else ALIGNED
-        if u.arg.slot in kernel.aligned
-        else READ
-        for u in kernel.params()
-    }
+    kinds = {u.arg.slot: kernel.argument_kind(u) for u in kernel.params()}
     slots = range(max(kinds, default=-1) + 1)
     arguments = [f"i64 n{k}" if kinds[k] == SCALAR else f"u8 *m{k}" for k in slots if k in kinds]
     comment = plan.launch_comment([kinds.get(k, "") for k in slots], kernel.local_bytes, kernel.private_bytes)
@@ -269,7 +268,7 @@ def render(linear: UOp) -> str:
             "#ifdef __cplusplus",
             'extern "C"',
             "#endif",
-            f"__global__ void __launch_bounds__({_max_lanes(plan.lanes)}) {ENTRY}({', '.join(arguments)}) {{",
+            f"__global__ void __launch_bounds__({max_lanes(plan.lanes)}) {ENTRY}({', '.join(arguments)}) {{",
             *(["  extern __shared__ __align__(16) u8 shared[];"] if kernel.local_bytes else []),
             *body,
             "}",
@@ -277,7 +276,7 @@ def render(linear: UOp) -> str:
     ) + "\n"  # fmt: skip
 
 
-def _max_lanes(lanes: list[int | str]) -> int:
+def max_lanes(lanes: Sequence[Extent]) -> int:
     """Return the largest number of lanes of a block, which bounds the registers of each."""
     return max(1, math.prod(n for n in lanes if isinstance(n, int))) if all(isinstance(n, int) for n in lanes) else MAX_LANES
 

@@ -10,16 +10,15 @@ processors have no shim.
 from __future__ import annotations
 
 import ctypes
-import math
 import mmap
 import platform
 import threading
 from collections.abc import Sequence
 
 from uops.backends.c import tinycc
-from uops.backends.cstyle.launch import MAX_LANES, LaunchShape
+from uops.backends.cstyle.launch import LaunchShape
 from uops.backends.cuda import accesses, mma
-from uops.backends.cuda.render import ENTRY, SCALAR
+from uops.backends.cuda.render import ENTRY, SCALAR, max_lanes
 from uops.spec.errors import Crash
 
 #: Bytes of stack of a thread besides its private memory, and per character of its text, which declares all its values.
@@ -141,11 +140,9 @@ def wrap_kernel_text(source: str, shape: LaunchShape) -> str:
     launcher = _LAUNCHER.replace("ENTRY", ENTRY).replace("ARGUMENTS", ", ".join(arguments))
     launcher = launcher.replace("MEETS", str(int(meets))).replace("DIVERGED", str(_DIVERGED))
     kernel = source.replace("extern __shared__ __align__(16) u8 shared[];", "", 1)  # the launcher's
-    sizes = [n for n in shape.lanes if isinstance(n, int)]
-    lanes = max(1, math.prod(sizes)) if len(sizes) == len(shape.lanes) else MAX_LANES
     functions = mma.SHIM_FUNCTIONS + (accesses.SHIM_FUNCTIONS if "copy_async" in source or "load_matrices" in source else "")
     return (
-        f"#define UOPS_LANES {lanes}\n"
+        f"#define UOPS_LANES {max_lanes(shape.lanes)}\n"
         + _HEADER
         + functions
         + "#line 1\n"

@@ -8,6 +8,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from kernel_claims import linear
+from workgroup_kernels import local
 
 import uops
 from uops import Tensor
@@ -19,7 +21,7 @@ from uops.compiler.runtime.program import Compiled
 from uops.compiler.tensor.realize import capture
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.args import WmmaArg
+from uops.spec.ir.args import AddrSpace, WmmaArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
@@ -101,6 +103,30 @@ def test_a_row_of_a_matrix_that_is_another_one_changes_results_on_the_shim() -> 
     out = np.zeros((64, 64), np.float16)
     run_text(text.replace("% 8 * 4) / 4)", "% 8 * 4) / 8)"), out, x, y)
     assert (out != expected.astype(np.float16)).any()
+
+
+def overwritten_while_it_is_copied() -> UOp:
+    """A lane copies p0 to LOCAL memory, sets a register, and stores it to p1. After a Barrier it stores the copy to p2."""
+    x, y, out = (B.param(slot, (8,), dt.float32) for slot in range(3))
+    g, t = B.range_(1, 0, AxisType.GLOBAL), B.range_(2, 1, AxisType.LOCAL)
+    tile, register = local(8, dt.float32, 77), B.buffer(1, dt.float32, addrspace=AddrSpace.REG, unique=78)
+    lane = B.cast(t, dt.int32)
+    places = B.add(B.stack(*[B.mul(lane, B.const(4, dt.int32))] * 4), B.stack(*[B.const(k, dt.int32) for k in range(4)]))
+    copied = B.store(UOp(Op.INDEX, (tile, places)), B.load(UOp(Op.INDEX, (x, places))))
+    cleared = B.store(B.at(B.after(register, copied), 0), B.const(7.0, dt.float32))
+    over = B.store(B.at(y, B.mul(t, B.index(4))), B.load(B.at(B.after(register, cleared), 0)))
+    met = UOp(Op.BARRIER, (copied, over))
+    taken = B.store(UOp(Op.INDEX, (out, places)), B.load(UOp(Op.INDEX, (B.after(tile, met), places))))
+    return linear(B.end(B.end(taken, t), g))
+
+
+def test_a_copy_is_waited_for_before_the_lane_stores_to_memory_that_it_may_read() -> None:
+    """The caller passes one array twice: p1 is p0."""
+    text = ShimTarget().render(overwritten_while_it_is_copied())
+    assert text.count("copy_async((u8 *)") == 1
+    x, out = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
+    run_text(text, x, x, out)
+    assert out.tolist() == list(range(8)) and x.tolist() == [7, 1, 2, 3, 7, 5, 6, 7]
 
 
 def test_rows_that_are_not_aligned_are_loaded_by_elements(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -141,19 +141,16 @@ class _TensorCoreTile:
 def tile_for_tensor_core(s: Schedule, opt: TC, core_match: TensorCoreMatch) -> Schedule:
     """Tile the matched product for its tensor core, with padding where the axes need it."""
     d, (n, m, k) = core_match.descriptor, core_match.descriptor.dims
-    ids = [int(r.arg.axis_id) for r in (core_match.rows, core_match.columns, core_match.steps)]
-    for axis, size in zip(ids, (m, n, k)):
-        s = pad_loop_and_mask_added_iterations(s, Padto(next(j for j, r in enumerate(s.ranges) if r.arg.axis_id == axis), size))
-    rows, columns, steps = (next(r for r in s.ranges if r.arg.axis_id == axis) for axis in ids)
-    u = next(u for u in toposort(s.effect) if u.op is Op.REDUCE and steps in ranges_closed_by(u))
+    s, padded = pad_product_loops(s, core_match, (m, n, k))
+    u, rows, columns, steps = padded.reduce, padded.rows, padded.columns, padded.steps
     free = next_id(s)
-    lane = _make_loop(free, AxisType.WARP, d.threads) if d.threads > 1 else None
-    element = _make_loop(free + 1, AxisType.UPCAST, d.c.elements)
+    lane = make_loop(free, AxisType.WARP, d.threads) if d.threads > 1 else None
+    element = make_loop(free + 1, AxisType.UPCAST, d.c.elements)
     tile = _TensorCoreTile(_make_tile_loop(rows, m), _make_tile_loop(columns, n), _make_tile_loop(steps, k), lane, element)
     if opt.mode == 1:
-        result = _build_wmma_accumulation(u, core_match, _PaddedLoops(rows, columns, steps), tile, free + 2)
+        result = _build_wmma_accumulation(core_match, padded, tile, free + 2)
     else:
-        inner = _make_loop(free + 2, AxisType.UNROLL, k)
+        inner = make_loop(free + 2, AxisType.UNROLL, k)
         loops = tuple(x for r in ranges_closed_by(u) for x in ((tile.steps, inner) if r is steps else (r,)))
         result = u.replace(src=(substitute(u.operand, {steps: tile_index(tile.steps, k, inner)}), *loops))
     row, column = build_element_row_and_column(d.c, lane, element)
@@ -166,12 +163,23 @@ def tile_for_tensor_core(s: Schedule, opt: TC, core_match: TensorCoreMatch) -> S
 
 
 @dataclass(frozen=True, slots=True)
-class _PaddedLoops:
-    """The padded loops of m, n and k."""
+class PaddedProduct:
+    """A matched Reduce after its loops were padded, and its loops of m, n and k."""
 
+    reduce: UOp
     rows: UOp
     columns: UOp
     steps: UOp
+
+
+def pad_product_loops(s: Schedule, core_match: TensorCoreMatch, sizes: tuple[int, int, int]) -> tuple[Schedule, PaddedProduct]:
+    """Pad the loops of m, n and k to multiples of `sizes`, and return the schedule with the product in it."""
+    ids = [int(r.arg.axis_id) for r in (core_match.rows, core_match.columns, core_match.steps)]
+    for axis, size in zip(ids, sizes):
+        s = pad_loop_and_mask_added_iterations(s, Padto(next(j for j, r in enumerate(s.ranges) if r.arg.axis_id == axis), size))
+    rows, columns, steps = (next(r for r in s.ranges if r.arg.axis_id == axis) for axis in ids)
+    u = next(u for u in toposort(s.effect) if u.op is Op.REDUCE and steps in ranges_closed_by(u))
+    return s, PaddedProduct(u, rows, columns, steps)
 
 
 def match_product_factors(reduce: UOp, core_match: TensorCoreMatch) -> tuple[UOp, UOp]:
@@ -188,10 +196,10 @@ def match_product_factors(reduce: UOp, core_match: TensorCoreMatch) -> tuple[UOp
 
 
 def _build_wmma_accumulation(
-    reduce: UOp, core_match: TensorCoreMatch, padded: _PaddedLoops, tile: _TensorCoreTile, first_free_axis_id: int
-) -> UOp:
+    core_match: TensorCoreMatch, padded: PaddedProduct, tile: _TensorCoreTile, first_free_axis_id: int
+) -> UOp:  # fmt: skip
     """Return the lane's element of the accumulator after all steps of Wmma. `first_free_axis_id` is the first free axis id."""
-    d, (n, m, k) = core_match.descriptor, core_match.descriptor.dims
+    reduce, d, (n, m, k) = padded.reduce, core_match.descriptor, core_match.descriptor.dims
     a, b = match_product_factors(reduce, core_match)
     fragment_a, fragment_b = (
         UOp(Op.STACK, tuple(
@@ -206,9 +214,7 @@ def _build_wmma_accumulation(
     register = UOp(Op.BUFFER, (), BufferArg(count, d.dtype_out, "CPU", AddrSpace.REG, _FAR + highest_unique([reduce])))
     outer = open_ranges(toposort(reduce))[reduce] - {padded.rows, padded.columns} | {tile.rows, tile.columns}
     outer |= {tile.lane} if tile.lane else set()
-    uncleared = B.after(register, *sort_by_nesting(outer))
-    clearing = _make_loop(first_free_axis_id, AxisType.UPCAST, count)
-    cleared = UOp(Op.END, (B.store(UOp(Op.INDEX, (uncleared, clearing)), B.const(0, d.dtype_out)), clearing))
+    cleared = clear_register(register, sort_by_nesting(outer), first_free_axis_id)
     loops = tuple(tile.steps if r is padded.steps else r for r in ranges_closed_by(reduce))
     all_elements = UOp(Op.STACK, tuple(index_constant(e) for e in range(count)))
     accumulator = UOp(Op.INDEX, (B.after(register, cleared, *loops), all_elements))
@@ -217,11 +223,18 @@ def _build_wmma_accumulation(
     return UOp(Op.LOAD, (UOp(Op.INDEX, (B.after(register, B.close_loops(step, loops)), tile.element)),), LoadArg())
 
 
+def clear_register(register: UOp, loops: Sequence[UOp], axis_id: int) -> UOp:
+    """Return the effect that stores 0 to each element of a REG Buffer, in every iteration of `loops`."""
+    element = make_loop(axis_id, AxisType.UPCAST, int(register.arg.size))
+    return UOp(Op.END, (B.store(UOp(Op.INDEX, (B.after(register, *loops), element)), B.const(0, register.dtype)), element))
+
+
 #: Offset of the accumulator's number, beyond the numbers that are handed out one by one (R130: ids of memory inside a body).
 _FAR = 1 << 16
 
 
-def _make_loop(axis: int, kind: AxisType, extent: int) -> UOp:
+def make_loop(axis: int, kind: AxisType, extent: int) -> UOp:
+    """Return a loop of a constant extent."""
     return UOp(Op.RANGE, (index_constant(extent),), RangeArg(axis, kind))
 
 

@@ -17,10 +17,13 @@ Spec: R93 (TC), R118 and R119 (fragments and value of a Wmma), R125 (lanes of a 
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from uops.compiler.ir.affine import index_constant
+from uops.compiler.ir.extents import constant_extent
 from uops.compiler.log import log_transform
 from uops.compiler.passes.optimize.schedule.accesses import collect_accesses
 from uops.compiler.passes.optimize.schedule.schedule import (
@@ -28,23 +31,23 @@ from uops.compiler.passes.optimize.schedule.schedule import (
     combine_gates,
     gate_load,
     next_id,
-    pad_loop_and_mask_added_iterations,
-    round_up,
     tile_index,
 )
 from uops.compiler.passes.optimize.schedule.tensor_core import (
     TensorCoreMatch,
     build_element_row_and_column,
+    clear_register,
+    make_loop,
     match_product_factors,
+    pad_product_loops,
 )
 from uops.spec.ir import build as B
-from uops.spec.ir.args import AddrSpace, BufferArg, LoadArg, RangeArg
+from uops.spec.ir.args import AddrSpace, BufferArg, LoadArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, substitute, toposort
 from uops.spec.ir.ops import Op
-from uops.spec.ir.scope import open_ranges, ranges_closed_by
-from uops.spec.optops import Padto
+from uops.spec.ir.scope import open_ranges
 from uops.spec.wmma import LaneMap
 
 #: Bytes that a lane copies at a time, by which rows of a panel are apart from their length.
@@ -74,61 +77,37 @@ def panel_bytes(across: int, along: int, d: DType) -> int:
 
 def tile_product_for_workgroup(s: Schedule, product: TensorCoreMatch, tile: WorkgroupTile, uniques: Iterator[int]) -> Schedule:
     """Tile the matched product, whose Reduce has one loop, with padding where the axes need it."""
-    d = product.descriptor
+    d, (n, m, _) = product.descriptor, product.descriptor.dims
     block_m, block_n, block_k = tile.block(d.dims)
-    ids = [int(r.arg.axis_id) for r in (product.rows, product.columns, product.steps)]
-    for axis, size in zip(ids, (block_m, block_n, block_k)):
-        s = pad_loop_and_mask_added_iterations(s, Padto(next(j for j, r in enumerate(s.ranges) if r.arg.axis_id == axis), size))
-    rows, columns, steps = (next(r for r in s.ranges if r.arg.axis_id == axis) for axis in ids)
-    u = next(u for u in toposort(s.effect) if u.op is Op.REDUCE and steps in ranges_closed_by(u))
+    s, padded = pad_product_loops(s, product, (block_m, block_n, block_k))
+    u, rows, columns, steps = padded.reduce, padded.rows, padded.columns, padded.steps
     free = next_id(s)
-    blocks_m = _loop(ids[0], AxisType.GLOBAL, round_up(rows, block_m) // block_m)
-    blocks_n = _loop(ids[1], AxisType.GLOBAL, round_up(columns, block_n) // block_n)
-    pieces = _loop(ids[2], AxisType.REDUCE, round_up(steps, block_k) // block_k)
-    warp_m, warp_n, lane = (
-        _loop(free + k, t, n) for k, (t, n) in enumerate(
-            ((AxisType.LOCAL, tile.warps_m), (AxisType.LOCAL, tile.warps_n), (AxisType.WARP, d.threads))
+    blocks_m, blocks_n, pieces = (
+        make_loop(int(r.arg.axis_id), kind, constant_extent(r) // size)
+        for r, kind, size in (
+            (rows, AxisType.GLOBAL, block_m), (columns, AxisType.GLOBAL, block_n), (steps, AxisType.REDUCE, block_k)
         )
     )  # fmt: skip
-    lanes = _WorkgroupLanes(warp_m, warp_n, lane, tile.warps_m * tile.warps_n * d.threads)
+    warp_m, warp_n = (make_loop(free + j, AxisType.LOCAL, size) for j, size in enumerate((tile.warps_m, tile.warps_n)))
+    lanes = _WorkgroupLanes(warp_m, warp_n, make_loop(free + 2, AxisType.WARP, d.threads))
     a, b = match_product_factors(u, product)
-    outer = tuple(r for r in open_ranges(toposort(u))[u] if r not in (rows, columns))
-    panels = [
-        _Panel(s, value, (major, block, size), (steps, block_k), lanes, next(uniques))
-        for value, major, block, size in ((a, rows, blocks_m, block_m), (b, columns, blocks_n, block_n))
-    ]
-    around = (*outer, blocks_m, blocks_n, warp_m, warp_n, lane)
-    first = [p.fill(around, index_constant(0), free + 3 + 2 * j) for j, p in enumerate(panels)]
+    around = (*(r for r in open_ranges(toposort(u))[u] if r not in (rows, columns)), blocks_m, blocks_n, *lanes.loops)
+    left = _Panel(s, a, (rows, blocks_m, block_m), (steps, block_k), lanes, next(uniques))
+    right = _Panel(s, b, (columns, blocks_n, block_n), (steps, block_k), lanes, next(uniques))
+    first = [p.fill(around, index_constant(0), free + 3 + 2 * j) for j, p in enumerate((left, right))]
     ready = UOp(Op.BARRIER, (*first, pieces))
     following = UOp(Op.ADD, (pieces, index_constant(1)))
     is_piece = UOp(Op.CMPLT, (following, pieces.bound))
-    next_fills = [p.fill((ready,), following, free + 7 + 2 * j, is_piece) for j, p in enumerate(panels)]
-    count = d.c.elements
-    register = UOp(Op.BUFFER, (), BufferArg(tile.tiles_m * tile.tiles_n * count, d.dtype_out, "CPU", AddrSpace.REG, next(uniques)))
-    clearing = _loop(free + 11, AxisType.UPCAST, tile.tiles_m * tile.tiles_n * count)
-    uncleared = B.after(register, *around)
-    cleared = UOp(Op.END, (B.store(UOp(Op.INDEX, (uncleared, clearing)), B.const(0, d.dtype_out)), clearing))
-    accumulators = B.after(register, cleared, pieces)
-    left, right = panels
-    n, m, k = d.dims
-    added: list[UOp] = []
-    for i in range(tile.tiles_m):
-        for j in range(tile.tiles_n):
-            base = (i * tile.tiles_n + j) * count
-            place = UOp(Op.INDEX, (accumulators, UOp(Op.STACK, tuple(index_constant(base + e) for e in range(count)))))
-            total = UOp(Op.LOAD, (place,), LoadArg())
-            for step in range(tile.tiles_k):
-                fragment_a = left.fragment(ready, pieces, d.a, lane, (warp_m, tile.tiles_m * m), i * m, step * k, major_axis=0)
-                fragment_b = right.fragment(ready, pieces, d.b, lane, (warp_n, tile.tiles_n * n), j * n, step * k, major_axis=1)
-                total = UOp(Op.WMMA, (fragment_a, fragment_b, total), product.arg)
-            added.append(B.store(place, total))
+    next_fills = [p.fill((ready,), following, free + 7 + 2 * j, is_piece) for j, p in enumerate((left, right))]
+    sizes = (tile.tiles_m, tile.tiles_n, d.c.elements)
+    register = UOp(Op.BUFFER, (), BufferArg(math.prod(sizes), d.dtype_out, "CPU", AddrSpace.REG, next(uniques)))
+    accumulators = B.after(register, clear_register(register, around, free + 11), pieces)
+    added = _add_products_of_piece(product, tile, accumulators, (left.view(ready, pieces), right.view(ready, pieces)))
     done = UOp(Op.END, (UOp(Op.GROUP, (*next_fills, *added)), pieces))
-    tile_m, tile_n, element = (
-        _loop(free + 12 + j, AxisType.UPCAST, size) for j, size in enumerate((tile.tiles_m, tile.tiles_n, count))
-    )
-    number = tile_index(tile_index(tile_m, tile.tiles_n, tile_n), count, element)
+    tile_m, tile_n, element = (make_loop(free + 12 + j, AxisType.UPCAST, size) for j, size in enumerate(sizes))
+    number = tile_index(tile_index(tile_m, tile.tiles_n, tile_n), d.c.elements, element)
     result = UOp(Op.LOAD, (UOp(Op.INDEX, (B.after(register, done), number)),), LoadArg())
-    row, column = build_element_row_and_column(d.c, lane, element)
+    row, column = build_element_row_and_column(d.c, lanes.lane, element)
     effect = substitute(s.effect, {u: result})
     effect = substitute(effect, {
         rows: tile_index(blocks_m, block_m, tile_index(warp_m, tile.tiles_m * m, tile_index(tile_m, m, row))),
@@ -136,11 +115,26 @@ def tile_product_for_workgroup(s: Schedule, product: TensorCoreMatch, tile: Work
     })  # fmt: skip
     log_transform("tensor core", s.effect, effect, {u: result})
     kept = [{rows: blocks_m, columns: blocks_n}.get(r, r) for r in s.outputs]
-    return replace(s, effect=effect, outputs=(*kept, warp_m, warp_n, lane, tile_m, tile_n, element))
+    return replace(s, effect=effect, outputs=(*kept, *lanes.loops, tile_m, tile_n, element))
 
 
-def _loop(axis: int, kind: AxisType, extent: int) -> UOp:
-    return UOp(Op.RANGE, (index_constant(extent),), RangeArg(axis, kind))
+def _add_products_of_piece(
+    product: TensorCoreMatch, tile: WorkgroupTile, accumulators: UOp, panels: tuple[_PanelView, _PanelView]
+) -> list[UOp]:
+    """Return the effects that add the products of one piece to this warp's accumulators, one for each tile."""
+    d, (n, m, k), (left, right) = product.descriptor, product.descriptor.dims, panels
+    added = []
+    for i, j in itertools.product(range(tile.tiles_m), range(tile.tiles_n)):
+        first = (i * tile.tiles_n + j) * d.c.elements
+        elements = UOp(Op.STACK, tuple(index_constant(first + e) for e in range(d.c.elements)))
+        place = UOp(Op.INDEX, (accumulators, elements))
+        total = UOp(Op.LOAD, (place,), LoadArg())
+        for step in range(tile.tiles_k):
+            fragment_a = left.load_fragment(d.a, 0, tile.tiles_m * m, i * m, step * k)
+            fragment_b = right.load_fragment(d.b, 1, tile.tiles_n * n, j * n, step * k)
+            total = UOp(Op.WMMA, (fragment_a, fragment_b, total), product.arg)
+        added.append(B.store(place, total))
+    return added
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,11 +144,21 @@ class _WorkgroupLanes:
     warp_m: UOp
     warp_n: UOp
     lane: UOp
-    count: int
+
+    @property
+    def loops(self) -> tuple[UOp, ...]:
+        """The loops, the slowest first."""
+        return self.warp_m, self.warp_n, self.lane
+
+    @property
+    def count(self) -> int:
+        """The number of lanes."""
+        return math.prod(map(constant_extent, self.loops))
 
     def number(self) -> UOp:
         """Return this lane's number in the workgroup."""
-        return tile_index(tile_index(self.warp_m, int(self.warp_n.bound.const), self.warp_n), int(self.lane.bound.const), self.lane)
+        warp = tile_index(self.warp_m, constant_extent(self.warp_n), self.warp_n)
+        return tile_index(warp, constant_extent(self.lane), self.lane)
 
 
 class _Panel:
@@ -179,8 +183,8 @@ class _Panel:
     def fill(self, after: tuple[UOp, ...], piece: UOp, first_axis_id: int, gate: UOp | None = None) -> UOp:
         """Return the loops in which each lane copies its chunks of a piece, if `gate` holds, after effects and inside loops."""
         chunks = self.rows * self.length // self.per_chunk
-        turn = _loop(first_axis_id, AxisType.UPCAST, -(-chunks // self.lanes.count))
-        part = _loop(first_axis_id + 1, AxisType.UPCAST, self.per_chunk)
+        turn = make_loop(first_axis_id, AxisType.UPCAST, -(-chunks // self.lanes.count))
+        part = make_loop(first_axis_id + 1, AxisType.UPCAST, self.per_chunk)
         chunk = tile_index(turn, self.lanes.count, self.lanes.number())
         chunks_of_row = index_constant(self.length // self.per_chunk)
         row = UOp(Op.IDIV, (chunk, chunks_of_row))
@@ -201,25 +205,33 @@ class _Panel:
         """Return the offset of the half in which a piece lies."""
         return UOp(Op.MUL, (UOp(Op.MOD, (piece, index_constant(2))), index_constant(self.rows * self.stride)))
 
-    def fragment(
-        self, ready: UOp, piece: UOp, lane_map: LaneMap, lane: UOp, warp: tuple[UOp, int], major: int, step: int, *, major_axis: int
-    ) -> UOp:  # fmt: skip
-        """Return a lane's fragment of the tile at (`major`, `step`) of the warp's part of the panel, after the effect `ready`.
+    def view(self, ready: UOp, piece: UOp) -> _PanelView:
+        """Return the half of a piece as it is after the effect `ready`."""
+        strides = (self.stride, 1) if self.along_k else (1, self.stride)
+        return _PanelView(B.after(self.buffer, ready), self._half(piece), strides, self.lanes)
 
-        `warp` is the warp's number along the operand's own axis, and the size of its part; `major_axis` is that axis: 0 for the
-        rows of A, 1 for the columns of B.
+
+@dataclass(frozen=True, slots=True)
+class _PanelView:
+    """A filled half of a panel: its offset, and the strides of the operand's own axis and of k."""
+
+    memory: UOp
+    offset: UOp
+    strides: tuple[int, int]
+    lanes: _WorkgroupLanes
+
+    def load_fragment(self, lane_map: LaneMap, own_axis: int, part: int, major: int, step: int) -> UOp:
+        """Return this lane's fragment of the tile at (`major`, `step`) of its warp's part of the panel, `part` elements long.
+
+        `own_axis` is the operand's own axis: 0 for the rows of A, 1 for the columns of B.
         """
-        number, size = warp
-        memory = B.after(self.buffer, ready)
-        major_stride, step_stride = (self.stride, 1) if self.along_k else (1, self.stride)
+        warp = (self.lanes.warp_m, self.lanes.warp_n)[own_axis]
         elements = []
         for e in range(lane_map.elements):
-            place = build_element_row_and_column(lane_map, lane, index_constant(e))
-            across = tile_index(number, size, UOp(Op.ADD, (place[major_axis], index_constant(major))))
-            along = UOp(Op.ADD, (place[1 - major_axis], index_constant(step)))
-            position = UOp(Op.ADD, (
-                UOp(Op.MUL, (across, index_constant(major_stride))), UOp(Op.MUL, (along, index_constant(step_stride))),
-            ))  # fmt: skip
-            address = UOp(Op.INDEX, (memory, UOp(Op.ADD, (self._half(piece), position))))
+            place = build_element_row_and_column(lane_map, self.lanes.lane, index_constant(e))
+            across = tile_index(warp, part, UOp(Op.ADD, (place[own_axis], index_constant(major))))
+            along = UOp(Op.ADD, (place[1 - own_axis], index_constant(step)))
+            terms = [UOp(Op.MUL, (x, index_constant(stride))) for x, stride in zip((across, along), self.strides)]
+            address = UOp(Op.INDEX, (self.memory, UOp(Op.ADD, (self.offset, UOp(Op.ADD, tuple(terms))))))
             elements.append(UOp(Op.LOAD, (address,), LoadArg()))
         return UOp(Op.STACK, tuple(elements))
