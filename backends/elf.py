@@ -1,6 +1,7 @@
-"""A reader of ELF objects: the symbols that an object defines and needs, and whether its tables are whole.
+"""A reader of ELF files: sections, symbols and relocations, of 32 or 64 bits and either byte order.
 
-It reads only as much of the format as is needed to check that emitted code is freestanding, and that an object may be linked here.
+It reads only as much of the format as is needed to check that emitted code is freestanding, that an object may be linked here, and
+to link an object for another processor. Source: System V ABI, chapters 4 and 5.
 """
 
 from __future__ import annotations
@@ -8,31 +9,146 @@ from __future__ import annotations
 import functools
 import struct
 import sys
+from typing import NamedTuple
 
 _MAGIC = b"\x7fELF"
-_SYMTAB, _NOBITS, _LOADED = 2, 8, 1
-_UNDEFINED = 0
+_SYMTAB, _RELA, _NOBITS, _REL, _LOADED = 2, 4, 8, 9, 1
+#: The section number of a symbol that an object needs and does not define.
+UNDEFINED = 0
+#: The flag of a section that has memory at run time.
+_ALLOCATED = 2
+
+
+class Section(NamedTuple):
+    """A section. `start` and `size` are its bytes in the file, unless it has none (`is_zeros`)."""
+
+    kind: int
+    flags: int
+    start: int
+    size: int
+    link: int
+    info: int
+    alignment: int
+
+    @property
+    def is_zeros(self) -> bool:
+        """True if the section starts as zeros, without bytes in the file."""
+        return self.kind == _NOBITS
+
+    @property
+    def has_memory(self) -> bool:
+        """True if the section has memory at run time."""
+        return bool(self.flags & _ALLOCATED)
+
+
+class Symbol(NamedTuple):
+    """A symbol: its section's number, and its offset in the section (of an object)."""
+
+    name: str
+    section: int
+    value: int
+
+
+class Relocation(NamedTuple):
+    """A place to fill in: section and offset, the kind, the number of the symbol, and what to add (None: what stands there)."""
+
+    section: int
+    offset: int
+    kind: int
+    symbol: int
+    addend: int | None
+
+
+class ElfFile:
+    """An ELF file. Raises ValueError on another format, and struct.error or IndexError where a table leaves the file."""
+
+    def __init__(self, image: bytes) -> None:
+        if image[:4] != _MAGIC or image[4:5] not in (b"\x01", b"\x02") or image[5:6] not in (b"\x01", b"\x02"):
+            raise ValueError("not an ELF object")
+        self.image = image
+        self.is_64_bit = image[4] == 2
+        self.order = "<" if image[5] == 1 else ">"
+        (self.machine,) = self._unpack("H", 18)
+        self.sections = [
+            Section(kind, flags, start, size, link, info, alignment)
+            for _, kind, flags, _, start, size, link, info, alignment, _ in self._read_table("IIQQQQIIQQ", "10I", 40, 58, 32, 46)
+        ]
+
+    def _unpack(self, form: str, offset: int) -> tuple[int, ...]:
+        return struct.unpack_from(self.order + form, self.image, offset)
+
+    def _read_table(
+        self, wide: str, narrow: str, at_wide: int, sizes_wide: int, at_narrow: int, sizes_narrow: int
+    ) -> list[tuple[int, ...]]:
+        """Return a table's entries; the header holds its offset, and elsewhere the size and number of its entries."""
+        (start,) = self._unpack("Q", at_wide) if self.is_64_bit else self._unpack("I", at_narrow)
+        size, count = self._unpack("HH", sizes_wide if self.is_64_bit else sizes_narrow)
+        return [self._unpack(wide if self.is_64_bit else narrow, start + k * size) for k in range(count)]
+
+    def contents(self, section: Section) -> bytes:
+        """Return the bytes of a section."""
+        return bytes(section.size) if section.is_zeros else self.image[section.start : section.start + section.size]
+
+    @functools.cached_property
+    def symbols(self) -> list[Symbol]:
+        """The entries of the symbol tables, in order."""
+        found: list[Symbol] = []
+        for s in self.sections:
+            if s.kind == _SYMTAB:
+                strings = self.sections[s.link].start
+                found += [self._read_symbol(s.start + k, strings) for k in range(0, s.size, 24 if self.is_64_bit else 16)]
+        return found
+
+    def _read_symbol(self, entry: int, strings: int) -> Symbol:
+        if self.is_64_bit:
+            name, _, _, section, value, _ = self._unpack("IBBHQQ", entry)
+        else:
+            name, value, _, _, _, section = self._unpack("IIIBBH", entry)
+        at = strings + name
+        return Symbol(self.image[at : self.image.index(b"\0", at)].decode() if name else "", section, value)
+
+    @property
+    def relocations(self) -> list[Relocation]:
+        """The relocations of all sections."""
+        return [r for s in self.sections if s.kind in (_REL, _RELA) for r in self._read_relocations(s)]
+
+    def _read_relocations(self, table: Section) -> list[Relocation]:
+        word, shift, mask = ("Q", 32, 0xFFFFFFFF) if self.is_64_bit else ("I", 8, 0xFF)
+        form = word * 2 + (word.lower() if table.kind == _RELA else "")
+        entries = [self._unpack(form, table.start + k) for k in range(0, table.size, struct.calcsize("=" + form))]
+        return [
+            Relocation(table.info, offset, info & mask, info >> shift, *(addend or (None,))) for offset, info, *addend in entries
+        ]
+
+    def lies_within_file(self) -> bool:
+        """Return True if every loaded segment and section lies within the file; a truncated file lost its section table."""
+        segments = self._read_table("I4xQ16xQ", "II8xI", 32, 54, 28, 42)
+        parts = [(start, size) for kind, start, size in segments if kind == _LOADED]
+        parts += [(s.start, s.size) for s in self.sections if not s.is_zeros]
+        return all(start + size <= len(self.image) for start, size in parts)
 
 
 def undefined_symbols(image: bytes) -> tuple[str, ...]:
-    """Return the names, sorted, that a 64-bit little-endian ELF object refers to and does not define. Raises ValueError on another
-    format."""
-    return tuple(sorted(name for name, section in _read_symbols_with_sections(image) if section == _UNDEFINED))
+    """Return the names, sorted, that an object refers to and does not define. Raises ValueError on another format than ELF."""
+    return tuple(sorted({s.name for s in ElfFile(image).symbols if s.name and s.section == UNDEFINED}))
 
 
 def defined_symbols(image: bytes) -> frozenset[str]:
     """Return the names that an object defines. Raises ValueError as `undefined_symbols` does."""
-    return frozenset(name for name, section in _read_symbols_with_sections(image) if section != _UNDEFINED)
+    return frozenset(s.name for s in ElfFile(image).symbols if s.name and s.section != UNDEFINED)
 
 
 def is_linkable_or_host_lacks_elf(image: bytes, *symbols: str) -> bool:
     """Return True if an object's tables are whole, it is built for this machine, and it defines `symbols`. Without ELF, always."""
     host_header = _read_python_executable_header()
-    if host_header[:4] != _MAGIC:
-        return True
+    return host_header[:4] != _MAGIC or is_linkable(image, host_header, *symbols)
+
+
+def is_linkable(image: bytes, header: bytes, *symbols: str) -> bool:
+    """Return True if an object's tables are whole, its processor is that of the file with `header`, and it defines `symbols`."""
     try:
-        same_machine = image[:6] == host_header[:6] and image[18:20] == host_header[18:20]  # class, byte order and processor
-        return same_machine and _segments_and_sections_lie_within_file(image) and defined_symbols(image).issuperset(symbols)
+        same_machine = image[:6] == header[:6] and image[18:20] == header[18:20]  # class, byte order and processor
+        return same_machine and ElfFile(image).lies_within_file() and defined_symbols(image).issuperset(symbols)
     except (ValueError, IndexError, OverflowError, struct.error):  # a table that points outside the file, a name that is not text
         return False
 
@@ -45,40 +161,3 @@ def _read_python_executable_header() -> bytes:
             return f.read(20)
     except OSError:
         return b""
-
-
-def _segments_and_sections_lie_within_file(image: bytes) -> bool:
-    """Return True if every loaded segment and section lies within the file; a truncated file lost its section table."""
-    offset, entry_size, count = struct.unpack_from("<Q14xHH", image, 32)
-    segments = [struct.unpack_from("<I4xQ16xQ", image, offset + k * entry_size) for k in range(count)]
-    parts = [(start, size) for kind, start, size in segments if kind == _LOADED]
-    parts += [(start, size) for _, kind, _, _, start, size, *_ in _read_section_headers(image) if kind != _NOBITS]
-    return all(start + size <= len(image) for start, size in parts)
-
-
-def _read_section_headers(image: bytes) -> list[tuple[int, ...]]:
-    """Return the section headers."""
-    offset, entry_size, count = struct.unpack_from("<Q10xHH", image, 40)
-    return [struct.unpack_from("<IIQQQQIIQQ", image, offset + k * entry_size) for k in range(count)]
-
-
-def _read_symbols_with_sections(image: bytes) -> set[tuple[str, int]]:
-    """Return every symbol's name with its section number."""
-    if image[:6] != b"\x7fELF\x02\x01":
-        raise ValueError("not a 64-bit little-endian ELF object")
-    headers = _read_section_headers(image)
-    symbols: set[tuple[str, int]] = set()
-    for _, kind, _, _, start, size, link, *_ in headers:
-        if kind == _SYMTAB:
-            symbols |= _read_symbol_table(image, start, size, headers[link][4])
-    return symbols
-
-
-def _read_symbol_table(image: bytes, start: int, size: int, string_table_start: int) -> set[tuple[str, int]]:
-    names = set()
-    for entry in range(start, start + size, 24):
-        name, _, _, section = struct.unpack_from("<IBBH", image, entry)
-        if name:
-            end = image.index(b"\0", string_table_start + name)
-            names.add((image[string_table_start + name : end].decode(), section))
-    return names

@@ -7,8 +7,12 @@ from __future__ import annotations
 
 from uops.spec.ir.dtypes import DType, DTypeKind
 from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import base_memory
 
 _COLUMN = {DTypeKind.BOOL: "b", DTypeKind.INT: "s", DTypeKind.INDEX: "s", DTypeKind.UINT: "u", DTypeKind.FLOAT: "f"}
+#: Instructions of native text, which may write to any memory that they are given.
+_NATIVE_TEXT = frozenset({Op.CUSTOM, Op.INS})
 
 
 def dtype_class_letter(d: DType) -> str:
@@ -37,3 +41,16 @@ def may_differ_in_sign(u: UOp) -> bool:
     """Return True if lhs and rhs may differ in sign, where a floor of their quotient differs from truncation."""
     (a, A), (c, C) = value_bounds(u.lhs), value_bounds(u.rhs)
     return not ((a >= 0 and c >= 0) or (A <= 0 and C <= 0))
+
+
+def find_written_slots(instructions: tuple[UOp, ...]) -> set[int]:
+    """Return the slots of Params that a kernel may write."""
+    touched: set[UOp] = set()
+    for u in instructions:
+        if u.op is Op.STORE:
+            touched.add(base_memory(u.buffer))
+        elif u.op is Op.ATOMICADD:
+            touched.add(base_memory(u.index))
+        elif u.op in _NATIVE_TEXT:
+            return {v.arg.slot for v in instructions if v.op is Op.PARAM}
+    return {u.arg.slot for u in touched if u.op is Op.PARAM}

@@ -15,6 +15,7 @@ from uops.backends.cstyle import render as family
 from uops.backends.cstyle.language import Language, WorkgroupSyntax
 from uops.backends.cstyle.launch import MAX_LANES, Extent, LaunchPlan, plan_launch
 from uops.backends.cuda import accesses, mma
+from uops.backends.facts import find_written_slots
 from uops.spec.errors import Unsupported
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
@@ -78,8 +79,6 @@ CUDA = Language(
 )  # fmt: skip
 OPS = family.OPS | {Op.WMMA}
 _WAIT = "wait_for_copies();"
-#: Instructions of native text, which may write to any memory that they are given.
-_NATIVE_TEXT = frozenset({Op.CUSTOM, Op.INS})
 
 
 class CudaKernelRenderer(family.CKernelRenderer):
@@ -279,16 +278,3 @@ def render(linear: UOp) -> str:
 def max_lanes(lanes: Sequence[Extent]) -> int:
     """Return the largest number of lanes of a block, which bounds the registers of each."""
     return max(1, math.prod(n for n in lanes if isinstance(n, int))) if all(isinstance(n, int) for n in lanes) else MAX_LANES
-
-
-def find_written_slots(instructions: tuple[UOp, ...]) -> set[int]:
-    """Return the slots of Params that a kernel may write."""
-    touched: set[UOp] = set()
-    for u in instructions:
-        if u.op is Op.STORE:
-            touched.add(base_memory(u.buffer))
-        elif u.op is Op.ATOMICADD:
-            touched.add(base_memory(u.index))
-        elif u.op in _NATIVE_TEXT:
-            return {v.arg.slot for v in instructions if v.op is Op.PARAM}
-    return {u.arg.slot for u in touched if u.op is Op.PARAM}

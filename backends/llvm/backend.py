@@ -13,9 +13,7 @@ class LlvmBackend(CompilerBackend):
     name = "llvm"
 
     def __init__(self, tier: str = "full", guard: bool | str = False) -> None:
-        if tier.upper() not in LlvmTier.__members__:
-            raise ValueError(f"no tier is called {tier!r}; known: {', '.join(t.name.lower() for t in LlvmTier)}")
-        self._llvm = LlvmTarget(LlvmTier[tier.upper()])
+        self._llvm = LlvmTarget(LlvmTier.parse(tier))
         super().__init__(self._llvm, guard=guard)
 
     def version(self) -> str:

@@ -30,6 +30,13 @@ class LlvmTier(Enum):
     FAST = 0
     FULL = 2
 
+    @classmethod
+    def parse(cls, text: str) -> LlvmTier:
+        """Return a tier by its name, in lower case. Raises ValueError."""
+        if text.upper() not in cls.__members__:
+            raise ValueError(f"no tier is called {text!r}; known: {', '.join(t.name.lower() for t in cls)}")
+        return cls[text.upper()]
+
 
 #: CPU feature -> functions that LLVM calls on a machine without it; glibc's are correctly rounded.
 LIBM = {"fma": ("fma", "fmaf"), "sse4.1": ("trunc", "truncf")}
@@ -43,6 +50,8 @@ class Host:
     cpu: str
     features: str
     llvm: str
+    relocation_model: str = "pic"
+    code_model: str = "default"
 
     def has(self, feature: str) -> bool:
         """Return True if the machine has a feature."""
@@ -65,7 +74,18 @@ def detect_host_without_gfni() -> Host:
     """
     _initialize_llvm()
     features = llvm.get_host_cpu_features().flatten().replace("+gfni", "-gfni")
-    return Host(llvm.get_process_triple(), llvm.get_host_cpu_name(), features, ".".join(map(str, llvm.llvm_version_info)))
+    return Host(llvm.get_process_triple(), llvm.get_host_cpu_name(), features, llvm_version())
+
+
+def llvm_version() -> str:
+    """Return the version of LLVM."""
+    return ".".join(map(str, llvm.llvm_version_info))
+
+
+def initialize_all_processors() -> None:
+    """Make LLVM ready to compile for other processors than this one."""
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
 
 
 @functools.cache
@@ -79,7 +99,7 @@ def _initialize_llvm() -> None:
 def _create_target_machine(host: Host, tier: LlvmTier) -> Any:
     _initialize_llvm()
     return llvm.Target.from_triple(host.triple).create_target_machine(
-        cpu=host.cpu, features=host.features, opt=tier.value, reloc="pic", codemodel="default"
+        cpu=host.cpu, features=host.features, opt=tier.value, reloc=host.relocation_model, codemodel=host.code_model
     )
 
 

@@ -1,0 +1,176 @@
+"""Arguments of a kernel as copies in an engine's memory, in the engine's byte order.
+
+Takes: host addresses of lent arrays, and what a kernel does with its arguments. Gives: the two tables of a call
+(`uops.backends.calling`), and afterwards what the kernel wrote. Host memory is current before and after each launch. So memory that
+programs use at several item sizes needs no order of its own. Arguments that overlap share one copy.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from uops.backends.cross.code import Engine
+from uops.backends.facts import find_written_slots
+from uops.backends.lending import LentSpan, MemoryLender
+from uops.compiler.runtime.arguments import is_variable
+from uops.spec.errors import Crash, Unsupported
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+
+#: Alignment of an argument's copy, to which the host address's rest is added.
+_ALIGNMENT = 64
+
+
+class ArgumentKind(NamedTuple):
+    """An argument of a kernel: the slot, the bytes of an element (0 for a variable), the bytes that it may access, and whether
+    some are written. Text: `slot:item:bytes:r` or `...:w`."""
+
+    slot: int
+    item: int
+    size: int
+    is_written: bool
+
+    def __str__(self) -> str:
+        return f"{self.slot}:{self.item}:{self.size}:{'w' if self.is_written else 'r'}"
+
+    @classmethod
+    def parse(cls, text: str) -> ArgumentKind:
+        """Read what `str` gives. Raises ValueError."""
+        slot, item, size, access = text.split(":")
+        return cls(int(slot), int(item), int(size), access == "w")
+
+
+def describe_arguments(linear: UOp) -> list[ArgumentKind]:
+    """Return the arguments of a kernel that are arrays, by slot. Raises Unsupported for one of elements of two sizes."""
+    written = find_written_slots(linear.instructions)
+    kinds: dict[int, ArgumentKind] = {}
+    for u in linear.instructions:
+        if u.op is Op.PARAM and not is_variable(u):
+            slot, item, size = u.arg.slot, u.dtype.itemsize, u.dtype.itemsize * _max_elements(u)
+            before = kinds.get(slot)
+            if before is not None and before.item != item:
+                raise Unsupported(f"an argument with elements of {before.item} and of {item} bytes", "cross")
+            kinds[slot] = ArgumentKind(slot, item, max(size, before.size if before else 0), slot in written)
+    return [kinds[slot] for slot in sorted(kinds)]
+
+
+def _max_elements(param: UOp) -> int:
+    """Return the most elements that an array can have."""
+    count = 1
+    for n in param.shape:
+        count *= n if isinstance(n, int) else int(n.max)
+    return count
+
+
+class HostMemory(MemoryLender[LentSpan]):
+    """The arrays that are lent at present, which tell how far an argument reaches."""
+
+    def open_span(self, start: int, stop: int) -> LentSpan:
+        """Remember a range of host memory."""
+        return LentSpan(start, stop)
+
+    def return_spans(self, spans: Sequence[LentSpan]) -> None:
+        """Do nothing: host memory is current after each launch."""
+
+    def close_span(self, span: LentSpan) -> None:
+        """Do nothing: the engine has no copy."""
+
+
+class _Region(NamedTuple):
+    """Host addresses [start, stop) that arguments cover, their element size, and whether they are written."""
+
+    start: int
+    stop: int
+    item: int
+    is_written: bool
+
+
+def run_with_copies(
+    engine: Engine, memory: HostMemory, function: int, kinds: Sequence[ArgumentKind], buffers: Sequence[int],
+    scalars: Sequence[int],
+) -> None:  # fmt: skip
+    """Run a kernel on copies of its arguments; copy back what it may have written.
+
+    Raises Crash if the engine has too little memory, and Unsupported if arguments overlap that differ in element size and order
+    of bytes.
+    """
+    extents = [(k, _extent(memory, buffers[k.slot], k.size)) for k in kinds]
+    regions = _merge_regions(_Region(buffers[k.slot], buffers[k.slot] + n, k.item, k.is_written) for k, n in extents if n)
+    reverse = engine.processor.order == ">"
+    addresses, cursor = dict[int, int](), engine.data.start
+    for region in regions:
+        cursor = -(-cursor // _ALIGNMENT) * _ALIGNMENT + region.start % _ALIGNMENT
+        addresses[region.start] = cursor
+        cursor += region.stop - region.start
+    tables = -(-cursor // _ALIGNMENT) * _ALIGNMENT
+    if tables + 16 * (len(buffers) + 1) > engine.data.stop:
+        size = cursor - engine.data.start
+        raise Crash(f"the arguments of a kernel take {size:,} bytes; the memory of {engine.name} has {len(engine.data):,}")
+    for region in regions:
+        engine.write(addresses[region.start], _host_bytes(region, reverse))
+    _write_tables(engine, tables, [_guest_address(b, regions, addresses) for b in buffers], scalars)
+    engine.call(function, tables, tables + 8 * (len(buffers) + 1))
+    for region in regions:
+        if region.is_written:
+            _read_back(engine, region, addresses[region.start], reverse)
+
+
+def _extent(memory: HostMemory, address: int, size: int) -> int:
+    """Return the bytes of an argument: no more than the kernel accesses, and no more than are lent."""
+    span = memory.find_span(address) if size else None
+    return min(size, span.stop - address) if span else 0
+
+
+def _merge_regions(parts: Iterable[_Region]) -> list[_Region]:
+    """Return disjoint regions, in ascending order. Raises Unsupported where elements of two sizes overlap."""
+    merged: list[_Region] = []
+    for part in sorted(parts):
+        last = merged[-1] if merged else None
+        if last is None or part.start >= last.stop:
+            merged.append(part)
+        elif part.item != last.item:
+            raise Unsupported(f"memory of one kernel with elements of {last.item} and of {part.item} bytes", "cross")
+        else:
+            merged[-1] = _Region(last.start, max(last.stop, part.stop), last.item, last.is_written or part.is_written)
+    return merged
+
+
+def _guest_address(host: int, regions: Sequence[_Region], addresses: dict[int, int]) -> int:
+    """Return the engine's address of a host address; 0 for an argument without elements."""
+    return next((addresses[r.start] + host - r.start for r in regions if r.start <= host < r.stop), 0)
+
+
+def _host_array(region: _Region) -> Any:
+    """Return a region of host memory as bytes."""
+    size = region.stop - region.start
+    memory: Any = (ctypes.c_uint8 * size).from_address(region.start)
+    return np.frombuffer(memory, np.uint8)
+
+
+def _host_bytes(region: _Region, reverse: bool) -> memoryview:
+    """Return a region's bytes in the engine's order."""
+    array = _host_array(region)
+    if reverse and region.item > 1:
+        array = np.ascontiguousarray(array.reshape(-1, region.item)[:, ::-1])
+    return memoryview(array).cast("B")
+
+
+def _read_back(engine: Engine, region: _Region, address: int, reverse: bool) -> None:
+    """Copy what a kernel wrote to host memory."""
+    array = _host_array(region)
+    engine.read_into(address, memoryview(array))
+    if reverse and region.item > 1:
+        elements = array.reshape(-1, region.item)
+        elements[:] = elements[:, ::-1].copy()
+
+
+def _write_tables(engine: Engine, address: int, buffers: Sequence[int], scalars: Sequence[int]) -> None:
+    """Write the table of addresses, in pointers of the processor, and that of scalars, in 64 bits."""
+    order, width = engine.processor.order, engine.processor.pointer_bytes
+    engine.write(address, np.array(buffers or [0], f"{order}u{width}").tobytes())
+    values = np.array([s & (1 << 64) - 1 for s in scalars] or [0], np.uint64)
+    engine.write(address + 8 * (len(buffers) + 1), values.astype(f"{order}u8").tobytes())

@@ -1,0 +1,59 @@
+"""A program that this process talks to through pipes, and that starts again after it has ended."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from contextlib import suppress
+from typing import IO
+
+#: Bytes that are shown of what a program printed as errors, and seconds that it gets to end by itself.
+_SHOWN, _PATIENCE = 2000, 0.5
+#: Starts a program. Takes the file descriptor of its errors.
+Start = Callable[[int], "subprocess.Popen[bytes]"]
+
+
+class ChildProcess:
+    """A program with pipes for input and output. `start` is called by `ask`, if it does not run."""
+
+    def __init__(self, start: Start) -> None:
+        self._start = start
+        self._process: subprocess.Popen[bytes] | None = None
+        self._errors = -1
+
+    def ask(self, exchange: Callable[[IO[bytes], IO[bytes]], bytes]) -> bytes:
+        """Call `exchange` with the input and the output; return its answer, empty if the program has ended.
+
+        After any exception the program is ended, so that no answer belongs to an earlier question.
+        """
+        try:
+            if self._process is None:
+                self._errors = os.memfd_create("errors")
+                self._process = self._start(self._errors)
+            assert self._process.stdin is not None and self._process.stdout is not None
+            return exchange(self._process.stdin, self._process.stdout)
+        except BrokenPipeError:
+            return b""
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> str:
+        """End the program; return its exit status and the end of what it printed as errors."""
+        process, self._process = self._process, None
+        if process is None:
+            return "it does not run"
+        assert process.stdin is not None and process.stdout is not None
+        with suppress(BrokenPipeError):
+            process.stdin.close()
+        try:
+            status = process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            status = process.wait()
+        process.stdout.close()
+        size = os.fstat(self._errors).st_size
+        printed = os.pread(self._errors, _SHOWN, max(0, size - _SHOWN)).decode(errors="replace").strip()
+        os.close(self._errors)
+        return f"status {status}{': ' if printed else ''}{printed}"

@@ -1,0 +1,132 @@
+"""The cross targets: from a LINEAR kernel to a function that an engine runs."""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from uops import __version__
+from uops.backends import cache
+from uops.backends.cache import ObjectCache
+from uops.backends.cross import codegen, processors
+from uops.backends.cross.arguments import ArgumentKind, HostMemory, describe_arguments, run_with_copies
+from uops.backends.cross.code import Engine
+from uops.backends.cross.codegen import GENERATOR
+from uops.backends.cross.engines import open_engine
+from uops.backends.cross.processors import PROCESSORS, Processor
+from uops.backends.cross.support import render_support_functions
+from uops.backends.llvm import binding, instructions
+from uops.backends.llvm.binding import LlvmTier
+from uops.backends.llvm.render import ENTRY, OPS, render
+from uops.backends.llvm.types import NATIVE
+from uops.spec.errors import Crash
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+
+instructions.register_intrinsics()
+#: The name that native text and instructions are registered for: this is LLVM IR.
+LANGUAGE = "llvm"
+
+
+@functools.cache
+def _sources_digest() -> str:
+    """Return a digest of the modules that run LLVM, so that changes to them never reuse old objects."""
+    return cache.digest_key(*(Path(str(m.__file__)).read_bytes() for m in (binding, codegen, processors)))
+
+
+class CrossKernel:
+    """A loaded kernel: its object, and its function as long as the engine has that code."""
+
+    def __init__(self, target: CrossTarget, image: bytes, arguments: list[ArgumentKind]) -> None:
+        self._target, self._image, self._arguments = target, image, arguments
+        self._function, self._generation = 0, -1
+
+    def __call__(self, buffers: Sequence[int], scalars: Sequence[int]) -> None:
+        """Run the kernel once, on lent addresses; the tables are those of every kernel (`uops.backends.calling`)."""
+        with self._target.lock:
+            run_with_copies(self._target.engine, self._target.memory, self.place(), self._arguments, buffers, scalars)
+
+    def place(self) -> int:
+        """Return the kernel's function in the engine. Raises Crash if it does not link."""
+        code = self._target.engine.code
+        if self._generation != code.generation:
+            self._function = code.place(self._image, ENTRY)
+            self._generation = code.generation
+        return self._function
+
+
+class CrossTarget:
+    """A target that compiles for another processor. Raises Unsupported where no engine for it is installed.
+
+    `engine` names one; the default is the processor's first that is installed.
+    """
+
+    dtypes: frozenset[DType] = frozenset(NATIVE)
+    ops: frozenset[Op] = OPS - {Op.EXP2}
+
+    def __init__(
+        self, processor: Processor, tier: LlvmTier = LlvmTier.FULL, engine: str | None = None, store: ObjectCache | None = None
+    ) -> None:
+        self.processor, self.tier, self.name = processor, tier, processor.name
+        self.machine = processor.machine
+        self.lock = threading.Lock()
+        self.memory = HostMemory()
+        self.store = ObjectCache(cache.directory(os.environ)) if store is None else store
+        settings = (processor.triple, processor.cpu, processor.features, processor.code_model, processor.attributes)
+        self.key = cache.digest_key(processor.name, __version__, _sources_digest(), binding.llvm_version(), *settings, tier.name)
+        self.engine: Engine = open_engine(processor, engine, self._compile_support_functions)
+
+    def version(self) -> str:
+        """Return everything but the source that decides a result, for reports."""
+        p = self.processor
+        code = f"uops {__version__}, LLVM {binding.llvm_version()}, {p.triple} {p.features}".rstrip()
+        return f"{code}, {self.tier.name.lower()} tier, {self.engine.version()}"
+
+    def render(self, linear: UOp) -> str:
+        """Return the LLVM IR text of one kernel. Its first line lists the arguments that are arrays."""
+        text = render(linear)
+        if self.processor.attributes:
+            text = text.replace("attributes #0 = {", f"attributes #0 = {{ {self.processor.attributes}", 1)
+        return "; " + " ".join(map(str, describe_arguments(linear))) + "\n" + text
+
+    def compile(self, source: str) -> bytes:
+        """Return object code behind the source's first line, from the cache if it has it."""
+        first, text = source.split("\n", 1)
+        return first.encode() + b"\n" + self._compile_at_tier(text, self.tier)
+
+    def _compile_support_functions(self) -> bytes:
+        """Return the object of support functions; optimizations could make a function of a call of the same function."""
+        return self._compile_at_tier(render_support_functions(), LlvmTier.FAST)
+
+    def _compile_at_tier(self, text: str, tier: LlvmTier) -> bytes:
+        """Return object code of IR text, from the cache if it has it."""
+        return self.store.get_or_make(lambda: GENERATOR.compile_object(self.name, tier.name, text), self.key, text, tier.name)
+
+    def load(self, binary: bytes) -> CrossKernel:
+        """Link a kernel into the engine's memory. Raises Crash if it does not link."""
+        first, _, image = binary.partition(b"\n")
+        try:
+            arguments = [ArgumentKind.parse(word) for word in first.decode().split()[1:]]
+        except ValueError as e:
+            raise Crash(f"{self.name}: the binary has no list of arguments: {e}") from e
+        kernel = CrossKernel(self, image, arguments)
+        with self.lock:
+            kernel.place()
+        return kernel
+
+    def lend(self, arrays: Sequence[Any]) -> AbstractContextManager[None]:
+        """Let kernels reach the arrays within the context."""
+        return self.memory.lend_arrays(arrays)
+
+
+def find_processor(name: str) -> Processor:
+    """Return a processor by name. Raises ValueError."""
+    if name not in PROCESSORS:
+        raise ValueError(f"no processor is called {name!r}; known: {', '.join(PROCESSORS)}")
+    return PROCESSORS[name]
