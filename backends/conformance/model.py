@@ -50,6 +50,15 @@ class ConformanceTier(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class SampleOrigin:
+    """What a sample was drawn from: the seed, the number of cases, and the rows that they have cells of."""
+
+    seed: int
+    cases: int
+    rows: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class SchedulePolicy:
     """The policy that schedules compiled kernels.
 

@@ -10,10 +10,11 @@ case in the journal is not run again.
 from __future__ import annotations
 
 import functools
+import hashlib
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -34,6 +35,7 @@ from uops.backends.conformance.model import (
     ConformanceLevel,
     ConformanceTier,
     Failure,
+    SampleOrigin,
     SchedulePolicy,
     Segment,
 )
@@ -65,6 +67,7 @@ class ConformanceRun:
 
     `dialect` is that in which the backend was given the programs, None for the suite's own. `subject` is the part that is judged;
     `backend` and `version` are its name and version where it is none (R171). `surfaces` are those that the backend declares.
+    `sample` says what the cases were drawn from, if they are not all of the tier.
     `applied` counts the moves of random schedules, and `validated` the claims proved of kernels, if requested (`UOPS_VALIDATE=1`).
     """
 
@@ -83,6 +86,7 @@ class ConformanceRun:
     surfaces: tuple[str, ...] = (TENSOR_SURFACE,)
     subject: RowSubject = RowSubject.BACKEND
     dialect: Dialect | None = None
+    sample: SampleOrigin | None = None
 
     def failing_cells(self, level: ConformanceLevel) -> list[CellResult]:
         """Return the failing cells at a level."""
@@ -92,11 +96,12 @@ class ConformanceRun:
 def run_conformance(
     backend: str, backend_info: BackendInfo, *, tier: ConformanceTier = ConformanceTier.SMOKE, rows: str = "*", jobs: int = 2,
     progress: Progress | None = None, limits: client.Limits = LIMITS, schedules: SchedulePolicy = CHOSEN,
-    journal: Path | None = None, dialect: Dialect | None = None,
+    journal: Path | None = None, dialect: Dialect | None = None, sample: int | None = None, sample_seed: int = 0,
 ) -> ConformanceRun:  # fmt: skip
     """Run the suite on a backend that `backend_info` describes; with `dialect`, on programs that the compiler lowers to it first.
 
-    Programs of later dialects are then none of the suite.
+    Programs of later dialects are then none of the suite. `sample` is a number of cases. `sample_seed` draws them
+    among those that the backend can be asked.
 
     Ctrl-C ends the run early: judged cases are kept, the rest is `not run`, and `complete` is False. Raises JournalMismatch if the
     journal belongs to another run, and JournalInUse.
@@ -105,9 +110,12 @@ def run_conformance(
     run = ConformanceRun(backend, backend_info.version, tier, rows, {level: {} for level in ConformanceLevel})
     capabilities = backend_info.capabilities
     required = [c for c in generate_cases(tier, rows) if dialect is None or can_be_lowered_to(c, dialect)]
+    if sample is not None:
+        run.sample = SampleOrigin(sample_seed, len(required), frozenset(c.row for c in required))
+        required = draw_sample([c for c in required if _is_declared(c, capabilities)], sample, sample_seed)
     run.cases, run.schedules, run.surfaces, run.dialect = len(required), schedules, capabilities.surfaces, dialect
     asked = [c for c in required if capabilities.can_be_asked(c.surface)]
-    supported = [c for c in asked if capabilities.missing(c.row, c.dtype) is None]
+    supported = [c for c in asked if _is_declared(c, capabilities)]
     _initialize_cells(run, required, capabilities)
     heading = journal_heading(backend, run.version, tier, schedules) | ({"dialect": dialect.value} if dialect else {})
     to_worker_case = functools.partial(_to_worker_case, capabilities=capabilities, dialect=dialect)
@@ -129,6 +137,18 @@ def run_conformance(
             run.complete = False
     run.seconds = time.monotonic() - start + sum(d.seconds for d in records.values())
     return run
+
+
+def _is_declared(case: ConformanceCase, capabilities: Capabilities) -> bool:
+    """Return True if a backend declares what a case needs."""
+    return capabilities.can_be_asked(case.surface) and capabilities.missing(case.row, case.dtype) is None
+
+
+def draw_sample(cases: Sequence[ConformanceCase], count: int, seed: int) -> list[ConformanceCase]:
+    """Return `count` of the cases, in their order; fewer if there are no more. Whether one is drawn depends on the ids alone."""
+    ranked = sorted(cases, key=lambda c: hashlib.sha256(f"{seed} {c.id}".encode()).digest())
+    drawn = {c.id for c in ranked[:count]}
+    return [c for c in cases if c.id in drawn]
 
 
 #: Statuses of a failed program that one element's class may cause for the others.

@@ -8,12 +8,14 @@ programs use at several item sizes needs no order of its own. Arguments that ove
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from uops.backends.cross.code import Engine
+from uops.backends.cross.processors import BIG
 from uops.backends.facts import find_written_slots
 from uops.backends.lending import LentSpan, MemoryLender
 from uops.compiler.runtime.arguments import is_variable
@@ -81,11 +83,14 @@ class HostMemory(MemoryLender[LentSpan]):
 
 
 class _Region(NamedTuple):
-    """Host addresses [start, stop) that arguments cover, their element size, and whether they are written."""
+    """Host addresses [start, stop) that arguments cover, and whether they are written.
 
+    `item` is the number of bytes whose order is reversed: 1, or an element's on a processor with another order.
+    """
+
+    item: int
     start: int
     stop: int
-    item: int
     is_written: bool
 
 
@@ -95,28 +100,34 @@ def run_with_copies(
 ) -> None:  # fmt: skip
     """Run a kernel on copies of its arguments; copy back what it may have written.
 
-    Raises Crash if the engine has too little memory, and Unsupported if arguments overlap that differ in element size and order
-    of bytes.
+    Raises Crash if the engine has too little memory. Raises Unsupported if the kernel writes memory that it also reads with
+    elements of another size, and the processor has another order of bytes.
     """
-    extents = [(k, _extent(memory, buffers[k.slot], k.size)) for k in kinds]
-    regions = _merge_regions(_Region(buffers[k.slot], buffers[k.slot] + n, k.item, k.is_written) for k, n in extents if n)
-    reverse = engine.processor.order == ">"
-    addresses, cursor = dict[int, int](), engine.data.start
+    reverse = engine.processor.order == BIG
+    parts = [
+        _Region(k.item if reverse else 1, buffers[k.slot], buffers[k.slot] + _extent(memory, buffers[k.slot], k.size), k.is_written)
+        for k in kinds
+    ]
+    regions = _merge_regions(p for p in parts if p.start < p.stop)
+    copies, cursor = dict[_Region, int](), engine.data.start
     for region in regions:
         cursor = -(-cursor // _ALIGNMENT) * _ALIGNMENT + region.start % _ALIGNMENT
-        addresses[region.start] = cursor
+        copies[region] = cursor
         cursor += region.stop - region.start
     tables = -(-cursor // _ALIGNMENT) * _ALIGNMENT
     if tables + 16 * (len(buffers) + 1) > engine.data.stop:
         size = cursor - engine.data.start
         raise Crash(f"the arguments of a kernel take {size:,} bytes; the memory of {engine.name} has {len(engine.data):,}")
-    for region in regions:
-        engine.write(addresses[region.start], _host_bytes(region, reverse))
-    _write_tables(engine, tables, [_guest_address(b, regions, addresses) for b in buffers], scalars)
+    for region, copy in copies.items():
+        engine.write(copy, _host_bytes(region))
+    addresses = [0] * len(buffers)
+    for kind, part in zip(kinds, parts, strict=True):
+        addresses[kind.slot] = _address_of_part(part, copies)
+    _write_tables(engine, tables, addresses, scalars)
     engine.call(function, tables, tables + 8 * (len(buffers) + 1))
-    for region in regions:
+    for region, copy in copies.items():
         if region.is_written:
-            _read_back(engine, region, addresses[region.start], reverse)
+            _read_back(engine, region, copy)
 
 
 def _extent(memory: HostMemory, address: int, size: int) -> int:
@@ -126,22 +137,26 @@ def _extent(memory: HostMemory, address: int, size: int) -> int:
 
 
 def _merge_regions(parts: Iterable[_Region]) -> list[_Region]:
-    """Return disjoint regions, in ascending order. Raises Unsupported where elements of two sizes overlap."""
+    """Return regions of which those of one element size are disjoint.
+
+    Raises Unsupported where memory that is written has elements of two sizes.
+    """
     merged: list[_Region] = []
     for part in sorted(parts):
         last = merged[-1] if merged else None
-        if last is None or part.start >= last.stop:
+        if last is None or part.item != last.item or part.start >= last.stop:
             merged.append(part)
-        elif part.item != last.item:
-            raise Unsupported(f"memory of one kernel with elements of {last.item} and of {part.item} bytes", "cross")
         else:
-            merged[-1] = _Region(last.start, max(last.stop, part.stop), last.item, last.is_written or part.is_written)
+            merged[-1] = _Region(last.item, last.start, max(last.stop, part.stop), last.is_written or part.is_written)
+    for x, y in combinations(merged, 2):
+        if x.item != y.item and x.start < y.stop and y.start < x.stop and (x.is_written or y.is_written):
+            raise Unsupported(f"memory that one kernel writes, with elements of {x.item} and of {y.item} bytes", "cross")
     return merged
 
 
-def _guest_address(host: int, regions: Sequence[_Region], addresses: dict[int, int]) -> int:
-    """Return the engine's address of a host address; 0 for an argument without elements."""
-    return next((addresses[r.start] + host - r.start for r in regions if r.start <= host < r.stop), 0)
+def _address_of_part(part: _Region, copies: Mapping[_Region, int]) -> int:
+    """Return the engine's address of an argument; 0 for one without elements."""
+    return next((c + part.start - r.start for r, c in copies.items() if r.item == part.item and r.start <= part.start < r.stop), 0)
 
 
 def _host_array(region: _Region) -> Any:
@@ -151,19 +166,19 @@ def _host_array(region: _Region) -> Any:
     return np.frombuffer(memory, np.uint8)
 
 
-def _host_bytes(region: _Region, reverse: bool) -> memoryview:
+def _host_bytes(region: _Region) -> memoryview:
     """Return a region's bytes in the engine's order."""
     array = _host_array(region)
-    if reverse and region.item > 1:
+    if region.item > 1:
         array = np.ascontiguousarray(array.reshape(-1, region.item)[:, ::-1])
     return memoryview(array).cast("B")
 
 
-def _read_back(engine: Engine, region: _Region, address: int, reverse: bool) -> None:
+def _read_back(engine: Engine, region: _Region, address: int) -> None:
     """Copy what a kernel wrote to host memory."""
     array = _host_array(region)
     engine.read_into(address, memoryview(array))
-    if reverse and region.item > 1:
+    if region.item > 1:
         elements = array.reshape(-1, region.item)
         elements[:] = elements[:, ::-1].copy()
 

@@ -42,6 +42,8 @@ class Processor(NamedTuple):
     qemu: tuple[str, ...] = ()
     system_calls: SystemCalls | None = None
     attributes: str = ""
+    #: Floats become integers lane by lane, and LLVM makes no vectors (`uops.backends.cross.conversions`).
+    converts_by_lane: bool = False
 
     @property
     def word(self) -> str:
@@ -89,7 +91,7 @@ PROCESSORS: dict[str, Processor] = {
         Processor(
             "riscv64:v", "riscv64-unknown-linux-gnu", "generic-rv64", "+m,+a,+f,+d,+c,+v,+zvl256b", "medium", 8, LITTLE,
             _machine(32, 32, masks=True), ("qemu",), ("qemu-riscv64", "-cpu", "rv64,v=true,vext_spec=v1.0,vlen=256,elen=64"),
-            _RISCV64, "vscale_range(4,4)",
+            _RISCV64, "vscale_range(4,4)", True,
         ),
         Processor(
             "s390x", "s390x-unknown-linux-gnu", "z14", "", "small", 8, BIG, _machine(16, 32), ("qemu",),
@@ -97,7 +99,7 @@ PROCESSORS: dict[str, Processor] = {
         ),
         Processor(
             "i686", "i686-unknown-linux-gnu", "i686", "+sse4.2,+cx8,+cmov", "small", 4, LITTLE, _machine(16, 8, fma=False),
-            _NATIVE_ENGINES, ("qemu-i386", "-cpu", "max"), _I686,
+            _NATIVE_ENGINES, ("qemu-i386", "-R", "0xc0000000", "-cpu", "max"), _I686,
         ),
         Processor(
             "wasm", "wasm32-unknown-unknown", "generic", "+simd128,+sign-ext,+nontrapping-fptoint,+bulk-memory,+mutable-globals",

@@ -13,10 +13,11 @@ from typing import Any
 from uops import __version__
 from uops.backends import cache
 from uops.backends.cache import ObjectCache
-from uops.backends.cross import codegen, processors
+from uops.backends.cross import codegen, conversions, processors
 from uops.backends.cross.arguments import ArgumentKind, HostMemory, describe_arguments, run_with_copies
 from uops.backends.cross.code import Engine
 from uops.backends.cross.codegen import GENERATOR
+from uops.backends.cross.conversions import convert_lane_by_lane
 from uops.backends.cross.engines import open_engine
 from uops.backends.cross.processors import PROCESSORS, Processor
 from uops.backends.cross.support import render_support_functions
@@ -37,7 +38,7 @@ LANGUAGE = "llvm"
 @functools.cache
 def _sources_digest() -> str:
     """Return a digest of the modules that run LLVM, so that changes to them never reuse old objects."""
-    return cache.digest_key(*(Path(str(m.__file__)).read_bytes() for m in (binding, codegen, processors)))
+    return cache.digest_key(*(Path(str(m.__file__)).read_bytes() for m in (binding, codegen, conversions, processors)))
 
 
 class CrossKernel:
@@ -80,7 +81,7 @@ class CrossTarget:
         self.store = ObjectCache(cache.directory(os.environ)) if store is None else store
         settings = (processor.triple, processor.cpu, processor.features, processor.code_model, processor.attributes)
         self.key = cache.digest_key(processor.name, __version__, _sources_digest(), binding.llvm_version(), *settings, tier.name)
-        self.engine: Engine = open_engine(processor, engine, self._compile_support_functions)
+        self.engine: Engine = open_engine(processor, engine, lambda: compile_support_functions(self.name))
 
     def version(self) -> str:
         """Return everything but the source that decides a result, for reports."""
@@ -90,7 +91,7 @@ class CrossTarget:
 
     def render(self, linear: UOp) -> str:
         """Return the LLVM IR text of one kernel. Its first line lists the arguments that are arrays."""
-        text = render(linear)
+        text = convert_lane_by_lane(render(linear)) if self.processor.converts_by_lane else render(linear)
         if self.processor.attributes:
             text = text.replace("attributes #0 = {", f"attributes #0 = {{ {self.processor.attributes}", 1)
         return "; " + " ".join(map(str, describe_arguments(linear))) + "\n" + text
@@ -98,15 +99,8 @@ class CrossTarget:
     def compile(self, source: str) -> bytes:
         """Return object code behind the source's first line, from the cache if it has it."""
         first, text = source.split("\n", 1)
-        return first.encode() + b"\n" + self._compile_at_tier(text, self.tier)
-
-    def _compile_support_functions(self) -> bytes:
-        """Return the object of support functions; optimizations could make a function of a call of the same function."""
-        return self._compile_at_tier(render_support_functions(), LlvmTier.FAST)
-
-    def _compile_at_tier(self, text: str, tier: LlvmTier) -> bytes:
-        """Return object code of IR text, from the cache if it has it."""
-        return self.store.get_or_make(lambda: GENERATOR.compile_object(self.name, tier.name, text), self.key, text, tier.name)
+        image = self.store.get_or_make(lambda: GENERATOR.compile_object(self.name, self.tier.name, text), self.key, text)
+        return first.encode() + b"\n" + image
 
     def load(self, binary: bytes) -> CrossKernel:
         """Link a kernel into the engine's memory. Raises Crash if it does not link."""
@@ -123,6 +117,12 @@ class CrossTarget:
     def lend(self, arrays: Sequence[Any]) -> AbstractContextManager[None]:
         """Let kernels reach the arrays within the context."""
         return self.memory.lend_arrays(arrays)
+
+
+@functools.cache
+def compile_support_functions(processor_name: str) -> bytes:
+    """Return the object of support functions. With optimizations, a function could become a call of itself."""
+    return GENERATOR.compile_object(processor_name, LlvmTier.FAST.name, render_support_functions())
 
 
 def find_processor(name: str) -> Processor:

@@ -93,7 +93,7 @@ class UnicornEngine:
         self._engine.mem_map(BASE - _STACK_SIZE, _STACK_SIZE)
         self._mapped = BASE
         self._setting.prepare(self._engine, self._names)
-        self.code = NativeCode(self.write, lambda: None, support)  # Unicorn forgets what is overwritten
+        self.code = NativeCode(self.write, self._engine.ctl_flush_tb, support)
 
     def version(self) -> str:
         """Return the package's version."""

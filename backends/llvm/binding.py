@@ -52,6 +52,7 @@ class Host:
     llvm: str
     relocation_model: str = "pic"
     code_model: str = "default"
+    vectorizes: bool = True  # LLVM may make vectors of scalar code
 
     def has(self, feature: str) -> bool:
         """Return True if the machine has a feature."""
@@ -126,7 +127,7 @@ def _parse_and_run_tier_passes(source: str, host: Host, tier: LlvmTier) -> Any:
     if tier is LlvmTier.FAST:
         narrow = _list_functions_with_narrow_stores(source)
         return _replace_constant_masked_stores(_run_instcombine_on_functions(module, machine, narrow)) if narrow else module
-    _run_tier_passes_or_cleanup_if_vectors(module, machine, tier, _VECTOR.search(source) is not None)
+    _run_tier_passes_or_cleanup_if_vectors(module, machine, tier, _VECTOR.search(source) is not None, host.vectorizes)
     return _replace_constant_masked_stores(module)
 
 
@@ -150,14 +151,14 @@ _FROZEN_SELECT = r"""  \g<name>.x = freeze \g<type> \g<x>
 _VECTOR = re.compile(r"<\d+ x ")
 
 
-def _run_tier_passes_or_cleanup_if_vectors(module: Any, machine: Any, tier: LlvmTier, has_vectors: bool) -> None:
+def _run_tier_passes_or_cleanup_if_vectors(module: Any, machine: Any, tier: LlvmTier, has_vectors: bool, vectorizes: bool) -> None:
     """Run the passes of a tier.
 
     Scalar code gets all passes, which vectorize it. Code with vectors is scheduled and in SSA form. What O2 could add to it
     costs more than the code generator, and made no measured kernel faster.
     """
     options = llvm.create_pipeline_tuning_options(speed_level=tier.value)
-    options.loop_vectorization = options.slp_vectorization = True
+    options.loop_vectorization = options.slp_vectorization = vectorizes
     builder = llvm.create_pass_builder(machine, options)
     with _free_after_use(llvm.create_new_module_pass_manager() if has_vectors else builder.getModulePassManager()) as passes:
         if has_vectors:

@@ -1,6 +1,7 @@
 """Kernels made by hand, and how to run them on a target: without the compiler, without the cache."""
 
 import functools
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 
 from uops.backends.c.target import DriverTarget, TinyTarget
 from uops.backends.cache import ObjectCache
+from uops.backends.cross.processors import PROCESSORS
+from uops.backends.cross.target import CrossTarget
 from uops.backends.cuda.target import CudaTarget, ShimTarget
 from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
@@ -44,15 +47,25 @@ MACHINES: dict[str, Callable[[], Target]] = {
     "opencl": OpenClTarget,
     "cuda": lambda: CudaTarget(ObjectCache(None)),
     "cuda:shim": ShimTarget,
+    **{name: functools.partial(CrossTarget, p, LlvmTier.FAST, store=ObjectCache(None)) for name, p in PROCESSORS.items()},
+    **{
+        f"{name}:unicorn": functools.partial(CrossTarget, p, LlvmTier.FAST, "unicorn", ObjectCache(None))
+        for name, p in PROCESSORS.items()
+        if "unicorn" in p.engines
+    },
 }
+#: Names of machines, separated by commas, whose absence fails a test instead of skipping it.
+REQUIRED = "UOPS_REQUIRED_TARGETS"
 
 
 @functools.cache
 def machine(tier: LlvmTier | str) -> Target:
-    """The target; the test that asks for one that is absent is skipped with the reason."""
+    """The target; the test that asks for one that is absent is skipped with the reason, or fails if it is required."""
     try:
         return LlvmTarget(tier, ObjectCache(None)) if isinstance(tier, LlvmTier) else MACHINES[tier]()
     except Unsupported as e:
+        if tier in os.environ.get(REQUIRED, "").split(","):
+            pytest.fail(f"{tier} is required ({REQUIRED}): {e}")
         pytest.skip(str(e))
 
 

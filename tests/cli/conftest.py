@@ -23,6 +23,7 @@ from uops.backends.conformance.model import (
     ConformanceLevel,
     ConformanceTier,
     Failure,
+    SampleOrigin,
     SchedulePolicy,
     Segment,
 )
@@ -99,6 +100,7 @@ class FakeRun:
         self.surfaces = ("tensor",)
         self.subject = RowSubject.BACKEND
         self.dialect: Dialect | None = None
+        self.sample: SampleOrigin | None = None
         self.cells: dict[ConformanceLevel, dict[ConformanceCell, CellResult]] = {level: {} for level in ConformanceLevel}
         for key, status in statuses.items():
             for level in ConformanceLevel:
@@ -126,16 +128,18 @@ class Suite:
 
     def conform(
         self, backend: str, instance: Any, *, tier: ConformanceTier, rows: str, jobs: int, progress: Callable[[int, int], None],
-        schedules: SchedulePolicy, journal: Path | None, dialect: Dialect | None,
+        schedules: SchedulePolicy, journal: Path | None, dialect: Dialect | None, sample: int | None, sample_seed: int,
     ) -> FakeRun:  # fmt: skip
         called = {"backend": backend, "name": instance.name, "tier": tier, "rows": rows, "jobs": jobs}
         called |= {"journal": journal} if journal else {}
         called |= {"dialect": dialect} if dialect else {}
+        called |= {"sample": sample, "sample_seed": sample_seed} if sample else {}
         self.calls.append(called if schedules == SchedulePolicy() else called | {"schedules": schedules})
         progress(1, 2)
         run = FakeRun(backend, tier, rows, self.statuses)
         run.schedules, run.applied = schedules, Counter(self.applied)
         run.complete, run.dialect = self.complete, dialect
+        run.sample = SampleOrigin(sample_seed, 9000, frozenset({"Elementwise/Add", "Elementwise/Mul"})) if sample else None
         return run
 
 

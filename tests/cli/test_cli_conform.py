@@ -77,6 +77,20 @@ def test_a_journal_reaches_the_suite(uops: Uops, suite: Any) -> None:
     assert suite.calls[0]["journal"] == Path("there.jsonl")
 
 
+def test_a_sample_reaches_the_suite_and_the_summary_says_of_how_many(uops: Uops, suite: Any, tmp_path: Path) -> None:
+    shown = uops("conform", "-b", INTERP, "--sample", "3", "--seed", "5", "--report", str(tmp_path / "r"))
+    assert shown.exit_code == 0 and suite.calls[0] | {"sample": 3, "sample_seed": 5} == suite.calls[0]
+    assert "a sample of 3 of 9,000 programs (seed 5)" in " ".join(shown.output.split())
+    doc = json.loads((tmp_path / "r" / "report.json").read_text())
+    assert doc["sample"] == {"seed": 5, "of": 9000}
+    assert not {"Elementwise/Add", "Elementwise/Mul"} & set(doc["silent_rows"]), "a row that was not drawn is not one without cells"
+
+
+def test_a_sample_of_other_subjects_is_refused(uops: Uops, suite: Any) -> None:
+    assert uops("conform", "--subject", "front-end", "--sample", "3").exit_code == 2
+    assert uops("conform", "-b", INTERP, "--tier", "exhaustive", "--sample", "3").exit_code == 2
+
+
 def test_without_a_terminal_progress_is_told_in_lines(uops: Uops, suite: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert uops("conform", "-b", "interp").stderr == ""
     monkeypatch.setattr(sys.modules["uops.cli.commands.conform"], "EVERY", 0.0)

@@ -65,6 +65,7 @@ def build_document(
         "tier": run.tier.value,
         "rows": run.rows,
         "dialect": run.dialect.value if run.dialect else None,
+        "sample": {"seed": run.sample.seed, "of": run.sample.cases} if run.sample else None,
         "schedules": describe_schedules(run),
         "proofs": count_proved_rules_and_validated_kernels(run),
         "level": level.value,
@@ -80,7 +81,7 @@ def build_document(
 
 def _list_rows_without_cells(run: ConformanceRun) -> list[str]:
     """Return the rows that judge the run's subject, match its glob, and have no cell in the suite."""
-    with_cells = {cell.row for cell in run.cells[ConformanceLevel.STRICT]}
+    with_cells = run.sample.rows if run.sample else {cell.row for cell in run.cells[ConformanceLevel.STRICT]}
     return [r.id for r in rows_of_subject(run.subject) if fnmatchcase(r.id, run.rows) and r.id not in with_cells]
 
 

@@ -41,7 +41,11 @@ def print_conformance_summary(out: Console, doc: Json, report: Path, change: Rep
     what = "" if doc["subject"] == "backend" else f"  {doc['subject']}"
     out.print(Text.assemble((backend["name"], "bold"), f"  {backend['version']}{what}"))
     form = f" lowered to {doc['dialect']}" if doc["dialect"] else ""
-    extent = f"{doc['tier']} tier, rows {doc['rows']}, {number(doc['cases'])} programs{form}, {doc['time']['seconds']:.0f} s"
+    sample = doc.get("sample")
+    programs = f"{number(doc['cases'])} programs"
+    if sample:
+        programs = f"a sample of {number(doc['cases'])} of {number(sample['of'])} programs (seed {sample['seed']})"
+    extent = f"{doc['tier']} tier, rows {doc['rows']}, {programs}{form}, {doc['time']['seconds']:.0f} s"
     out.print(Text(extent, "dim"))
     if not doc["complete"]:
         out.print(Text("interrupted: what was not reached counts as not run", "bold yellow"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -29,7 +30,7 @@ from uops.backends.conformance.model import (
     Segment,
 )
 from uops.backends.conformance.report.document import compute_scores
-from uops.backends.conformance.runner import ConformanceRun, _merge_verdict_into_cell, run_conformance
+from uops.backends.conformance.runner import ConformanceRun, _merge_verdict_into_cell, draw_sample, run_conformance
 from uops.backends.contract import TENSOR_SURFACE, Capabilities
 from uops.backends.testing.signatures import is_tested_dtype
 from uops.backends.worker import client
@@ -307,3 +308,18 @@ def test_the_interpreter_as_a_backend_scores_everything() -> None:
     found = _run("Interp", "*")
     for level in ConformanceLevel:
         assert set(_statuses(found, level).values()) == {CellStatus.PASS}
+
+
+def test_a_sample_has_the_same_cases_for_a_seed_and_keeps_their_order() -> None:
+    cases = list(generate_cases(ConformanceTier.SMOKE, "Elementwise/*"))
+    drawn = draw_sample(cases, 20, 1)
+    assert len(drawn) == 20 and drawn == [c for c in cases if c in drawn] == draw_sample(list(cases), 20, 1)
+    assert drawn != draw_sample(cases, 20, 2) and draw_sample(cases, len(cases) + 5, 1) == cases
+    assert set(map(id, drawn)) <= set(map(id, draw_sample(cases, 30, 1))), "a larger sample holds a smaller one"
+
+
+def test_a_sample_is_of_what_the_backend_can_be_asked_and_all_of_it_is_run() -> None:
+    run = run_conformance("interp", query_backend_info("interp"), rows="Elementwise/Add", jobs=1, sample=4, sample_seed=7)
+    statuses = Counter(c.status for c in run.cells[ConformanceLevel.STRICT].values())
+    assert run.cases == 4 and set(statuses) == {CellStatus.PASS}
+    assert run.sample is not None and run.sample.cases > 4 and run.sample.rows == {"Elementwise/Add"}

@@ -65,8 +65,9 @@ FIRST = 2.0
 @click.option("--tier", type=click.Choice(TIERS), default="smoke", show_default=True, help="Extent of the suite.")
 @click.option("--level", type=click.Choice(LEVELS), default="strict", show_default=True, help="Level that decides the exit status.")
 @click.option("--opts", type=click.Choice(OPTS), default=OPTS[0], show_default=True, help="Policy that schedules kernels.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of --opts forced.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of --opts forced and of --sample.")
 @click.option("--beam", type=click.IntRange(1), default=2, show_default=True, help="Number of states that --opts search keeps.")
+@click.option("--sample", type=click.IntRange(1), metavar="N", help="Only N programs of the tier, drawn by --seed.")
 @click.option("--rows", default="*", metavar="GLOB", help="Only rows whose id matches, such as 'Elementwise/*'.")
 @dialect_option(None, "Lower each program to this dialect before it is given to the backend.")
 @click.option("--jobs", "-j", type=click.IntRange(1), default=JOBS, show_default=True, help="Number of worker processes.")
@@ -79,9 +80,9 @@ FIRST = 2.0
 @json_option()
 @click.pass_context
 def conform(
-    ctx: click.Context, backend_name: str | None, subject: str, tier: str, level: str, opts: str, seed: int, beam: int, rows: str,
-    dialect: str | None, jobs: int, report: str, journal: str | None, baseline: str | None, diff: tuple[str, str] | None,
-    as_json: bool,
+    ctx: click.Context, backend_name: str | None, subject: str, tier: str, level: str, opts: str, seed: int, beam: int,
+    sample: int | None, rows: str, dialect: str | None, jobs: int, report: str, journal: str | None, baseline: str | None,
+    diff: tuple[str, str] | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Judge a backend against the specification and write a report.
 
@@ -90,6 +91,8 @@ def conform(
 
     With --dialect, the compiler lowers each program up to the stage that gives the dialect, and the backend takes it from there.
     Programs of later dialects, and native text, are left out.
+
+    With --sample, the report is about those programs alone, and says of how many.
 
     With --journal, an interrupted run resumes if backend, tier, schedules and sources are unchanged. Its report is that of an
     uninterrupted run. The exhaustive tier keeps its own journal in the report directory.
@@ -116,6 +119,8 @@ def conform(
     if tier == "exhaustive" and (opts != OPTS[0] or dialect):
         raise click.UsageError("the exhaustive tier has one schedule and one dialect: leave out --opts and --dialect")
     lowered_to = _require_dialect_of_a_stage(dialect) if dialect else None
+    if tier == "exhaustive" and sample:
+        raise click.UsageError("the exhaustive tier tries every input: leave out --sample")
     if tier == "exhaustive" and journal:
         raise click.UsageError("the exhaustive tier keeps its journal in the report directory: leave out --journal")
     if tier == "exhaustive":
@@ -125,7 +130,8 @@ def conform(
     if subject == "compiler":
         _judge_compiler_and_write_report(ctx, backend_name=backend_name or TARGET, wanted=wanted)
     elif subject == "backend":
-        ctx.exit(_judge_backend_and_write_report(backend_name or "", wanted, jobs=jobs, dialect=lowered_to))
+        drawn = {"sample": sample, "sample_seed": seed}
+        ctx.exit(_judge_backend_and_write_report(backend_name or "", wanted, jobs=jobs, dialect=lowered_to, **drawn))
     else:
         ctx.exit(_judge_subject_and_write_report(subject, wanted, subject, __version__))
 
@@ -143,7 +149,7 @@ def _require_dialect_of_a_stage(name: str) -> Dialect:
 
 def _refuse_options_without_meaning(ctx: click.Context, subject: str, tier: str) -> None:
     """Raise UsageError for an option that says nothing about a subject which is no backend."""
-    of_backends = {"jobs": "--jobs", "dialect": "--dialect"}
+    of_backends = {"jobs": "--jobs", "dialect": "--dialect", "sample": "--sample"}
     if subject != "compiler":
         of_backends |= {"backend_name": "--backend", "opts": "--opts", "seed": "--seed", "beam": "--beam"}
     given = [option for name, option in of_backends.items() if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
