@@ -75,7 +75,7 @@ def _compile(processor_name: str, tier_name: str, source: str) -> bytes:
     binding.initialize_all_processors()
     processor = PROCESSORS[processor_name]
     host = binding.Host(processor.triple, processor.cpu, processor.features, binding.llvm_version(), "static", processor.code_model,
-        not processor.converts_by_lane,
+        not processor.truncates_by_lane,
     )  # fmt: skip
     return binding.compile_object(source, host, binding.LlvmTier[tier_name], {*SUPPORT_SYMBOLS, "syscall"})
 

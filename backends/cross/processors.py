@@ -42,8 +42,8 @@ class Processor(NamedTuple):
     qemu: tuple[str, ...] = ()
     system_calls: SystemCalls | None = None
     attributes: str = ""
-    #: Floats become integers lane by lane, and LLVM makes no vectors (`uops.backends.cross.conversions`).
-    converts_by_lane: bool = False
+    #: Floats are truncated lane by lane, and LLVM makes no vectors (`uops.backends.cross.conversions`).
+    truncates_by_lane: bool = False
 
     @property
     def word(self) -> str:

@@ -17,7 +17,7 @@ from uops.backends.cross import codegen, conversions, processors
 from uops.backends.cross.arguments import ArgumentKind, HostMemory, describe_arguments, run_with_copies
 from uops.backends.cross.code import Engine
 from uops.backends.cross.codegen import GENERATOR
-from uops.backends.cross.conversions import convert_lane_by_lane
+from uops.backends.cross.conversions import truncate_lane_by_lane
 from uops.backends.cross.engines import open_engine
 from uops.backends.cross.processors import PROCESSORS, Processor
 from uops.backends.cross.support import render_support_functions
@@ -91,7 +91,7 @@ class CrossTarget:
 
     def render(self, linear: UOp) -> str:
         """Return the LLVM IR text of one kernel. Its first line lists the arguments that are arrays."""
-        text = convert_lane_by_lane(render(linear)) if self.processor.converts_by_lane else render(linear)
+        text = truncate_lane_by_lane(render(linear)) if self.processor.truncates_by_lane else render(linear)
         if self.processor.attributes:
             text = text.replace("attributes #0 = {", f"attributes #0 = {{ {self.processor.attributes}", 1)
         return "; " + " ".join(map(str, describe_arguments(linear))) + "\n" + text
