@@ -50,6 +50,8 @@ BUILT_IN = {
     "tinygrad": "uops.backends.tinygrad.adapter:Tinygrad",
     "tinygrad-x86": "uops.backends.tinygrad.adapter:TinygradX86",
 }
+#: Built-in backends whose code an engine runs, as it is for another processor.
+CROSS_BACKENDS = tuple(name for name, factory in BUILT_IN.items() if factory.startswith("uops.backends.cross."))
 #: Built-in backends that load a package under test, which is foreign code like a registered backend.
 _SUBJECTS = frozenset({"tinygrad", "tinygrad-x86"})
 _TARGET = re.compile(r"\s*([\w.]+)\s*:\s*([\w.]+)\s*(?:\[.*\])?\s*")

@@ -5,7 +5,7 @@ An engine runs code of another processor, on memory at its own addresses. `data`
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from uops.backends.cross.link import link_object
@@ -25,8 +25,8 @@ class Code(Protocol):
 
     generation: int
 
-    def place(self, image: bytes, entry: str) -> int:
-        """Link an object, and return its function `entry` for `Engine.call`. Raises Crash if it does not link."""
+    def place(self, image: bytes, entries: Sequence[str]) -> list[int]:
+        """Link an object, and return its functions `entries` for `Engine.call`. Raises Crash if it does not link."""
         ...
 
 
@@ -74,14 +74,15 @@ class NativeCode:
         self.generation, self._cursor = 0, BASE
         self._functions: dict[str, int] = {}
 
-    def place(self, image: bytes, entry: str) -> int:
-        """Link an object, and return the address of its function `entry`. Raises Crash if it does not link."""
+    def place(self, image: bytes, entries: Sequence[str]) -> list[int]:
+        """Link an object, and return the addresses of its functions `entries`. Raises Crash if it does not link."""
         if self._cursor + len(image) > BASE + CODE_SIZE:
             self._forget()
             self.generation, self._cursor, self._functions = self.generation + 1, BASE, {}
         if not self._functions:
             self._functions = {n: a for n, a in self._link(self._support(), {}).items() if n in SUPPORT_SYMBOLS}
-        return self._link(image, self._functions)[entry]
+        symbols = self._link(image, self._functions)
+        return [symbols[entry] for entry in entries]
 
     def _link(self, image: bytes, functions: dict[str, int]) -> dict[str, int]:
         """Write an object at the first free address; return the addresses of its symbols."""

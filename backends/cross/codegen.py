@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from typing import IO
 
 from uops.backends.cross.child import ChildProcess
@@ -19,6 +20,8 @@ from uops.backends.cross.processors import PROCESSORS
 from uops.spec.errors import Crash, UopsError
 
 _LENGTH = struct.Struct("<I")
+#: In place of a tier: the texts are several, compiled at the fast tier. What separates them.
+_BATCH, _SEPARATOR = "BATCH", "\0"
 
 
 class CodeGenerator:
@@ -30,16 +33,23 @@ class CodeGenerator:
 
     def compile_object(self, processor: str, tier: str, source: str) -> bytes:
         """Return the object of IR text. Raises Crash with LLVM's message if it rejects the text, or ends."""
-        request = f"{processor}\n{tier}\n{source}".encode()
+        return self._ask(f"{processor}\n{tier}\n{source}")
+
+    def compile_batch_at_fast_tier(self, processor: str, sources: Sequence[str]) -> bytes:
+        """Return one object of several texts; the functions of text k end in k. Raises Crash as `compile_object` does."""
+        return self._ask(f"{processor}\n{_BATCH}\n{_SEPARATOR.join(sources)}")
+
+    def _ask(self, request: str) -> bytes:
+        """Return the answer to a request. Raises Crash."""
 
         def exchange(requests: IO[bytes], answers: IO[bytes]) -> bytes:
-            write_frame(requests, request)
+            write_frame(requests, request.encode())
             return read_frame(answers)
 
         with self._lock:
             answer = self._child.ask(exchange)
             if not answer:
-                raise Crash(f"LLVM ended while it compiled for {processor}: {self._child.stop()}\n{source}")
+                raise Crash(f"LLVM ended while it compiled for {request.split(maxsplit=1)[0]}: {self._child.stop()}\n{request}")
         if answer[:1] == b"-":
             raise Crash(answer[1:].decode(errors="replace"))
         return answer[1:]
@@ -75,9 +85,12 @@ def _compile(processor_name: str, tier_name: str, source: str) -> bytes:
     binding.initialize_all_processors()
     processor = PROCESSORS[processor_name]
     host = binding.Host(processor.triple, processor.cpu, processor.features, binding.llvm_version(), "static", processor.code_model,
-        not processor.truncates_by_lane,
+        processor.vectorizes,
     )  # fmt: skip
-    return binding.compile_object(source, host, binding.LlvmTier[tier_name], {*SUPPORT_SYMBOLS, "syscall"})
+    callable_symbols = {*SUPPORT_SYMBOLS, "syscall"}
+    if tier_name == _BATCH:
+        return binding.compile_batch_at_fast_tier(source.split(_SEPARATOR), host, callable_symbols)
+    return binding.compile_object(source, host, binding.LlvmTier[tier_name], callable_symbols)
 
 
 def main() -> None:

@@ -13,11 +13,10 @@ from typing import Any
 from uops import __version__
 from uops.backends import cache
 from uops.backends.cache import ObjectCache
-from uops.backends.cross import codegen, conversions, processors
+from uops.backends.cross import codegen, processors, workarounds
 from uops.backends.cross.arguments import ArgumentKind, HostMemory, describe_arguments, run_with_copies
 from uops.backends.cross.code import Engine
 from uops.backends.cross.codegen import GENERATOR
-from uops.backends.cross.conversions import truncate_lane_by_lane
 from uops.backends.cross.engines import open_engine
 from uops.backends.cross.processors import PROCESSORS, Processor
 from uops.backends.cross.support import render_support_functions
@@ -25,6 +24,7 @@ from uops.backends.llvm import binding, instructions
 from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.render import ENTRY, OPS, render
 from uops.backends.llvm.types import NATIVE
+from uops.compiler.target import Kernel
 from uops.spec.errors import Crash
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
@@ -38,28 +38,40 @@ LANGUAGE = "llvm"
 @functools.cache
 def _sources_digest() -> str:
     """Return a digest of the modules that run LLVM, so that changes to them never reuse old objects."""
-    return cache.digest_key(*(Path(str(m.__file__)).read_bytes() for m in (binding, codegen, conversions, processors)))
+    return cache.digest_key(*(Path(str(m.__file__)).read_bytes() for m in (binding, codegen, processors, workarounds)))
+
+
+class CrossObject:
+    """An object with kernels, and their functions as long as the engine has its code."""
+
+    def __init__(self, engine: Engine, image: bytes, entries: Sequence[str]) -> None:
+        self._engine, self._image, self._entries = engine, image, tuple(entries)
+        self._functions, self._generation = list[int](), -1
+
+    def find_function(self, k: int) -> int:
+        """Return a kernel's function in the engine, and place the code if it is not there. Raises Crash if it does not link."""
+        code = self._engine.code
+        if self._generation != code.generation:
+            self._functions = code.place(self._image, self._entries)
+            self._generation = code.generation
+        return self._functions[k]
 
 
 class CrossKernel:
-    """A loaded kernel: its object, and its function as long as the engine has that code."""
+    """A loaded kernel: number `k` of an object."""
 
-    def __init__(self, target: CrossTarget, image: bytes, arguments: list[ArgumentKind]) -> None:
-        self._target, self._image, self._arguments = target, image, arguments
-        self._function, self._generation = 0, -1
+    def __init__(self, target: CrossTarget, loaded: CrossObject, arguments: Sequence[ArgumentKind], k: int = 0) -> None:
+        self._target, self._object, self._arguments, self._k = target, loaded, arguments, k
 
     def __call__(self, buffers: Sequence[int], scalars: Sequence[int]) -> None:
         """Run the kernel once, on lent addresses; the tables are those of every kernel (`uops.backends.calling`)."""
-        with self._target.lock:
-            run_with_copies(self._target.engine, self._target.memory, self.place(), self._arguments, buffers, scalars)
+        t = self._target
+        with t.lock:
+            run_with_copies(t.engine, t.memory, self.find_function(), self._arguments, buffers, scalars)
 
-    def place(self) -> int:
+    def find_function(self) -> int:
         """Return the kernel's function in the engine. Raises Crash if it does not link."""
-        code = self._target.engine.code
-        if self._generation != code.generation:
-            self._function = code.place(self._image, ENTRY)
-            self._generation = code.generation
-        return self._function
+        return self._object.find_function(self._k)
 
 
 class CrossTarget:
@@ -91,7 +103,9 @@ class CrossTarget:
 
     def render(self, linear: UOp) -> str:
         """Return the LLVM IR text of one kernel. Its first line lists the arguments that are arrays."""
-        text = truncate_lane_by_lane(render(linear)) if self.processor.truncates_by_lane else render(linear)
+        text = render(linear)
+        if self.processor.workaround:
+            text = self.processor.workaround(text)
         if self.processor.attributes:
             text = text.replace("attributes #0 = {", f"attributes #0 = {{ {self.processor.attributes}", 1)
         return "; " + " ".join(map(str, describe_arguments(linear))) + "\n" + text
@@ -105,14 +119,26 @@ class CrossTarget:
     def load(self, binary: bytes) -> CrossKernel:
         """Link a kernel into the engine's memory. Raises Crash if it does not link."""
         first, _, image = binary.partition(b"\n")
+        return self._load_objects(image, (ENTRY,), (first.decode(errors="replace"),))[0]
+
+    def together(self, sources: Sequence[str]) -> list[Kernel]:
+        """Compile and load several texts. At the fast tier they are one object, which the cache does not hold."""
+        if self.tier is not LlvmTier.FAST:
+            return [self.load(self.compile(source)) for source in sources]
+        lists, texts = zip(*(source.split("\n", 1) for source in sources), strict=True)
+        entries = [f"{ENTRY}{k}" for k in range(len(sources))]
+        return list(self._load_objects(GENERATOR.compile_batch_at_fast_tier(self.name, texts), entries, lists))
+
+    def _load_objects(self, image: bytes, entries: Sequence[str], lists: Sequence[str]) -> list[CrossKernel]:
+        """Return the kernels of an object; `lists` are the first lines of their texts. Raises Crash if it does not link."""
         try:
-            arguments = [ArgumentKind.parse(word) for word in first.decode().split()[1:]]
+            arguments = [[ArgumentKind.parse(word) for word in line.split()[1:]] for line in lists]
         except ValueError as e:
             raise Crash(f"{self.name}: the binary has no list of arguments: {e}") from e
-        kernel = CrossKernel(self, image, arguments)
+        loaded = CrossObject(self.engine, image, entries)
         with self.lock:
-            kernel.place()
-        return kernel
+            loaded.find_function(0)
+        return [CrossKernel(self, loaded, a, k) for k, a in enumerate(arguments)]
 
     def lend(self, arrays: Sequence[Any]) -> AbstractContextManager[None]:
         """Let kernels reach the arrays within the context."""

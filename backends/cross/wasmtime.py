@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Any
@@ -73,8 +73,8 @@ class WasmtimeEngine:
         except PackageNotFoundError:
             return "wasmtime"
 
-    def place(self, image: bytes, entry: str) -> int:
-        """Compile and link an object; return the number of its function `entry`. Raises Crash if wasmtime rejects it."""
+    def place(self, image: bytes, entries: Sequence[str]) -> list[int]:
+        """Compile and link an object; return the numbers of its functions `entries`. Raises Crash if wasmtime rejects it."""
         if len(self._functions) >= _MOST_FUNCTIONS:
             self.generation += 1
             self._open_store()
@@ -83,8 +83,9 @@ class WasmtimeEngine:
             support = self._instantiate(export_functions(self._support(), SUPPORT_SYMBOLS))
             for name in SUPPORT_SYMBOLS:
                 self._linker.define(self._store, "env", name, support[name])
-        self._functions.append(self._instantiate(export_functions(image, (entry,)))[entry])
-        return len(self._functions) - 1
+        exports, first = self._instantiate(export_functions(image, entries)), len(self._functions)
+        self._functions += [exports[entry] for entry in entries]
+        return list(range(first, len(self._functions)))
 
     def _instantiate(self, module: bytes) -> Any:
         """Return the exports of a module."""

@@ -253,12 +253,12 @@ def compile_object(source: str, host: Host, tier: LlvmTier, also_allowed_symbols
     return image
 
 
-def compile_batch_at_fast_tier(sources: Iterable[str], host: Host) -> bytes:
+def compile_batch_at_fast_tier(sources: Iterable[str], host: Host, also_allowed_symbols: Collection[str] = ()) -> bytes:
     """Compile several texts to one object of the fast tier, as LLVM's setup per object costs as much as a small kernel.
 
     A function of text k is named by its name followed by k.
     """
-    return compile_object(_join_modules_and_number_functions(sources), host, LlvmTier.FAST)
+    return compile_object(_join_modules_and_number_functions(sources), host, LlvmTier.FAST, also_allowed_symbols)
 
 
 def _join_modules_and_number_functions(sources: Iterable[str]) -> str:

@@ -33,7 +33,7 @@ from uops.spec.ir.node import UOp
 from uops.spec.result import Result
 
 #: Backend -> options with which it compiles fastest.
-FAST: dict[str, dict[str, Any]] = {"llvm": {"tier": "fast"}}
+FAST: dict[str, dict[str, Any]] = {name: {"tier": "fast"} for name in ("llvm", *registry.CROSS_BACKENDS)}
 #: Settings of most runs: no result of an earlier compilation is used.
 PLAIN = Config(reuse=False, queues="always")
 #: Number of kernels whose machine code a target memoizes.

@@ -90,7 +90,7 @@ def test_a_fault_is_a_crash_and_the_next_call_runs(kernels, name: str) -> None:
     target = open_target(name, "qemu")
     kernel, x, out = load(target, kernels), np.arange(4, dtype=np.int32), np.zeros(4, np.int32)
     with target.lock, pytest.raises(Crash, match=rf"a kernel ended {PROCESSORS[name].qemu[0]}: status -?\d+"):
-        target.engine.call(kernel.place(), 16, 16)  # tables at an address without memory
+        target.engine.call(kernel.find_function(), 16, 16)  # tables at an address without memory
     call(target, kernel, out, x)
     assert out.tolist() == [1, 2, 3, 4]
     target.engine.close()
@@ -102,7 +102,7 @@ def test_a_fault_of_an_engine_in_this_process_is_a_crash(kernels, name: str) -> 
     target = open_target(processor, engine or None)
     kernel, x, out = load(target, kernels), np.arange(4, dtype=np.int32), np.zeros(4, np.int32)
     with target.lock, pytest.raises(Crash, match=r"a kernel (faults|traps) in"):
-        target.engine.call(kernel.place(), target.engine.data.stop - 8, target.engine.data.stop - 8)
+        target.engine.call(kernel.find_function(), target.engine.data.stop - 8, target.engine.data.stop - 8)
     call(target, kernel, out, x)
     assert out.tolist() == [1, 2, 3, 4]
 
@@ -187,3 +187,14 @@ def test_a_missing_engine_is_named_with_the_way_to_get_it(monkeypatch: pytest.Mo
         Aarch64Backend(engine="bochs")
     with pytest.raises(ValueError, match="no tier is called 'slow'; known: fast, full"):
         Aarch64Backend(tier="slow")
+
+
+@pytest.mark.parametrize("name", ["s390x", "wasm", "aarch64:sve"])
+def test_kernels_that_are_compiled_together_run_as_those_of_one_object(kernels, name: str) -> None:
+    target = open_target(name)
+    graphs = [kernels.elementwise(4, dt.int32, (dt.int32,), lambda v, k=k: B.mul(v, B.const(k))) for k in range(5)]
+    x = np.arange(4, dtype=np.int32)
+    for k, kernel in enumerate(target.together([target.render(g) for g in graphs])):
+        out = np.zeros(4, np.int32)
+        call(target, kernel, out, x)
+        assert out.tolist() == (x * k).tolist()
