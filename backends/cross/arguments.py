@@ -8,6 +8,7 @@ programs use at several item sizes needs no order of its own. Arguments that ove
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ import numpy as np
 
 from uops.backends.cross.code import Engine
 from uops.backends.cross.processors import BIG
-from uops.backends.facts import find_written_slots
+from uops.backends.facts import find_written_slots, value_bounds
 from uops.backends.lending import LentSpan, MemoryLender
 from uops.compiler.runtime.arguments import is_variable
 from uops.spec.errors import Crash, Unsupported
@@ -62,10 +63,7 @@ def describe_arguments(linear: UOp) -> list[ArgumentKind]:
 
 def _max_elements(param: UOp) -> int:
     """Return the most elements that an array can have."""
-    count = 1
-    for n in param.shape:
-        count *= n if isinstance(n, int) else int(n.max)
-    return count
+    return math.prod(n if isinstance(n, int) else int(value_bounds(n)[1]) for n in param.shape)
 
 
 class HostMemory(MemoryLender[LentSpan]):

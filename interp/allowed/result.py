@@ -13,7 +13,7 @@ from uops.interp.allowed.layout import LAYOUT, Array, DTypeLayout, same_bits_or_
 from uops.interp.allowed.memory import StorageSets
 from uops.interp.allowed.overlay import Overlay
 from uops.interp.allowed.value import NAN, NINF, NZERO, PINF, PZERO, ArrayOrSets, SetArray, collapse_if_exact
-from uops.interp.run import _evaluate_root_cells
+from uops.interp.evaluation import _evaluate_root_cells
 from uops.interp.tensor.machine import TensorMachine
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType

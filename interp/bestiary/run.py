@@ -25,9 +25,9 @@ from uops.spec.result import Result
 def run(
     root: UOp, inputs: Mapping[str, Any], *, check: bool = True, schedule: int | None = None, trace: Trace | None = None
 ) -> Result:
-    """Evaluate `root` on `inputs`, by the keys of `uops.interp.run`: `p<slot>`, `b<unique>`, names of variables.
+    """Evaluate `root` on `inputs`, by the keys of `uops.interp.evaluation`: `p<slot>`, `b<unique>`, names of variables.
 
-    `values` and `buffers` are those of `uops.interp.run` too. Memory that only the graph can name (LUNIQUE, DEFINE_LOCAL,
+    `values` and `buffers` are those of `uops.interp.evaluation` too. Memory that only the graph can name (LUNIQUE, DEFINE_LOCAL,
     DEFINE_REG, BUFFERIZE) is uninitialised and in no result (R120). `schedule` picks an order of everything that is unordered:
     lanes, workgroups and the iterations of unordered Ranges. With `check`, every node's dtype, shape and min_max are asserted
     (Unsound). Raises Trap where the specification defines a failure and SpecError for an ill-formed graph or input.

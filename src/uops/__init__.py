@@ -14,7 +14,7 @@ if sys.platform in ("win32", "emscripten", "wasi"):
 if TYPE_CHECKING:
     from uops.backends.api import compile
     from uops.backends.front import Tensor, function, grad, jit, use, value_and_grad, vjp
-    from uops.interp.run import run
+    from uops.interp.evaluation import run
     from uops.spec.errors import CompileError, Crash, SpecError, Trap, Unsound, Unsupported
     from uops.spec.ir.node import UOp
     from uops.spec.ir.ops import Op

@@ -70,6 +70,18 @@ def test_drawn_schedules_give_what_the_file_says(path: Path, name: str) -> None:
         assert not find_check_failures(test, _outputs(program(test.inputs))), f"UOPS_FORCED={seed}"
 
 
+@pytest.mark.parametrize("name", ["aarch64:sve", "riscv64:v", "s390x", "i686", "wasm"])
+def test_other_processors_give_what_the_files_say(name: str) -> None:
+    try:
+        backend = create_backend(name, tier="fast")
+    except (BrokenBackend, Unsupported) as e:
+        pytest.skip(str(e))
+    for path in FILES:
+        test = load_file_test(path)
+        if not test.trap and not test.error:
+            _judge(test, backend.run)
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_every_stage_gives_what_the_one_before_gives(path: Path) -> None:
     """What a stage reads and nobody wrote may be right on a machine."""

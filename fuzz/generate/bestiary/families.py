@@ -26,7 +26,7 @@ from uops.fuzz.generate.bestiary.maker import (
 from uops.fuzz.generate.draw import SeededDraw
 from uops.fuzz.generate.graphs import FuzzCase
 from uops.interp import bestiary
-from uops.interp.run import run
+from uops.interp.evaluation import run
 from uops.spec.bestiary.build import at, device, load, store
 from uops.spec.bestiary.legalize import legalize
 from uops.spec.choices import ChoiceSource

@@ -77,7 +77,7 @@ _COLLECTIVES: dict[str, tuple[str, tuple[Statement, ...]]] = {
     ),
 }
 
-_RUN = "uops.interp.run:run"
+_RUN = "uops.interp.evaluation:run"
 _PARTITION = "uops.compiler.passes.callify.partition:partition_over_devices"
 
 

@@ -17,7 +17,7 @@ def _make_stage(
         ("both graphs compute the same", "P2"),
         *claims,
     )
-    executed_by = ExecutedBy(("uops.interp.run:run",), tuple(f"{_PASSES}.{f}" for f in functions))
+    executed_by = ExecutedBy(("uops.interp.evaluation:run",), tuple(f"{_PASSES}.{f}" for f in functions))
     columns = {"takes": takes.value, "gives": gives.value}
     return NamedRow(row_id, printed, None, semantics, state_claims(row_id, statements), executed_by, RowSubject.COMPILER, columns)
 

@@ -2,6 +2,8 @@
 
 import ast
 import pathlib
+import subprocess
+import sys
 
 import pytest
 
@@ -37,3 +39,18 @@ def test_no_builtin_float_arithmetic(path):
     divisions = [n for n in ast.walk(tree) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Div)]
     assert not literals
     assert not divisions or path.name == "reduction.py"
+
+
+_WITHOUT_NUMPY = """
+import sys
+sys.modules["numpy"] = sys.modules["ml_dtypes"] = None  # importing them raises ImportError
+from uops.interp.exact import run
+from uops.spec.ir.text import parse
+values = run(parse("%0 = param (2,), slot=0 : f32\\n%1 = add %0, %0"), {"p0": [1.5, -2.0]}).values
+print([element.best for element in values[0].elements])
+"""
+
+
+def test_a_graph_is_evaluated_where_numpy_is_not_installed():
+    printed = subprocess.run([sys.executable, "-c", _WITHOUT_NUMPY], capture_output=True, text=True, check=True).stdout
+    assert printed.strip() == str([0x40400000, 0xC0800000])
