@@ -19,7 +19,7 @@ UNDEFINED = 0
 _ALLOCATED = 2
 
 
-class Section(NamedTuple):
+class ElfSection(NamedTuple):
     """A section. `start` and `size` are its bytes in the file, unless it has none (`is_zeros`)."""
 
     kind: int
@@ -70,7 +70,7 @@ class ElfFile:
         self.order = "<" if image[5] == 1 else ">"
         (self.machine,) = self._unpack("H", 18)
         self.sections = [
-            Section(kind, flags, start, size, link, info, alignment)
+            ElfSection(kind, flags, start, size, link, info, alignment)
             for _, kind, flags, _, start, size, link, info, alignment, _ in self._read_table("IIQQQQIIQQ", "10I", 40, 58, 32, 46)
         ]
 
@@ -85,7 +85,7 @@ class ElfFile:
         size, count = self._unpack("HH", sizes_wide if self.is_64_bit else sizes_narrow)
         return [self._unpack(wide if self.is_64_bit else narrow, start + k * size) for k in range(count)]
 
-    def contents(self, section: Section) -> bytes:
+    def contents(self, section: ElfSection) -> bytes:
         """Return the bytes of a section."""
         return bytes(section.size) if section.is_zeros else self.image[section.start : section.start + section.size]
 
@@ -112,7 +112,7 @@ class ElfFile:
         """The relocations of all sections."""
         return [r for s in self.sections if s.kind in (_REL, _RELA) for r in self._read_relocations(s)]
 
-    def _read_relocations(self, table: Section) -> list[Relocation]:
+    def _read_relocations(self, table: ElfSection) -> list[Relocation]:
         word, shift, mask = ("Q", 32, 0xFFFFFFFF) if self.is_64_bit else ("I", 8, 0xFF)
         form = word * 2 + (word.lower() if table.kind == _RELA else "")
         entries = [self._unpack(form, table.start + k) for k in range(0, table.size, struct.calcsize("=" + form))]

@@ -51,7 +51,7 @@ class ConformanceTier(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SampleOrigin:
-    """What a sample was drawn from: the seed, the number of cases, and the rows that they have cells of."""
+    """The origin of a sample: the seed, the number of cases that it was drawn from, and the rows of their cells."""
 
     seed: int
     cases: int

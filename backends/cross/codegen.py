@@ -17,6 +17,7 @@ from typing import IO
 
 from uops.backends.cross.child import ChildProcess
 from uops.backends.cross.processors import PROCESSORS
+from uops.backends.cross.support import SUPPORT_SYMBOLS
 from uops.spec.errors import Crash, UopsError
 
 _LENGTH = struct.Struct("<I")
@@ -79,8 +80,7 @@ def read_frame(stream: IO[bytes]) -> bytes:
 
 def _compile(processor_name: str, tier_name: str, source: str) -> bytes:
     """Compile one request in this process."""
-    from uops.backends.cross.support import SUPPORT_SYMBOLS
-    from uops.backends.llvm import binding
+    from uops.backends.llvm import binding  # late: the process that asks compiles nothing
 
     binding.initialize_all_processors()
     processor = PROCESSORS[processor_name]

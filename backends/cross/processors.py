@@ -15,7 +15,7 @@ LITTLE, BIG = "<", ">"
 
 
 class SystemCalls(NamedTuple):
-    """How a program of this processor calls Linux.
+    """The system calls of Linux on a processor.
 
     `code` is a function `word syscall(word number, word a, word b, word c, ...)` in machine code. With `packed`, mmap takes the
     address of its six arguments. Source: the calling conventions in syscall(2), and the system's tables of numbers.

@@ -19,7 +19,7 @@ _CHUNK = 64 << 20
 
 
 class _Setting(NamedTuple):
-    """How Unicorn runs a processor: its names of the processor and the mode, what switches floats on, and how a call is made."""
+    """A processor in Unicorn: its names of the processor and the mode, what switches floats on, and what makes a call."""
 
     arch: str
     mode: str

