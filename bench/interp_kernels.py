@@ -3,8 +3,8 @@
     python bench/interp_kernels.py [--repeat N] [--lanes]
 
 Each program is a TENSOR graph after the compiler's stage `rangeify`: Calls of kernels. Three medians of processor time are taken
-in one run: NumPy's own expression; `kernels`, every kernel by `run_kernel` on existing memories; and `run`, the whole program. NumPy
-must have one thread. The bar for gemm and softmax is 20 times NumPy's time, for `kernels` and for `run`;
+in one run: NumPy's own expression; `kernels`, every kernel by `run_kernel` on existing memories; and `run`, the whole program by
+`uops.interp.run`. NumPy must have one thread. The bar for gemm and softmax is 20 times NumPy's time, for `kernels` and for `run`;
 the last column names those above it. The other programs are shown for comparison.
 
 `--lanes` also evaluates each program by the lane machine, at an eighth of the extents, and shows its slowdown beside the vector

@@ -30,6 +30,7 @@ COMMANDS = (
     "search",
     "bisect",
     "stages",
+    "backends",
     "conform",
     "fuzz",
     "mutants",

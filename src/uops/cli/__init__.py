@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from uops import __version__
+from uops.cli.commands.backends import backends
 from uops.cli.commands.bisect import bisect, stages
 from uops.cli.commands.certificate import check_certificate
 from uops.cli.commands.check import check
@@ -130,5 +131,20 @@ def main() -> None:
     """An executable UOp specification: its rows, a reference interpreter, a compiler, and the judge of any backend."""
 
 
-for _command in (spec, check, run, compile_, view, search, bisect, stages, prove, check_certificate, conform, fuzz, mutants):
+for _command in (
+    spec,
+    check,
+    run,
+    compile_,
+    view,
+    search,
+    bisect,
+    stages,
+    prove,
+    check_certificate,
+    backends,
+    conform,
+    fuzz,
+    mutants,
+):
     main.add_command(_command)

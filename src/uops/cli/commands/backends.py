@@ -1,0 +1,82 @@
+"""`uops backends`: list the backends, and what is missing for those that are not here."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import click
+
+from uops.cli.common import json_option, make_console, print_json, tolerate_closed_reader
+
+Json = dict[str, Any]
+#: Processes that describe backends at the same time.
+_JOBS = min(4, os.cpu_count() or 1)
+
+
+@click.command(short_help="List backends, and what is missing for the others.")
+@click.argument("names", nargs=-1, metavar="[NAMES]")
+@json_option()
+@click.pass_context
+def backends(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> None:
+    """List backends by name, or all that are registered: what they are, what they declare, and what is missing.
+
+    Each describes itself in a process of its own. Exit status 1 if a backend that is named is not here.
+    """
+    from uops.backends import registry
+
+    for name in names:
+        registry.locate_factory(name)
+    with ThreadPoolExecutor(_JOBS) as pool:
+        rows = list(pool.map(_describe, names or registry.names()))
+    with tolerate_closed_reader():
+        if as_json:
+            print_json({"backends": rows})
+        else:
+            _print_table(rows)
+    ctx.exit(1 if names and not all(row["here"] for row in rows) else 0)
+
+
+def _describe(name: str) -> Json:
+    """Return what a backend says of itself, or why it is not here."""
+    from uops.backends.worker.client import BackendWorker, Limits
+    from uops.spec.errors import UopsError
+
+    try:
+        with BackendWorker(name, limits=Limits()) as worker:
+            info = worker.backend_info()
+    except UopsError as e:
+        return {"name": name, "here": False, "reason": str(e).removeprefix(f"{name} does not support ")}
+    return {
+        "name": name,
+        "here": True,
+        "version": info.version,
+        "target": info.compiles,
+        "declared": info.capabilities.to_json(),
+    }
+
+
+def _print_table(rows: list[Json]) -> None:
+    """Print a line per backend: those that are here first."""
+    from rich import box
+    from rich.table import Table
+
+    here, missing = [r for r in rows if r["here"]], [r for r in rows if not r["here"]]
+    out = make_console()
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    for title in ("backend", "kind", "surfaces", "dtypes", "unsupported", "version"):
+        table.add_column(title, overflow="fold", no_wrap=title == "backend")
+    for r in here:
+        declared, kind = r["declared"], "target" if r["target"] else "evaluator"
+        counts = str(len(declared["dtypes"])), str(len(declared["unsupported"]))
+        table.add_row(r["name"], kind, ", ".join(declared["surfaces"]), *counts, r["version"])
+    if here:
+        out.print(table)
+    if missing:
+        table = Table(box=box.SIMPLE, pad_edge=False)
+        table.add_column("not here", no_wrap=True)
+        table.add_column("what is missing", overflow="fold")
+        for r in missing:
+            table.add_row(r["name"], r["reason"])
+        out.print(table)
