@@ -1,0 +1,291 @@
+"""`Evaluator`: a backend that evaluates TENSOR graphs with the functions of somebody else's library.
+
+An adapter supplies a table, op -> function of the library's values, and about fifteen methods: how arrays enter and leave, constants,
+conversions, movement, reductions, scatter. The base does what is alike for all: index arithmetic, scopes, symbolic sizes, memory,
+and refusals. A library that compiles has `compile`, which gets the evaluation of the whole graph as one function.
+
+Nothing is corrected here. What a library lacks is declared: an adapter asks a tiny program of each row and dtype when it is first
+asked for its capabilities, and declares the rows that the library refuses, in the library's words.
+"""
+
+from __future__ import annotations
+
+import platform
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from importlib import import_module
+from importlib.metadata import version
+from typing import Any, ClassVar
+
+import numpy as np
+
+from uops.backends.answer import collect_caller_input_nodes, is_variable, root_value_nodes
+from uops.backends.arrays import STORAGE
+from uops.backends.contract import Backend, Capabilities, Inputs, Missing
+from uops.backends.subjects.host import Array, HostValue, NumpyMovement
+from uops.backends.subjects.probe import list_probes
+from uops.backends.subjects.walk import FORMS, GraphRun, Scope
+from uops.spec.errors import SpecError, Unsupported
+from uops.spec.extras import install_command
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import ALU, BINARY, Op
+from uops.spec.result import Result
+from uops.spec.rows.rows import ROWS
+
+Value = Any
+#: The functions of a library, by op.
+Functions = Mapping[Op, Callable[..., Value]]
+#: The evaluation of a whole graph: values of the inputs by key -> values of the outputs.
+GraphFunction = Callable[[dict[str, Value]], tuple[Value, ...]]
+#: The most programs of which a compiled form is kept, for further calls.
+MOST_PROGRAMS = 8
+
+
+class Evaluator(Backend):
+    """A library under test. A subclass is a table of its functions, in the way that its users would write them."""
+
+    #: The extra that installs the library, and the distributions whose versions decide results.
+    extra: ClassVar[str]
+    distributions: ClassVar[tuple[str, ...]]
+    #: The exceptions by which the library says that it lacks something.
+    refusals: ClassVar[tuple[type[Exception], ...]] = (NotImplementedError, TypeError)
+    #: Rows that the library lacks by our reading of its documents.
+    lacks: ClassVar[tuple[Missing, ...]] = ()
+
+    def __init__(self) -> None:
+        self.dtypes: Mapping[DType, Any] = self.list_dtypes()
+        self.functions: Functions = self.list_functions()
+        self._programs: dict[tuple[Any, ...], Program] = {}
+
+    # What an adapter supplies
+
+    @abstractmethod
+    def list_dtypes(self) -> dict[DType, Any]:
+        """Return the library's dtype for each dtype that it has."""
+
+    @abstractmethod
+    def list_functions(self) -> dict[Op, Callable[..., Value]]:
+        """Return a function of the library for each elementwise op that it has."""
+
+    @abstractmethod
+    def import_array(self, array: Array, dtype: DType) -> Value:
+        """Return an array of the host as a value, which shares no memory with it."""
+
+    @abstractmethod
+    def export_array(self, value: Value, dtype: DType) -> Array:
+        """Return a value as an array of the host, which shares no memory with it."""
+
+    @abstractmethod
+    def constant(self, value: bool | int | float, dtype: DType) -> Value:
+        """Return a constant of shape ()."""
+
+    @abstractmethod
+    def cast(self, x: Value, source: DType, target: DType) -> Value:
+        """Convert elements by value."""
+
+    @abstractmethod
+    def bitcast(self, x: Value, source: DType, target: DType) -> Value:
+        """Convert elements by bits; another item size scales the last axis."""
+
+    @abstractmethod
+    def reshape(self, x: Value, shape: Sequence[int]) -> Value:
+        """Return the elements in row-major order in another shape."""
+
+    @abstractmethod
+    def permute(self, x: Value, order: Sequence[int]) -> Value:
+        """Return `x` with axis k from axis `order[k]`."""
+
+    @abstractmethod
+    def expand(self, x: Value, shape: Sequence[int]) -> Value:
+        """Return `x` with its axes of extent 1 repeated."""
+
+    @abstractmethod
+    def flip(self, x: Value, axes: Sequence[int]) -> Value:
+        """Return `x` with some axes reversed."""
+
+    @abstractmethod
+    def pad(self, x: Value, widths: Sequence[tuple[int, int]]) -> Value:
+        """Return `x` with zeros before and behind it on each axis."""
+
+    @abstractmethod
+    def shrink(self, x: Value, starts: Sequence[int], stops: Sequence[int]) -> Value:
+        """Return the window of `x` between two corners."""
+
+    @abstractmethod
+    def take(self, x: Value, positions: Any, axis: int) -> Value:
+        """Return the elements at positions of one axis; a single position drops the axis.
+
+        The positions are an int64 array of the host, or a value.
+        """
+
+    @abstractmethod
+    def stack(self, values: Sequence[Value]) -> Value:
+        """Return values of one shape along a new first axis."""
+
+    @abstractmethod
+    def scatter(self, flat: Value, positions: Any, values: Value) -> Value:
+        """Return a copy of 1-D `flat` with `values` at different positions, which are an int64 array of the host or a value."""
+
+    @abstractmethod
+    def reduce(self, op: Op, x: Value, axes: tuple[int, ...], dtype: DType) -> Value:
+        """Reduce over axes, which become size 1."""
+
+    def compile(self, function: GraphFunction) -> GraphFunction:
+        """Return the compiled form of a function; a library that evaluates eagerly returns the function itself."""
+        return function
+
+    # What the base does
+
+    def version(self) -> str:
+        """Return the versions of the library and Python."""
+        return ", ".join([*(f"{d} {version(d)}" for d in self.distributions), f"Python {platform.python_version()}"])
+
+    def capabilities(self) -> Capabilities:
+        """Declare the dtypes of the library, and the rows that it lacks."""
+        return self._capabilities
+
+    def run(self, graph: UOp, inputs: Inputs) -> Result:
+        """Evaluate a graph with the library. Raises Unsupported, and any exception of the library."""
+        self._require_supported(graph)
+        return self._evaluate(graph, inputs)
+
+    def apply(self, op: Op, values: Sequence[Value], dtype: DType) -> Value:
+        """Apply the library's function for an elementwise op; `dtype` is that of its operands."""
+        return self.functions[op](*values)
+
+    def select(self, gate: Value, if_true: Value, if_false: Value) -> Value:
+        """Return a Where by a bool."""
+        return self.functions[Op.WHERE](gate, if_true, if_false)
+
+    def clamp_positions(self, positions: Value, extent: int) -> Value:
+        """Return positions with 0 for those that are out of bounds."""
+        is_inside = self.functions[Op.AND](
+            self.functions[Op.CMPLT](self.constant(-1, dt.int64), positions),
+            self.functions[Op.CMPLT](positions, self.constant(extent, dt.int64)),
+        )
+        return self.select(is_inside, positions, self.constant(0, dt.int64))
+
+    def read_index(self, cell: Any) -> Array:
+        """Return index values that a shape or an offset needs. Raises Unsupported if the graph is compiled before it is run."""
+        if isinstance(cell, HostValue):
+            return cell.array
+        if type(self).compile is not Evaluator.compile:
+            raise Unsupported("a shape that is computed from data", self.name)
+        return self.export_array(cell, dt.int64)
+
+    @cached_property
+    def _capabilities(self) -> Capabilities:
+        missing = [*self.lacks, Missing("Movement/Replicated", "*", f"{self.name} has no op that checks copies to be equal")]
+        compile_graph, self.compile = self.compile, lambda f: f  # type: ignore[method-assign] # rows are asked eagerly
+        if type(self).must_compile:
+            self.compile = compile_graph  # type: ignore[method-assign]
+        for d in self.dtypes:
+            declared = Capabilities(tuple(self.dtypes), tuple(missing))
+            for rows, graph in list_probes(d):
+                if declared.missing(rows[0], d) is None and (reason := self._find_refusal(graph, d)):
+                    missing += [Missing(row, d.name, reason) for row in rows]
+        del self.compile
+        self._programs.clear()
+        return Capabilities(tuple(self.dtypes), tuple(missing))
+
+    #: True for a library without an eager mode.
+    must_compile: ClassVar[bool] = False
+
+    def _find_refusal(self, graph: UOp, d: DType) -> str | None:
+        """Return in the library's words why it refuses a program, or None."""
+        inputs = {k: np.ones(u.shape, STORAGE[d]) for k, u in collect_caller_input_nodes(graph).items()}
+        try:
+            self._evaluate(graph, inputs)
+        except (*self.refusals, Unsupported, KeyError) as e:
+            return f"{type(e).__name__}: {e}".splitlines()[0][:200]
+        return None
+
+    def _require_supported(self, graph: UOp) -> None:
+        """Raise Unsupported for an op or dtype that the library lacks, before anything is evaluated."""
+        for u in toposort(graph):
+            if u.op not in FORMS:
+                raise Unsupported(f"{u.op.name} (the adapter has no form for it)", self.name)
+            if u.dtype in dt.STORABLE and u.dtype not in self.dtypes:
+                raise Unsupported(f"dtype {u.dtype}", self.name)
+            d = u.lhs.dtype if u.op in BINARY else u.dtype
+            if u.op in ALU and d is not dt.index and (missing := self._capabilities.missing(ROWS[u.op].id, d)):
+                raise Unsupported(f"{missing.row} of {d}: {missing.reason}", self.name)
+
+    def _evaluate(self, graph: UOp, inputs: Inputs) -> Result:
+        nodes = collect_caller_input_nodes(graph)
+        variables = {k: int(inputs[k]) for k, u in nodes.items() if is_variable(u)}
+        key = (graph, *variables.items())
+        program = self._programs.get(key)
+        if program is None:
+            if len(self._programs) >= MOST_PROGRAMS:
+                self._programs.clear()
+            program = self._programs[key] = Program(self, graph, variables)
+        arrays = {k: self._import_input(k, u, inputs[k]) for k, u in nodes.items() if k in inputs and not is_variable(u)}
+        return program(arrays)
+
+    def _import_input(self, key: str, u: UOp, array: Any) -> Value:
+        d = dt.int64 if u.dtype is dt.index else u.dtype
+        if u.dtype is dt.index and np.asarray(array).dtype == object:
+            raise Unsupported(f"{key}: index values beyond int64", self.name)
+        return self.import_array(np.array(array, STORAGE[d], order="C"), d)
+
+
+class Program:
+    """A graph with values for its variables, as one function of the library."""
+
+    def __init__(self, library: Evaluator, graph: UOp, variables: Mapping[str, int]) -> None:
+        self._library, self._graph, self._variables = library, graph, variables
+        self._host_values: dict[int, Array] = {}
+        self._written: list[tuple[str, DType]] = []
+        self._function = library.compile(self._evaluate)
+
+    def __call__(self, inputs: dict[str, Value]) -> Result:
+        """Return the result for the inputs' values."""
+        export, value_nodes = self._library.export_array, root_value_nodes(self._graph)
+        outputs = iter(self._function(inputs))
+        values = tuple(
+            self._host_values[k] if k in self._host_values else export(next(outputs), u.dtype.storage)
+            for k, u in enumerate(value_nodes)
+        )
+        return Result(values, {key: export(next(outputs), d) for key, d in self._written})
+
+    def _evaluate(self, inputs: dict[str, Value]) -> tuple[Value, ...]:
+        """Evaluate the graph; note which memory it writes, and which values depend on no data."""
+        run = GraphRun(self._library, self._variables, inputs)
+        scope, outputs = Scope(run), []
+        root = self._graph
+        body = scope.evaluate(root)
+        if root.op is Op.FUNCTION:
+            scope, root = body, root.body
+            scope.evaluate(root)
+        for k, u in enumerate(root_value_nodes(self._graph)):
+            cell = scope.cells[u]
+            if isinstance(cell, HostValue):
+                self._host_values[k] = _shrink_to_int64(cell.array) if u.dtype is dt.index else cell.array
+            else:
+                outputs.append(scope.value(u))
+        written = run.written()
+        self._written = [(key, m.node.dtype) for key, m in written]
+        return (*outputs, *(m.contents for _, m in written))
+
+
+def _shrink_to_int64(array: Array) -> Array:
+    """Return index values as int64 where they fit, as the contract has them (R08)."""
+    try:
+        return array.astype(np.int64)
+    except OverflowError:
+        return array
+
+
+def import_library(module: str, extra: str) -> Any:
+    """Import a module of a library. Raises SpecError with the command that installs its extra."""
+    try:
+        return import_module(module)
+    except ImportError as e:
+        raise SpecError(f"{module} is not installed: {install_command(extra)}") from e
+
+
+__all__ = ["Evaluator", "Functions", "NumpyMovement", "import_library"]
