@@ -4,8 +4,8 @@ An adapter supplies a table, op -> function of the library's values, and about f
 conversions, movement, reductions, scatter. The base does what is alike for all: index arithmetic, scopes, symbolic sizes, memory,
 and refusals. A library that compiles has `compile`, which gets the evaluation of the whole graph as one function.
 
-Nothing is corrected here. What a library lacks is declared: an adapter asks a tiny program of each row and dtype when it is first
-asked for its capabilities, and declares the rows that the library refuses, in the library's words.
+Nothing is corrected here. What a library lacks is declared. Some libraries lack functions for some dtypes. Such a library is asked a
+tiny program of each row and dtype before a run (`probe`), and what it refuses is declared in its own words.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ Value = Any
 Functions = Mapping[Op, Callable[..., Value]]
 #: The evaluation of a whole graph: values of the inputs by key -> values of the outputs.
 GraphFunction = Callable[[dict[str, Value]], tuple[Value, ...]]
+#: The elementwise ops for which a library has functions.
+FUNCTION_OPS = sorted(ALU - {Op.CAST, Op.MIN}, key=lambda op: op.name)
 #: The most programs of which a compiled form is kept, for further calls.
 MOST_PROGRAMS = 8
 
@@ -54,6 +56,8 @@ class Evaluator(Backend):
     refusals: ClassVar[tuple[type[Exception], ...]] = (NotImplementedError, TypeError)
     #: Rows that the library lacks by our reading of its documents.
     lacks: ClassVar[tuple[Missing, ...]] = ()
+    #: True if the library lacks functions for some dtypes, which only asking it tells.
+    is_probed: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self.dtypes: Mapping[DType, Any] = self.list_dtypes()
@@ -178,28 +182,24 @@ class Evaluator(Backend):
 
     @cached_property
     def _capabilities(self) -> Capabilities:
-        missing = [*self.lacks, Missing("Movement/Replicated", "*", f"{self.name} has no op that checks copies to be equal")]
-        compile_graph, self.compile = self.compile, lambda f: f  # type: ignore[method-assign] # rows are asked eagerly
-        if type(self).must_compile:
-            self.compile = compile_graph  # type: ignore[method-assign]
-        for d in self.dtypes:
+        missing = [
+            *self.lacks,
+            Missing("Movement/Replicated", "*", f"{self.name} has no op that checks copies to be equal"),
+            *(Missing(ROWS[op].id, "*", f"{self.name} has no such function") for op in FUNCTION_OPS if op not in self.functions),
+        ]
+        for d in self.dtypes if self.is_probed else ():
             declared = Capabilities(tuple(self.dtypes), tuple(missing))
             for rows, graph in list_probes(d):
                 if declared.missing(rows[0], d) is None and (reason := self._find_refusal(graph, d)):
                     missing += [Missing(row, d.name, reason) for row in rows]
-        del self.compile
-        self._programs.clear()
         return Capabilities(tuple(self.dtypes), tuple(missing))
-
-    #: True for a library without an eager mode.
-    must_compile: ClassVar[bool] = False
 
     def _find_refusal(self, graph: UOp, d: DType) -> str | None:
         """Return in the library's words why it refuses a program, or None."""
         inputs = {k: np.ones(u.shape, STORAGE[d]) for k, u in collect_caller_input_nodes(graph).items()}
         try:
-            self._evaluate(graph, inputs)
-        except (*self.refusals, Unsupported, KeyError) as e:
+            Program(self, graph, {}, is_compiled=False)({k: self.import_array(a, d) for k, a in inputs.items()})
+        except (*self.refusals, Unsupported) as e:
             return f"{type(e).__name__}: {e}".splitlines()[0][:200]
         return None
 
@@ -236,11 +236,11 @@ class Evaluator(Backend):
 class Program:
     """A graph with values for its variables, as one function of the library."""
 
-    def __init__(self, library: Evaluator, graph: UOp, variables: Mapping[str, int]) -> None:
+    def __init__(self, library: Evaluator, graph: UOp, variables: Mapping[str, int], *, is_compiled: bool = True) -> None:
         self._library, self._graph, self._variables = library, graph, variables
         self._host_values: dict[int, Array] = {}
         self._written: list[tuple[str, DType]] = []
-        self._function = library.compile(self._evaluate)
+        self._function = library.compile(self._evaluate) if is_compiled else self._evaluate
 
     def __call__(self, inputs: dict[str, Value]) -> Result:
         """Return the result for the inputs' values."""
