@@ -47,9 +47,7 @@ BUILT_IN = {
     "onnxruntime": "uops.backends.subjects.onnxruntime_adapter:OnnxRuntime",
 }
 #: Built-in backends that load a package under test, which is foreign code like a registered backend.
-_SUBJECTS = frozenset(
-    {"tinygrad", "tinygrad-x86", "numpy", "jax", "jax:jit", "torch", "torch:compile", "onnxruntime"}
-)
+_SUBJECTS = frozenset({"tinygrad", "tinygrad-x86", "numpy", "jax", "jax:jit", "torch", "torch:compile", "onnxruntime"})
 _TARGET = re.compile(r"\s*([\w.]+)\s*:\s*([\w.]+)\s*(?:\[.*\])?\s*")
 #: Largest length of a version, in characters.
 MOST_VERSION = 1000

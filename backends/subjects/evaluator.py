@@ -1,20 +1,17 @@
 """`Evaluator`: a backend that evaluates TENSOR graphs with the functions of somebody else's library.
 
-An adapter supplies a table, op -> function of the library's values, and about fifteen methods: how arrays enter and leave, constants,
-conversions, movement, reductions, scatter. The base does what is alike for all: index arithmetic, scopes, symbolic sizes, memory,
+An adapter supplies what `Library` asks for. The base does what is alike for all: index arithmetic, scopes, symbolic sizes, memory,
 and refusals. A library that compiles has `compile`, which gets the evaluation of the whole graph as one function.
 
-Nothing is corrected here. What a library lacks is declared. Some libraries lack functions for some dtypes. Such a library is asked a
-tiny program of each row and dtype before a run (`probe`), and what it refuses is declared in its own words.
+Nothing is corrected here. What a library lacks is declared. Some libraries lack functions for some dtypes. Such a library is asked
+a tiny program of each row and dtype before a run (`probe`). What it refuses is declared in its own words.
 """
 
 from __future__ import annotations
 
 import platform
-from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from importlib import import_module
 from importlib.metadata import version
 from typing import Any, ClassVar
 
@@ -23,11 +20,11 @@ import numpy as np
 from uops.backends.answer import collect_caller_input_nodes, is_variable, root_value_nodes
 from uops.backends.arrays import STORAGE
 from uops.backends.contract import Backend, Capabilities, Inputs, Missing
-from uops.backends.subjects.host import Array, HostValue, NumpyMovement
+from uops.backends.subjects.host import Array, HostValue
+from uops.backends.subjects.library import Library, Value
 from uops.backends.subjects.probe import list_probes
 from uops.backends.subjects.walk import FORMS, GraphRun, Scope
-from uops.spec.errors import SpecError, Unsupported
-from uops.spec.extras import install_command
+from uops.spec.errors import Unsupported
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, toposort
@@ -35,9 +32,6 @@ from uops.spec.ir.ops import ALU, BINARY, Op
 from uops.spec.result import Result
 from uops.spec.rows.rows import ROWS
 
-Value = Any
-#: The functions of a library, by op.
-Functions = Mapping[Op, Callable[..., Value]]
 #: The evaluation of a whole graph: values of the inputs by key -> values of the outputs.
 GraphFunction = Callable[[dict[str, Value]], tuple[Value, ...]]
 #: The elementwise ops for which a library has functions.
@@ -46,102 +40,28 @@ FUNCTION_OPS = sorted(ALU - {Op.CAST, Op.MIN}, key=lambda op: op.name)
 MOST_PROGRAMS = 8
 
 
-class Evaluator(Backend):
+class Evaluator(Library, Backend):
     """A library under test. A subclass is a table of its functions, in the way that its users would write them."""
 
     #: The extra that installs the library, and the distributions whose versions decide results.
     extra: ClassVar[str]
     distributions: ClassVar[tuple[str, ...]]
-    #: The exceptions by which the library says that it lacks something.
-    refusals: ClassVar[tuple[type[Exception], ...]] = (NotImplementedError, TypeError)
     #: Rows that the library lacks by our reading of its documents.
     lacks: ClassVar[tuple[Missing, ...]] = ()
     #: True if the library lacks functions for some dtypes, which only asking it tells.
     is_probed: ClassVar[bool] = False
 
     def __init__(self) -> None:
-        self.dtypes: Mapping[DType, Any] = self.list_dtypes()
-        self.functions: Functions = self.list_functions()
+        super().__init__()
         self._programs: dict[tuple[Any, ...], Program] = {}
-
-    # What an adapter supplies
-
-    @abstractmethod
-    def list_dtypes(self) -> dict[DType, Any]:
-        """Return the library's dtype for each dtype that it has."""
-
-    @abstractmethod
-    def list_functions(self) -> dict[Op, Callable[..., Value]]:
-        """Return a function of the library for each elementwise op that it has."""
-
-    @abstractmethod
-    def import_array(self, array: Array, dtype: DType) -> Value:
-        """Return an array of the host as a value, which shares no memory with it."""
-
-    @abstractmethod
-    def export_array(self, value: Value, dtype: DType) -> Array:
-        """Return a value as an array of the host, which shares no memory with it."""
-
-    @abstractmethod
-    def constant(self, value: bool | int | float, dtype: DType) -> Value:
-        """Return a constant of shape ()."""
-
-    @abstractmethod
-    def cast(self, x: Value, source: DType, target: DType) -> Value:
-        """Convert elements by value."""
-
-    @abstractmethod
-    def bitcast(self, x: Value, source: DType, target: DType) -> Value:
-        """Convert elements by bits; another item size scales the last axis."""
-
-    @abstractmethod
-    def reshape(self, x: Value, shape: Sequence[int]) -> Value:
-        """Return the elements in row-major order in another shape."""
-
-    @abstractmethod
-    def permute(self, x: Value, order: Sequence[int]) -> Value:
-        """Return `x` with axis k from axis `order[k]`."""
-
-    @abstractmethod
-    def expand(self, x: Value, shape: Sequence[int]) -> Value:
-        """Return `x` with its axes of extent 1 repeated."""
-
-    @abstractmethod
-    def flip(self, x: Value, axes: Sequence[int]) -> Value:
-        """Return `x` with some axes reversed."""
-
-    @abstractmethod
-    def pad(self, x: Value, widths: Sequence[tuple[int, int]]) -> Value:
-        """Return `x` with zeros before and behind it on each axis."""
-
-    @abstractmethod
-    def shrink(self, x: Value, starts: Sequence[int], stops: Sequence[int]) -> Value:
-        """Return the window of `x` between two corners."""
-
-    @abstractmethod
-    def take(self, x: Value, positions: Any, axis: int) -> Value:
-        """Return the elements at positions of one axis; a single position drops the axis.
-
-        The positions are an int64 array of the host, or a value.
-        """
-
-    @abstractmethod
-    def stack(self, values: Sequence[Value]) -> Value:
-        """Return values of one shape along a new first axis."""
-
-    @abstractmethod
-    def scatter(self, flat: Value, positions: Any, values: Value) -> Value:
-        """Return a copy of 1-D `flat` with `values` at different positions, which are an int64 array of the host or a value."""
-
-    @abstractmethod
-    def reduce(self, op: Op, x: Value, axes: tuple[int, ...], dtype: DType) -> Value:
-        """Reduce over axes, which become size 1."""
 
     def compile(self, function: GraphFunction) -> GraphFunction:
         """Return the compiled form of a function; a library that evaluates eagerly returns the function itself."""
         return function
 
-    # What the base does
+    def is_refusal(self, error: Exception) -> bool:
+        """Return True for an exception by which the library says that it lacks something."""
+        return isinstance(error, (NotImplementedError, Unsupported))
 
     def version(self) -> str:
         """Return the versions of the library and Python."""
@@ -154,23 +74,16 @@ class Evaluator(Backend):
     def run(self, graph: UOp, inputs: Inputs) -> Result:
         """Evaluate a graph with the library. Raises Unsupported, and any exception of the library."""
         self._require_supported(graph)
-        return self._evaluate(graph, inputs)
+        try:
+            return self._evaluate(graph, inputs)
+        except Exception as e:
+            if isinstance(e, Unsupported) or not self.is_refusal(e):
+                raise
+            raise Unsupported(_describe_refusal(e), self.name) from e
 
     def apply(self, op: Op, values: Sequence[Value], dtype: DType) -> Value:
         """Apply the library's function for an elementwise op; `dtype` is that of its operands."""
         return self.functions[op](*values)
-
-    def select(self, gate: Value, if_true: Value, if_false: Value) -> Value:
-        """Return a Where by a bool."""
-        return self.functions[Op.WHERE](gate, if_true, if_false)
-
-    def clamp_positions(self, positions: Value, extent: int) -> Value:
-        """Return positions with 0 for those that are out of bounds."""
-        is_inside = self.functions[Op.AND](
-            self.functions[Op.CMPLT](self.constant(-1, dt.int64), positions),
-            self.functions[Op.CMPLT](positions, self.constant(extent, dt.int64)),
-        )
-        return self.select(is_inside, positions, self.constant(0, dt.int64))
 
     def read_index(self, cell: Any) -> Array:
         """Return index values that a shape or an offset needs. Raises Unsupported if the graph is compiled before it is run."""
@@ -178,7 +91,8 @@ class Evaluator(Backend):
             return cell.array
         if type(self).compile is not Evaluator.compile:
             raise Unsupported("a shape that is computed from data", self.name)
-        return self.export_array(cell, dt.int64)
+        values: Array = self.export_array(cell, dt.int64)
+        return values
 
     @cached_property
     def _capabilities(self) -> Capabilities:
@@ -190,17 +104,20 @@ class Evaluator(Backend):
         for d in self.dtypes if self.is_probed else ():
             declared = Capabilities(tuple(self.dtypes), tuple(missing))
             for rows, graph in list_probes(d):
-                if declared.missing(rows[0], d) is None and (reason := self._find_refusal(graph, d)):
+                if declared.missing(rows[0], d) is None and (reason := self._find_refusal(graph)):
                     missing += [Missing(row, d.name, reason) for row in rows]
         return Capabilities(tuple(self.dtypes), tuple(missing))
 
-    def _find_refusal(self, graph: UOp, d: DType) -> str | None:
+    def _find_refusal(self, graph: UOp) -> str | None:
         """Return in the library's words why it refuses a program, or None."""
-        inputs = {k: np.ones(u.shape, STORAGE[d]) for k, u in collect_caller_input_nodes(graph).items()}
+        nodes = collect_caller_input_nodes(graph)
+        inputs = {k: np.ones(u.shape, STORAGE[u.dtype]) for k, u in nodes.items()}
         try:
-            Program(self, graph, {}, is_compiled=False)({k: self.import_array(a, d) for k, a in inputs.items()})
-        except (*self.refusals, Unsupported) as e:
-            return f"{type(e).__name__}: {e}".splitlines()[0][:200]
+            Program(self, graph, {}, is_compiled=False)({k: self.import_array(a, nodes[k].dtype) for k, a in inputs.items()})
+        except Exception as e:
+            if not self.is_refusal(e):
+                raise
+            return _describe_refusal(e)
         return None
 
     def _require_supported(self, graph: UOp) -> None:
@@ -272,20 +189,13 @@ class Program:
         return (*outputs, *(m.contents for _, m in written))
 
 
+def _describe_refusal(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0][:200]
+
+
 def _shrink_to_int64(array: Array) -> Array:
     """Return index values as int64 where they fit, as the contract has them (R08)."""
     try:
         return array.astype(np.int64)
     except OverflowError:
         return array
-
-
-def import_library(module: str, extra: str) -> Any:
-    """Import a module of a library. Raises SpecError with the command that installs its extra."""
-    try:
-        return import_module(module)
-    except ImportError as e:
-        raise SpecError(f"{module} is not installed: {install_command(extra)}") from e
-
-
-__all__ = ["Evaluator", "Functions", "NumpyMovement", "import_library"]

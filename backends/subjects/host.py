@@ -46,7 +46,7 @@ class NumpyMovement:
 
     def flip(self, x: Any, axes: Sizes) -> Any:
         """Return `x` with some axes reversed."""
-        return np.flip(x, axes)
+        return np.flip(x, tuple(axes))
 
     def pad(self, x: Any, widths: Sequence[tuple[int, int]]) -> Any:
         """Return `x` with zeros before and behind it on each axis."""

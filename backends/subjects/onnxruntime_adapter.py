@@ -10,8 +10,10 @@ import numpy as np
 
 from uops.backends.arrays import STORAGE
 from uops.backends.contract import Missing
-from uops.backends.subjects.evaluator import Evaluator, GraphFunction, import_library
+from uops.backends.subjects.evaluator import Evaluator, GraphFunction
 from uops.backends.subjects.host import Array
+from uops.backends.subjects.library import import_library
+from uops.spec.errors import Unsupported
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.ops import COMPARE, Op
@@ -74,8 +76,6 @@ class OnnxRuntime(Evaluator):
 
     def __init__(self) -> None:
         self.onnx, self.runtime = import_library("onnx", self.extra), import_library("onnxruntime", self.extra)
-        state = self.runtime.capi.onnxruntime_pybind11_state
-        self.refusals = (state.NotImplemented, state.InvalidGraph, state.Fail)  # type: ignore[misc] # known once it is imported
         super().__init__()
 
     def list_dtypes(self) -> dict[DType, Any]:
@@ -104,6 +104,11 @@ class OnnxRuntime(Evaluator):
         }
         # fmt: on
 
+    def is_refusal(self, error: Exception) -> bool:
+        """Return True for an operator without a kernel, or without a form for the dtype."""
+        state = self.runtime.capi.onnxruntime_pybind11_state
+        return isinstance(error, (state.NotImplemented, state.InvalidGraph, Unsupported))
+
     def import_array(self, array: Array, dtype: DType) -> OnnxValue:
         """Return a copy, which is a constant unless `compile` makes an input of it."""
         return OnnxValue(dtype, array.shape, np.array(array, order="C"))
@@ -122,7 +127,7 @@ class OnnxRuntime(Evaluator):
 
     def bitcast(self, x: OnnxValue, source: DType, target: DType) -> OnnxValue:
         """Refuse."""
-        raise self.refusals[0]("no operator reinterprets bits")
+        raise Unsupported("an operator that reinterprets bits", self.name)
 
     def reshape(self, x: OnnxValue, shape: Sequence[int]) -> OnnxValue:
         """Reshape; an extent of 0 is one."""

@@ -47,7 +47,11 @@ def list_probes(d: DType) -> Iterator[tuple[tuple[str, ...], UOp]]:
     yield ("Movement/Shrink", "Bestiary/SHRINK"), b.shrink(x, (0, 1), (2, 1))
     yield ("Movement/Index",), UOp(Op.INDEX, (x, b.shape_vector((1, 0))))
     yield ("Movement/Stack",), b.stack(x, y)
+    yield ("Movement/Bitcast",), b.bitcast(x, dt.uint8 if d is dt.bool_ else d.word)
+    gate = b.param(2, (2, 3), dt.bool_)
+    yield ("Load/Load",), b.load(x, y, gate)
     memory = b.buffer(6, d, unique=1)
+    yield ("Store/Store",), b.sink(b.store(b.reshape(memory, (2, 3)), x, gate))
     yield ("Store/Store",), b.sink(b.store(b.shrink(memory, (1,), (3,)), b.param(0, (3,), d)))
 
 

@@ -11,8 +11,9 @@ import numpy as np
 
 from uops.backends.arrays import STORAGE
 from uops.backends.contract import Missing
-from uops.backends.subjects.evaluator import Evaluator, GraphFunction, import_library
+from uops.backends.subjects.evaluator import Evaluator, GraphFunction
 from uops.backends.subjects.host import Array
+from uops.backends.subjects.library import import_library
 from uops.spec.errors import SpecError
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
@@ -28,7 +29,6 @@ class Torch(Evaluator):
     name: ClassVar[str] = "torch"
     extra = "torch"
     distributions = ("torch",)
-    refusals = (NotImplementedError, TypeError, RuntimeError)
     lacks = (Missing("Decomposed/Mulacc", "*float*", _ONE_ROUNDING), Missing("Decomposed/Mulacc", "fp8*", _ONE_ROUNDING))
     is_probed = True
 
@@ -54,6 +54,11 @@ class Torch(Evaluator):
             Op.MULACC: lambda a, b, c: t.add(t.mul(a, b), c),
         }
         # fmt: on
+
+    def is_refusal(self, error: Exception) -> bool:
+        """Return True for an op without a kernel for the dtype."""
+        words = ("not implemented for", "not supported", "not yet supported", "unsupported")
+        return super().is_refusal(error) or (isinstance(error, RuntimeError) and any(w in str(error).lower() for w in words))
 
     def import_array(self, array: Array, dtype: DType) -> Any:
         """Return a copy; the bits of floats that NumPy lacks pass as integers."""

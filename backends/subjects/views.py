@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from uops.backends.subjects.host import Array, NumpyMovement, Sizes
+from uops.backends.subjects.library import Library
 from uops.spec.errors import Trap, Unsupported
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
@@ -21,32 +22,10 @@ from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
 Value = Any
+#: The movement ops of arrays of the host.
 HOST = NumpyMovement()
-
-
-class Movement(Protocol):
-    """The movement ops of arrays of one kind."""
-
-    def reshape(self, x: Any, shape: Sizes) -> Any: ...
-    def permute(self, x: Any, order: Sizes) -> Any: ...
-    def expand(self, x: Any, shape: Sizes) -> Any: ...
-    def flip(self, x: Any, axes: Sizes) -> Any: ...
-    def pad(self, x: Any, widths: Sequence[tuple[int, int]]) -> Any: ...
-    def shrink(self, x: Any, starts: Sizes, stops: Sizes) -> Any: ...
-    def take(self, x: Any, positions: Any, axis: int) -> Any: ...
-    def stack(self, values: Sequence[Any]) -> Any: ...
-
-
-class Library(Movement, Protocol):
-    """What memory needs of a library."""
-
-    name: str
-
-    def import_array(self, array: Array, dtype: DType) -> Value: ...
-    def bitcast(self, x: Value, source: DType, target: DType) -> Value: ...
-    def scatter(self, flat: Value, positions: Any, values: Value) -> Value: ...
-    def select(self, gate: Value, if_true: Value, if_false: Value) -> Value: ...
-    def clamp_positions(self, positions: Value, extent: int) -> Value: ...
+#: What has the movement ops of arrays of one kind.
+Movement = Library | NumpyMovement
 
 
 @dataclass(frozen=True, slots=True, eq=False)
