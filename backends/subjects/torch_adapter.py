@@ -154,14 +154,16 @@ class TorchCompile(Torch):
         super().__init__()
 
     def compile(self, function: GraphFunction) -> GraphFunction:
-        """Trace the graph to ATen ops at the first call, and compile that; Dynamo need not read this package."""
+        """Trace the graph to ATen ops at the first call, without computing anything, and compile that."""
         make_fx = import_library("torch.fx.experimental.proxy_tensor", self.extra).make_fx
         compiled: list[Any] = []
 
         def call(inputs: dict[str, Any]) -> tuple[Any, ...]:
             arrays = list(inputs.values())
             if not compiled:
-                module = make_fx(lambda *xs: function(dict(zip(inputs, xs, strict=True))))(*arrays)
+                module = make_fx(
+                    lambda *xs: function(dict(zip(inputs, xs, strict=True))), tracing_mode="fake", _allow_non_fake_inputs=True
+                )(*arrays)
                 compiled.append(self.torch.compile(module, fullgraph=True, dynamic=False))
             return tuple(compiled[0](*arrays))
 
