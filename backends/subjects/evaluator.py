@@ -82,7 +82,9 @@ class Evaluator(Library, Backend):
             raise Unsupported(_describe_refusal(e), self.name) from e
 
     def apply(self, op: Op, values: Sequence[Value], dtype: DType) -> Value:
-        """Apply the library's function for an elementwise op; `dtype` is that of its operands."""
+        """Apply the library's function for an elementwise op; `dtype` is that of its operands. Raises Unsupported."""
+        if op not in self.functions:
+            raise Unsupported(ROWS[op].id, self.name)
         return self.functions[op](*values)
 
     def read_index(self, cell: Any) -> Array:
@@ -113,6 +115,7 @@ class Evaluator(Library, Backend):
         nodes = collect_caller_input_nodes(graph)
         inputs = {k: np.ones(u.shape, STORAGE[u.dtype]) for k, u in nodes.items()}
         try:
+            self._require_dtypes(graph)
             Program(self, graph, {}, is_compiled=False)({k: self.import_array(a, nodes[k].dtype) for k, a in inputs.items()})
         except Exception as e:
             if not self.is_refusal(e):
@@ -122,14 +125,18 @@ class Evaluator(Library, Backend):
 
     def _require_supported(self, graph: UOp) -> None:
         """Raise Unsupported for an op or dtype that the library lacks, before anything is evaluated."""
+        self._require_dtypes(graph)
         for u in toposort(graph):
             if u.op not in FORMS:
                 raise Unsupported(f"{u.op.name} (the adapter has no form for it)", self.name)
-            if u.dtype in dt.STORABLE and u.dtype not in self.dtypes:
-                raise Unsupported(f"dtype {u.dtype}", self.name)
             d = u.lhs.dtype if u.op in BINARY else u.dtype
             if u.op in ALU and d is not dt.index and (missing := self._capabilities.missing(ROWS[u.op].id, d)):
                 raise Unsupported(f"{missing.row} of {d}: {missing.reason}", self.name)
+
+    def _require_dtypes(self, graph: UOp) -> None:
+        absent = next((u.dtype for u in toposort(graph) if u.dtype in dt.STORABLE and u.dtype not in self.dtypes), None)
+        if absent is not None:
+            raise Unsupported(f"dtype {absent}", self.name)
 
     def _evaluate(self, graph: UOp, inputs: Inputs) -> Result:
         nodes = collect_caller_input_nodes(graph)

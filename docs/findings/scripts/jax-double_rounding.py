@@ -1,4 +1,4 @@
-"""R15: a conversion rounds once. XLA rounds to float32 first; `jnp.array` with a dtype, which NumPy converts, is right for float16."""
+"""R15: a conversion rounds once. XLA rounds to float32 first; `jnp.array` with a dtype, which NumPy converts, is right."""
 
 import sys
 
