@@ -11,31 +11,18 @@ from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import ALU, BITWISE, DIVISION, SHIFT, UNARY, Op
+from uops.spec.ir.ops import ALU, Op
 from uops.spec.rows.rows import ROWS
-
-_FLOATS_ONLY = frozenset({Op.RECIP, Op.EXP2, Op.LOG2, Op.SIN, Op.SQRT, Op.DIV, Op.POW})
-_NO_FLOATS = DIVISION | BITWISE | SHIFT
-_NO_BOOLS = DIVISION | SHIFT | _FLOATS_ONLY | {Op.NEG, Op.SUB}
-
-
-def is_legal(op: Op, d: DType) -> bool:
-    """Return True if the op takes operands of a dtype (R09, R10, R22)."""
-    if op is Op.THREEFRY:
-        return d is dt.uint64
-    if op is Op.NOT:
-        return d is dt.bool_
-    if op in _FLOATS_ONLY:
-        return d.is_float
-    return not (d.is_float and op in _NO_FLOATS) and not (d is dt.bool_ and op in _NO_BOOLS)
+from uops.spec.rows.signatures import accepts_dtypes, operand_dtypes
 
 
 def list_probes(d: DType) -> Iterator[tuple[tuple[str, ...], UOp]]:
     """Yield (rows, program) for each row that has cells of a dtype."""
     x, y = b.param(0, (2, 3), d), b.param(1, (2, 3), d)
     for op in sorted(ALU - {Op.CAST, Op.MIN}, key=lambda op: op.name):
-        if is_legal(op, d):
-            yield (ROWS[op].id,), _apply_to_params(op, x, y)
+        kinds = operand_dtypes(op, d)
+        if accepts_dtypes(op, kinds):
+            yield (ROWS[op].id,), b.alu(op, *(b.param(k, (2, 3), kind) for k, kind in enumerate(kinds)))
     sums = ("Reduce/Reduce", "Bestiary/REDUCE_AXIS", "Composition/*")
     yield sums, b.tuple_(*(b.reduce(x, op, (1,)) for op in (Op.ADD, Op.MUL, Op.MAX)))
     yield ("Composition/*",), b.where(b.alu(Op.CMPEQ, x, y), b.alu(Op.ADD, x, y), b.alu(Op.MUL, x, y))
@@ -53,11 +40,3 @@ def list_probes(d: DType) -> Iterator[tuple[tuple[str, ...], UOp]]:
     memory = b.buffer(6, d, unique=1)
     yield ("Store/Store",), b.sink(b.store(b.reshape(memory, (2, 3)), x, gate))
     yield ("Store/Store",), b.sink(b.store(b.shrink(memory, (1,), (3,)), b.param(0, (3,), d)))
-
-
-def _apply_to_params(op: Op, x: UOp, y: UOp) -> UOp:
-    if op in UNARY:
-        return b.alu(op, x)
-    if op is Op.WHERE:
-        return b.where(b.alu(Op.CMPNE, x, y) if x.dtype is not dt.bool_ else x, x, y)
-    return b.mulacc(x, y, x) if op is Op.MULACC else b.alu(op, x, y)
