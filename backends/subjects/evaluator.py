@@ -10,7 +10,7 @@ a tiny program of each row and dtype before a run (`probe`). What it refuses is 
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from importlib.metadata import version
 from typing import Any, ClassVar
@@ -21,7 +21,7 @@ from uops.backends.answer import collect_caller_input_nodes, is_variable, root_v
 from uops.backends.arrays import STORAGE
 from uops.backends.contract import Backend, Capabilities, Inputs, Missing
 from uops.backends.subjects.host import Array, HostValue
-from uops.backends.subjects.library import Library, Value
+from uops.backends.subjects.library import FUNCTION_OPS, Library, Value
 from uops.backends.subjects.probe import list_probes
 from uops.backends.subjects.walk import FORMS, GraphRun, Scope
 from uops.spec.errors import Unsupported
@@ -32,10 +32,6 @@ from uops.spec.ir.ops import ALU, BINARY, Op
 from uops.spec.result import Result
 from uops.spec.rows.rows import ROWS
 
-#: The evaluation of a whole graph: values of the inputs by key -> values of the outputs.
-GraphFunction = Callable[[dict[str, Value]], tuple[Value, ...]]
-#: The elementwise ops for which a library has functions.
-FUNCTION_OPS = sorted(ALU - {Op.CAST, Op.MIN}, key=lambda op: op.name)
 #: The most programs of which a compiled form is kept, for further calls.
 MOST_PROGRAMS = 8
 
@@ -55,14 +51,6 @@ class Evaluator(Library, Backend):
         super().__init__()
         self._programs: dict[tuple[Any, ...], Program] = {}
 
-    def compile(self, function: GraphFunction) -> GraphFunction:
-        """Return the compiled form of a function; a library that evaluates eagerly returns the function itself."""
-        return function
-
-    def is_refusal(self, error: Exception) -> bool:
-        """Return True for an exception by which the library says that it lacks something."""
-        return isinstance(error, (NotImplementedError, Unsupported))
-
     def version(self) -> str:
         """Return the versions of the library and Python."""
         return ", ".join([*(f"{d} {version(d)}" for d in self.distributions), f"Python {platform.python_version()}"])
@@ -80,21 +68,6 @@ class Evaluator(Library, Backend):
             if isinstance(e, Unsupported) or not self.is_refusal(e):
                 raise
             raise Unsupported(_describe_refusal(e), self.name) from e
-
-    def apply(self, op: Op, values: Sequence[Value], dtype: DType) -> Value:
-        """Apply the library's function for an elementwise op; `dtype` is that of its operands. Raises Unsupported."""
-        if op not in self.functions:
-            raise Unsupported(ROWS[op].id, self.name)
-        return self.functions[op](*values)
-
-    def read_index(self, cell: Any) -> Array:
-        """Return index values that a shape or an offset needs. Raises Unsupported if the graph is compiled before it is run."""
-        if isinstance(cell, HostValue):
-            return cell.array
-        if type(self).compile is not Evaluator.compile:
-            raise Unsupported("a shape that is computed from data", self.name)
-        values: Array = self.export_array(cell, dt.int64)
-        return values
 
     @cached_property
     def _capabilities(self) -> Capabilities:
@@ -191,7 +164,7 @@ class Program:
                 self._host_values[k] = _shrink_to_int64(cell.array) if u.dtype is dt.index else cell.array
             else:
                 outputs.append(scope.value(u))
-        written = run.written()
+        written = run.list_written_memory()
         self._written = [(key, m.node.dtype) for key, m in written]
         return (*outputs, *(m.contents for _, m in written))
 

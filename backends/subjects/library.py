@@ -10,16 +10,23 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, ClassVar
 
-from uops.backends.subjects.host import Array
-from uops.spec.errors import SpecError
+from uops.backends.subjects.host import Array, HostValue
+from uops.spec.errors import SpecError, Unsupported
 from uops.spec.extras import install_command
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import ALU, Op
+from uops.spec.rows.rows import ROWS
 
 Value = Any
 #: The functions of a library, by op.
 Functions = Mapping[Op, Callable[..., Value]]
+
+
+#: The evaluation of a whole graph: values of the inputs by key -> values of the outputs.
+GraphFunction = Callable[[dict[str, Value]], tuple[Value, ...]]
+#: The elementwise ops for which a library has functions, in order of their names.
+FUNCTION_OPS = sorted(ALU - {Op.CAST, Op.MIN}, key=lambda op: op.name)
 
 
 class Library(ABC):
@@ -101,6 +108,29 @@ class Library(ABC):
     @abstractmethod
     def reduce(self, op: Op, x: Value, axes: tuple[int, ...], dtype: DType) -> Value:
         """Reduce over axes, which become size 1."""
+
+    def compile(self, function: GraphFunction) -> GraphFunction:
+        """Return the compiled form of a function; a library that evaluates eagerly returns the function itself."""
+        return function
+
+    def is_refusal(self, error: Exception) -> bool:
+        """Return True for an exception by which the library says that it lacks something."""
+        return isinstance(error, (NotImplementedError, Unsupported))
+
+    def apply(self, op: Op, values: Sequence[Value], dtype: DType) -> Value:
+        """Apply the library's function for an elementwise op; `dtype` is that of its operands. Raises Unsupported."""
+        if op not in self.functions:
+            raise Unsupported(ROWS[op].id, self.name)
+        return self.functions[op](*values)
+
+    def read_index(self, cell: Any) -> Array:
+        """Return index values that a shape or an offset needs. Raises Unsupported if the graph is compiled before it is run."""
+        if isinstance(cell, HostValue):
+            return cell.array
+        if type(self).compile is not Library.compile:
+            raise Unsupported("a shape that is computed from data", self.name)
+        values: Array = self.export_array(cell, dt.int64)
+        return values
 
     def select(self, gate: Value, if_true: Value, if_false: Value) -> Value:
         """Return a Where by a bool."""

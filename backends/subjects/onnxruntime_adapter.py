@@ -10,9 +10,9 @@ import numpy as np
 
 from uops.backends.arrays import STORAGE
 from uops.backends.contract import Missing
-from uops.backends.subjects.evaluator import Evaluator, GraphFunction
+from uops.backends.subjects.evaluator import Evaluator
 from uops.backends.subjects.host import Array
-from uops.backends.subjects.library import import_library
+from uops.backends.subjects.library import GraphFunction, import_library
 from uops.spec.errors import Unsupported
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from uops.backends.subjects.library import FUNCTION_OPS
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import ALU, Op
+from uops.spec.ir.ops import Op
 from uops.spec.rows.rows import ROWS
 from uops.spec.rows.signatures import accepts_dtypes, operand_dtypes
 
@@ -19,7 +20,7 @@ from uops.spec.rows.signatures import accepts_dtypes, operand_dtypes
 def list_probes(d: DType) -> Iterator[tuple[tuple[str, ...], UOp]]:
     """Yield (rows, program) for each row that has cells of a dtype."""
     x, y = b.param(0, (2, 3), d), b.param(1, (2, 3), d)
-    for op in sorted(ALU - {Op.CAST, Op.MIN}, key=lambda op: op.name):
+    for op in FUNCTION_OPS:
         kinds = operand_dtypes(op, d)
         if accepts_dtypes(op, kinds):
             yield (ROWS[op].id,), b.alu(op, *(b.param(k, (2, 3), kind) for k, kind in enumerate(kinds)))

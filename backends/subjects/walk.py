@@ -8,32 +8,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from uops.backends.answer import memory_key
 from uops.backends.arrays import STORAGE
 from uops.backends.subjects.host import HostValue, compute_host_value, make_index_value, wrap_host_value
+from uops.backends.subjects.library import FUNCTION_OPS, Library, Value
 from uops.backends.subjects.views import HOST, Memory, Move, Reference, Reinterpret, load_reference, store_reference
 from uops.spec.errors import Unsupported
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import ALU, BINARY, MARKERS, RESHAPING, SHIFT, Op
-from uops.spec.ir.scope import is_variable, scope_nodes
+from uops.spec.ir.ops import BINARY, MARKERS, RESHAPING, SHIFT, TO_SHAPE, Op
+from uops.spec.ir.scope import VIEWS, is_variable, scope_nodes
 from uops.spec.verify.infer import is_kernel_body
 
-if TYPE_CHECKING:
-    from uops.backends.subjects.evaluator import Evaluator
-
-Value = Any
 Cell = Any
 
 
 class GraphRun:
     """One evaluation of a graph: its library, its inputs, and its memory."""
 
-    def __init__(self, library: Evaluator, variables: Mapping[str, int], inputs: Mapping[str, Value]) -> None:
+    def __init__(self, library: Library, variables: Mapping[str, int], inputs: Mapping[str, Value]) -> None:
         self.library, self.variables, self.inputs = library, variables, inputs
         self.references: dict[UOp, Reference] = {}
 
@@ -50,7 +47,7 @@ class GraphRun:
             self.references[u] = Reference(Memory(u, contents), dtype=u.dtype)
         return self.references[u]
 
-    def written(self) -> list[tuple[str, Memory]]:
+    def list_written_memory(self) -> list[tuple[str, Memory]]:
         """Return the memory that was written, with its key."""
         return [(memory_key(u), r.memory) for u, r in self.references.items() if r.memory.is_written]
 
@@ -152,15 +149,9 @@ def _evaluate_marker(s: Scope, u: UOp) -> Cell:
 
 
 def _evaluate_move(s: Scope, u: UOp) -> Cell:
-    cell = s.cells[u.operand]
-    if u.op is Op.INDEX:
-        operands = tuple(_read_position(s, p) for p in u.positions)
-    elif u.op in (Op.PAD, Op.SHRINK):
-        operands = (s.extents(u.offsets), s.extents(u.extents))
-    else:
-        operands = (s.extents(u.extents),) if u.op in (Op.RESHAPE, Op.EXPAND) else ()
-    move = Move(u, operands)
-    if isinstance(cell, Reference) and u.op not in (Op.EXPAND, Op.PAD):
+    cell, read_operands = s.cells[u.operand], _MOVE_OPERANDS.get(u.op)
+    move = Move(u, read_operands(s, u) if read_operands else ())
+    if isinstance(cell, Reference) and u.op in VIEWS:
         return cell.view(move, u.dtype)
     if isinstance(cell, HostValue) and not move.is_dynamic:
         return HostValue(np.asarray(move.apply(HOST, cell.array), cell.array.dtype))
@@ -171,6 +162,19 @@ def _read_position(s: Scope, position: UOp) -> Any:
     """Return the positions of an axis: an int64 array of the host, or a value of the library."""
     cell = s.cells[position]
     return cell.array.astype(np.int64) if isinstance(cell, HostValue) else s.value(position)
+
+
+def _read_window(s: Scope, u: UOp) -> tuple[Any, ...]:
+    return s.extents(u.offsets), s.extents(u.extents)
+
+
+#: Movement op -> how to read its operands but the first.
+_MOVE_OPERANDS: dict[Op, Callable[[Scope, UOp], tuple[Any, ...]]] = {
+    **dict.fromkeys(TO_SHAPE, lambda s, u: (s.extents(u.extents),)),
+    Op.PAD: _read_window,
+    Op.SHRINK: _read_window,
+    Op.INDEX: lambda s, u: tuple(_read_position(s, p) for p in u.positions),
+}
 
 
 def _evaluate_stack(s: Scope, u: UOp) -> Cell:
@@ -270,7 +274,7 @@ FORMS: dict[Op, Form] = {
     Op.STORE: _evaluate_store,
     Op.AFTER: _evaluate_after,
     **dict.fromkeys((Op.TUPLE, Op.GROUP, Op.SINK), _evaluate_nothing),
-    **dict.fromkeys(ALU - {Op.CAST, Op.MIN}, _evaluate_elementwise),
+    **dict.fromkeys(FUNCTION_OPS, _evaluate_elementwise),
     Op.CAST: _evaluate_cast,
     **dict.fromkeys(MARKERS, _evaluate_marker),
 }

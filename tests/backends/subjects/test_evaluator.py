@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from uops.backends.contract import Missing
-from uops.backends.subjects.evaluator import Evaluator, GraphFunction
+from uops.backends.subjects.evaluator import Evaluator
+from uops.backends.subjects.library import GraphFunction
 from uops.backends.subjects.numpy_adapter import Numpy
 from uops.interp import run
 from uops.spec.errors import SpecError, Trap, Unsupported
