@@ -49,11 +49,17 @@ BUILT_IN = {
     "interp": "uops.backends.conformance.controls:Interp",
     "tinygrad": "uops.backends.tinygrad.adapter:Tinygrad",
     "tinygrad-x86": "uops.backends.tinygrad.adapter:TinygradX86",
+    "numpy": "uops.backends.subjects.numpy_adapter:Numpy",
+    "jax": "uops.backends.subjects.jax_adapter:Jax",
+    "jax:jit": "uops.backends.subjects.jax_adapter:JaxJit",
+    "torch": "uops.backends.subjects.torch_adapter:Torch",
+    "torch:compile": "uops.backends.subjects.torch_adapter:TorchCompile",
+    "onnxruntime": "uops.backends.subjects.onnxruntime_adapter:OnnxRuntime",
 }
 #: Built-in backends whose code an engine runs, as it is for another processor.
 CROSS_BACKENDS = tuple(name for name, factory in BUILT_IN.items() if factory.startswith("uops.backends.cross."))
 #: Built-in backends that load a package under test, which is foreign code like a registered backend.
-_SUBJECTS = frozenset({"tinygrad", "tinygrad-x86"})
+_SUBJECTS = frozenset({"tinygrad", "tinygrad-x86", "numpy", "jax", "jax:jit", "torch", "torch:compile", "onnxruntime"})
 _TARGET = re.compile(r"\s*([\w.]+)\s*:\s*([\w.]+)\s*(?:\[.*\])?\s*")
 #: Largest length of a version, in characters.
 MOST_VERSION = 1000

@@ -56,6 +56,7 @@ PLANTS = (
     Plant("unicorn and wasmtime enter through backends.cross", "backends/planted.py", "unicorn"),
     Plant("unicorn and wasmtime enter through backends.cross", "backends/planted.py", "wasmtime", "import {}"),
     Plant("tinygrad enters through backends.tinygrad", "backends/planted.py", "tinygrad", "from {} import Tensor"),
+    Plant("libraries under test enter through their adapters", "backends/subjects/planted.py", "torch"),
     Plant("hypothesis enters through fuzz.generate.strategies", "fuzz/planted.py", "hypothesis"),
     Plant("distributed enters through fuzz.campaign.cluster", "fuzz/planted.py", "distributed", "from {} import Client"),
     Plant("click and rich enter through the command line", "fuzz/planted.py", "click"),

@@ -1,0 +1,101 @@
+"""Index values on the host, and the movement ops of NumPy arrays.
+
+An `index` is a mathematical integer (R08), which no library has. Constants, variables and what is computed from them alone are
+Python integers in object arrays. An index that is computed from data is the library's int64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from uops.spec.errors import Unsupported
+from uops.spec.ir.build import wrap_to_width
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.ops import Op
+
+Array = np.ndarray[Any, np.dtype[Any]]
+#: Shape or order of axes.
+Sizes = Sequence[int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HostValue:
+    """An index value, or a comparison of index values, that depends on no data."""
+
+    array: Array
+
+
+class NumpyMovement:
+    """The movement ops of NumPy arrays: no arithmetic."""
+
+    def reshape(self, x: Any, shape: Sizes) -> Any:
+        """Return the elements in row-major order in another shape."""
+        return np.reshape(x, shape)
+
+    def permute(self, x: Any, order: Sizes) -> Any:
+        """Return `x` with axis k from axis `order[k]`."""
+        return np.transpose(x, order)
+
+    def expand(self, x: Any, shape: Sizes) -> Any:
+        """Return `x` with its axes of extent 1 repeated."""
+        return np.broadcast_to(x, shape)
+
+    def flip(self, x: Any, axes: Sizes) -> Any:
+        """Return `x` with some axes reversed."""
+        return np.flip(x, tuple(axes))
+
+    def pad(self, x: Any, widths: Sequence[tuple[int, int]]) -> Any:
+        """Return `x` with zeros before and behind it on each axis."""
+        return np.pad(x, widths) if widths else x
+
+    def shrink(self, x: Any, starts: Sizes, stops: Sizes) -> Any:
+        """Return the window of `x` between two corners."""
+        return x[tuple(map(slice, starts, stops))]
+
+    def take(self, x: Any, positions: Any, axis: int) -> Any:
+        """Return the elements at positions of one axis; a single position drops the axis."""
+        return np.take(x, np.asarray(positions, np.int64), axis)
+
+    def stack(self, values: Sequence[Any]) -> Any:
+        """Return values of one shape along a new first axis."""
+        return np.stack(values)
+
+
+def _compare(ufunc: np.ufunc) -> Callable[..., Array]:
+    return lambda a, b: np.asarray(ufunc(a, b), bool)
+
+
+# fmt: off
+_FUNCTIONS: Mapping[Op, Callable[..., Any]] = {
+    Op.ADD: np.add, Op.SUB: np.subtract, Op.MUL: np.multiply, Op.MAX: np.maximum, Op.NEG: np.negative, Op.TRUNC: np.asarray,
+    Op.MULACC: lambda a, b, c: a * b + c,
+    Op.IDIV: np.frompyfunc(lambda a, b: a // b if b else 0, 2, 1),
+    Op.MOD: np.frompyfunc(lambda a, b: a % b if b else a, 2, 1),
+    Op.XOR: np.bitwise_xor, Op.OR: np.bitwise_or, Op.AND: np.bitwise_and, Op.SHL: np.left_shift, Op.SHR: np.right_shift,
+    Op.CMPLT: _compare(np.less), Op.CMPNE: _compare(np.not_equal), Op.CMPGT: _compare(np.greater),
+    Op.CMPGE: _compare(np.greater_equal), Op.CMPLE: _compare(np.less_equal), Op.CMPEQ: _compare(np.equal),
+    Op.NOT: np.logical_not, Op.WHERE: np.where,
+}
+# fmt: on
+
+
+def compute_host_value(op: Op, operands: Sequence[HostValue]) -> HostValue:
+    """Return an elementwise op of host values. Raises Unsupported for an op that index values lack."""
+    if op not in _FUNCTIONS:
+        raise Unsupported(f"{op.name} of index values", "the evaluator")
+    return HostValue(np.asarray(_FUNCTIONS[op](*(x.array for x in operands))))
+
+
+def make_index_value(value: int) -> HostValue:
+    """Return one index value."""
+    return HostValue(np.array(int(value), object))
+
+
+def wrap_host_value(x: HostValue, target: DType, storage: np.dtype[Any]) -> Array:
+    """Return a host value as an array of an integer dtype, modulo its width (R29)."""
+    wrapped = np.frompyfunc(lambda n: wrap_to_width(int(n), target), 1, 1)(x.array)
+    return np.asarray(wrapped).astype(storage)

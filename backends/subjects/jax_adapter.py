@@ -1,0 +1,144 @@
+"""JAX with 64-bit dtypes: op by op (`jax`), and the whole graph as one XLA program (`jax:jit`), on the processor."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from uops.backends.arrays import STORAGE
+from uops.backends.contract import Missing
+from uops.backends.subjects.evaluator import Evaluator
+from uops.backends.subjects.host import Array
+from uops.backends.subjects.library import GraphFunction, import_library
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.ops import Op
+
+
+class Jax(Evaluator):
+    """JAX, which compiles each op by itself."""
+
+    name: ClassVar[str] = "jax"
+    extra = "jax"
+    distributions = ("jax", "jaxlib")
+    lacks = (
+        Missing("Decomposed/Mulacc", "*float*", "JAX has no fused multiply-add"),
+        Missing("Decomposed/Mulacc", "fp8*", "JAX has no fused multiply-add"),
+    )
+
+    def __init__(self) -> None:
+        os.environ.setdefault("JAX_PLATFORMS", "cpu")
+        self.jax = import_library("jax", self.extra)
+        self.jax.config.update("jax_enable_x64", True)
+        self.jnp, self.lax = self.jax.numpy, self.jax.lax
+        super().__init__()
+
+    def list_dtypes(self) -> dict[DType, Any]:
+        """Return NumPy's dtypes and those of ml_dtypes, which JAX shares."""
+        return {d: STORAGE[d] for d in dt.STORABLE}
+
+    def list_functions(self) -> dict[Op, Callable[..., Any]]:
+        """Return functions of `jax.numpy`, shifts of `jax.lax`, and Threefry of `jax.extend`."""
+        jnp, lax = self.jnp, self.lax
+        # fmt: off
+        return {
+            Op.ADD: jnp.add, Op.SUB: jnp.subtract, Op.MUL: jnp.multiply, Op.DIV: jnp.true_divide, Op.NEG: jnp.negative,
+            Op.MAX: jnp.maximum, Op.IDIV: jnp.floor_divide, Op.MOD: jnp.remainder, Op.RECIP: jnp.reciprocal, Op.TRUNC: jnp.trunc,
+            Op.XOR: jnp.bitwise_xor, Op.OR: jnp.bitwise_or, Op.AND: jnp.bitwise_and,
+            Op.SHL: jnp.left_shift, Op.SHR: jnp.right_shift, Op.NOT: jnp.logical_not,
+            Op.CMPLT: jnp.less, Op.CMPNE: jnp.not_equal, Op.CMPGT: jnp.greater, Op.CMPGE: jnp.greater_equal,
+            Op.CMPLE: jnp.less_equal, Op.CMPEQ: jnp.equal, Op.WHERE: jnp.where,
+            Op.EXP2: lax.exp2, Op.LOG2: jnp.log2, Op.SIN: jnp.sin, Op.SQRT: jnp.sqrt, Op.POW: jnp.power,
+            Op.MULACC: lambda a, b, c: jnp.add(jnp.multiply(a, b), c),
+            Op.THREEFRY: self._threefry,
+        }
+        # fmt: on
+
+    def _threefry(self, counter: Any, key: Any) -> Any:
+        """Apply the block cipher under `jax.random` to the words of a counter and a key."""
+        import_library("jax.extend.random", self.extra)
+        counter, key = self.jnp.broadcast_arrays(counter, key)
+        words = [w for x in (key, counter) for w in self._split_words(x)]
+        low, high = self.jax.extend.random.threefry2x32_p.bind(*words)
+        return self.lax.bitcast_convert_type(self.jnp.stack([low, high], -1), np.uint64)
+
+    def _split_words(self, x: Any) -> tuple[Any, Any]:
+        words = self.lax.bitcast_convert_type(x, np.uint32)
+        return words[..., 0], words[..., 1]
+
+    def import_array(self, array: Array, dtype: DType) -> Any:
+        """Return a copy on the device."""
+        return self.jnp.array(array)
+
+    def export_array(self, value: Any, dtype: DType) -> Array:
+        """Return a copy."""
+        return np.array(value, order="C")
+
+    def constant(self, value: bool | int | float, dtype: DType) -> Any:
+        """Return an array of shape ()."""
+        return self.jnp.asarray(np.array(value, STORAGE[dtype]))
+
+    def cast(self, x: Any, source: DType, target: DType) -> Any:
+        """Convert by `astype`."""
+        return x.astype(self.dtypes[target])
+
+    def bitcast(self, x: Any, source: DType, target: DType) -> Any:
+        """Convert by `view`, which scales the last axis."""
+        return x.view(self.dtypes[target])
+
+    def reshape(self, x: Any, shape: Sequence[int]) -> Any:
+        """Reshape."""
+        return self.jnp.reshape(x, shape)
+
+    def permute(self, x: Any, order: Sequence[int]) -> Any:
+        """Transpose."""
+        return self.jnp.transpose(x, order)
+
+    def expand(self, x: Any, shape: Sequence[int]) -> Any:
+        """Broadcast."""
+        return self.jnp.broadcast_to(x, shape)
+
+    def flip(self, x: Any, axes: Sequence[int]) -> Any:
+        """Reverse axes."""
+        return self.lax.rev(x, axes)
+
+    def pad(self, x: Any, widths: Sequence[tuple[int, int]]) -> Any:
+        """Pad with zeros."""
+        return self.jnp.pad(x, widths) if widths else x
+
+    def shrink(self, x: Any, starts: Sequence[int], stops: Sequence[int]) -> Any:
+        """Slice."""
+        return self.lax.slice(x, starts, stops)
+
+    def take(self, x: Any, positions: Any, axis: int) -> Any:
+        """Take along an axis."""
+        return self.jnp.take(x, positions, axis)
+
+    def stack(self, values: Sequence[Any]) -> Any:
+        """Stack along a new axis."""
+        return self.jnp.stack(values)
+
+    def scatter(self, flat: Any, positions: Any, values: Any) -> Any:
+        """Update a copy."""
+        return flat.at[positions].set(values)
+
+    def reduce(self, op: Op, x: Any, axes: tuple[int, ...], dtype: DType) -> Any:
+        """Reduce in the dtype itself."""
+        if dtype is dt.bool_:
+            return (self.jnp.all if op is Op.MUL else self.jnp.any)(x, axes, keepdims=True)
+        if op is Op.MAX:
+            return self.jnp.max(x, axes, keepdims=True)
+        return (self.jnp.sum if op is Op.ADD else self.jnp.prod)(x, axes, dtype=x.dtype, keepdims=True)
+
+
+class JaxJit(Jax):
+    """JAX, which compiles the whole graph."""
+
+    name = "jax:jit"
+
+    def compile(self, function: GraphFunction) -> GraphFunction:
+        """Compile a function of arrays."""
+        return self.jax.jit(function)  # type: ignore[no-any-return]

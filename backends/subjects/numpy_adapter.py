@@ -1,0 +1,89 @@
+"""NumPy, with ml_dtypes for the floats that NumPy lacks: eager, one function per op."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from uops.backends.arrays import STORAGE
+from uops.backends.contract import Inputs, Missing
+from uops.backends.subjects.evaluator import Evaluator
+from uops.backends.subjects.host import Array, NumpyMovement
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+from uops.spec.result import Result
+
+_REDUCTIONS: dict[Op, Any] = {Op.ADD: np.add, Op.MUL: np.multiply, Op.MAX: np.maximum}
+
+
+class Numpy(NumpyMovement, Evaluator):
+    """NumPy on arrays of the host."""
+
+    name: ClassVar[str] = "numpy"
+    distributions = ("numpy", "ml_dtypes")
+    lacks = (
+        Missing("Decomposed/Mulacc", "*float*", "NumPy has no fused multiply-add"),
+        Missing("Decomposed/Mulacc", "fp8*", "NumPy has no fused multiply-add"),
+    )
+
+    def list_dtypes(self) -> dict[DType, Any]:
+        """Return NumPy's dtypes and those of ml_dtypes."""
+        return {d: STORAGE[d] for d in dt.STORABLE}
+
+    def list_functions(self) -> dict[Op, Callable[..., Any]]:
+        """Return ufuncs, `where`, and a product with a sum."""
+        # fmt: off
+        return {
+            Op.ADD: np.add, Op.SUB: np.subtract, Op.MUL: np.multiply, Op.DIV: np.divide, Op.NEG: np.negative,
+            Op.MAX: np.maximum, Op.IDIV: np.floor_divide, Op.MOD: np.remainder, Op.RECIP: np.reciprocal, Op.TRUNC: np.trunc,
+            Op.XOR: np.bitwise_xor, Op.OR: np.bitwise_or, Op.AND: np.bitwise_and,
+            Op.SHL: np.left_shift, Op.SHR: np.right_shift, Op.NOT: np.logical_not,
+            Op.CMPLT: np.less, Op.CMPNE: np.not_equal, Op.CMPGT: np.greater, Op.CMPGE: np.greater_equal,
+            Op.CMPLE: np.less_equal, Op.CMPEQ: np.equal, Op.WHERE: np.where,
+            Op.EXP2: np.exp2, Op.LOG2: np.log2, Op.SIN: np.sin, Op.SQRT: np.sqrt, Op.POW: np.power,
+            Op.MULACC: lambda a, b, c: np.add(np.multiply(a, b), c),
+        }
+        # fmt: on
+
+    def run(self, graph: UOp, inputs: Inputs) -> Result:
+        """Evaluate a graph without NumPy's warnings."""
+        with np.errstate(all="ignore"):
+            return super().run(graph, inputs)
+
+    def apply(self, op: Op, values: Sequence[Any], dtype: DType) -> Any:
+        """Apply a ufunc, whose result for shape () is a NumPy scalar."""
+        return np.asarray(super().apply(op, values, dtype))
+
+    def import_array(self, array: Array, dtype: DType) -> Any:
+        """Return a copy."""
+        return array.copy()
+
+    def export_array(self, value: Any, dtype: DType) -> Array:
+        """Return a copy."""
+        return np.array(value, order="C")
+
+    def constant(self, value: bool | int | float, dtype: DType) -> Any:
+        """Return an array of shape ()."""
+        return np.array(value, self.dtypes[dtype])
+
+    def cast(self, x: Any, source: DType, target: DType) -> Any:
+        """Convert by `astype`."""
+        return x.astype(self.dtypes[target])
+
+    def bitcast(self, x: Any, source: DType, target: DType) -> Any:
+        """Convert by `view`, which scales the last axis of contiguous arrays."""
+        return np.array(x, order="C").view(self.dtypes[target])
+
+    def scatter(self, flat: Any, positions: Any, values: Any) -> Any:
+        """Assign to a copy."""
+        out = flat.copy()
+        out[positions] = values
+        return out
+
+    def reduce(self, op: Op, x: Any, axes: tuple[int, ...], dtype: DType) -> Any:
+        """Reduce in the dtype itself."""
+        return _REDUCTIONS[op].reduce(x, axes, x.dtype, keepdims=True)

@@ -1,0 +1,186 @@
+"""Movement of values, and memory as values that Stores replace.
+
+A Reference is memory seen through steps. To load it, the steps are applied to the contents. To store to it, they are applied to the
+positions of the elements, and one scatter makes the new contents. Positions count words of the narrowest dtype on the path.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from uops.backends.subjects.host import Array, NumpyMovement, Sizes
+from uops.backends.subjects.library import Library
+from uops.spec.errors import Trap, Unsupported
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+
+Value = Any
+#: The movement ops of arrays of the host.
+HOST = NumpyMovement()
+#: What has the movement ops of arrays of one kind.
+Movement = Library | NumpyMovement
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Move:
+    """A movement op with its operands: shape operands as tuples of ints, or the positions of an Index."""
+
+    node: UOp
+    operands: tuple[Any, ...] = ()
+
+    @property
+    def is_dynamic(self) -> bool:
+        """True if a position is computed from data."""
+        return self.node.op is Op.INDEX and any(not isinstance(p, np.ndarray) for p in self.operands)
+
+    def apply(self, ops: Movement, x: Any, clamp: Library | None = None) -> Any:
+        """Move the elements of `x`. With `clamp`, positions out of bounds read another element instead of failing."""
+        u, operands = self.node, self.operands
+        if u.op is Op.PERMUTE:
+            return ops.permute(x, u.arg.order)
+        if u.op is Op.FLIP:
+            return ops.flip(x, [k for k, f in enumerate(u.arg.flags) if f])
+        if u.op is Op.RESHAPE:
+            return ops.reshape(x, *operands)
+        if u.op is Op.EXPAND:
+            return ops.expand(x, *operands)
+        if u.op is Op.PAD:
+            return ops.pad(x, [(o, n - o - k) for o, n, k in zip(*operands, x.shape)])
+        if u.op is Op.SHRINK:
+            offsets, extents = operands
+            return ops.shrink(x, offsets, [o + n for o, n in zip(offsets, extents)])
+        return _take_outer(ops, x, operands, clamp)
+
+
+def _take_outer(ops: Movement, x: Any, positions: Sequence[Any], clamp: Library | None) -> Any:
+    """Index outer (R45), from the last axis on, so that the axes before it keep their numbers."""
+    for axis, p in reversed(list(enumerate(positions))):
+        extent = x.shape[axis]
+        if isinstance(p, np.ndarray):
+            is_inside = (p >= 0) & (p < extent)
+            if clamp is None and not is_inside.all():
+                raise Trap(f"Index is out of bounds for axis {axis} of {tuple(x.shape)} (R45)")
+            p = np.where(is_inside, p, 0).astype(np.int64)
+        elif clamp is not None:
+            p = clamp.clamp_positions(p, extent)
+        x = ops.take(x, p, axis)
+    return x
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reinterpret:
+    """A Bitcast, or a Slice from element `start` on of `size` elements of the new dtype."""
+
+    source: DType
+    target: DType
+    start: int = 0
+    size: int | None = None
+
+    def apply(self, library: Library, x: Value) -> Value:
+        """Reinterpret the elements of a value."""
+        old, new = self.source.itemsize, self.target.itemsize
+        if self.size is not None and self.size * new % old == 0:
+            x = library.shrink(x, (self.start,), (self.start + self.size * new // old,))
+            return x if self.target is self.source else library.bitcast(x, self.source, self.target)
+        x = library.bitcast(x, self.source, self.target)
+        if self.size is None:
+            return x
+        first = self.start * old // new
+        return library.shrink(x, (first,), (first + self.size,))
+
+    def move_positions(self, positions: Array, word: int) -> Array:
+        """Return the positions of the elements of the new dtype, in words."""
+        old, new = self.source.itemsize, self.target.itemsize
+        x = positions if self.size is None else positions[self.start :]
+        if new < old:
+            x = (x[..., None] + np.arange(0, old // word, new // word)).reshape((*x.shape[:-1], x.shape[-1] * (old // new)))
+        elif new > old:
+            x = x[..., :: new // old]
+        return x if self.size is None else x[: self.size]
+
+
+Step = Move | Reinterpret
+
+
+@dataclass(slots=True, eq=False)
+class Memory:
+    """A Buffer or free Param, with its present contents in the shape of that node."""
+
+    node: UOp
+    contents: Value
+    is_written: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Reference:
+    """Memory seen through steps. `loaded` is the value of its implicit Load, which happens once (R51)."""
+
+    memory: Memory
+    steps: tuple[Step, ...] = ()
+    dtype: DType = field(default=dt.void)
+    loaded: Value = None
+
+    def view(self, step: Step | None, dtype: DType) -> Reference:
+        """Return the same memory seen through one more step, or under another name."""
+        return Reference(self.memory, self.steps if step is None else (*self.steps, step), dtype)
+
+
+def load_reference(library: Library, ref: Reference, *, is_gated: bool = False) -> Value:
+    """Return the present elements of a reference; the gated ones may be out of bounds."""
+    x = ref.memory.contents
+    for step in ref.steps:
+        x = step.apply(library, x, library if is_gated else None) if isinstance(step, Move) else step.apply(library, x)
+    return x
+
+
+def store_reference(library: Library, ref: Reference, value: Value, gate: Value | None) -> None:
+    """Replace the elements of a reference."""
+    memory, root = ref.memory, ref.memory.node.dtype
+    shape = tuple(memory.contents.shape)
+    if gate is not None:
+        if any(isinstance(s, Move) and s.is_dynamic for s in ref.steps):
+            raise Unsupported("a gated Store at positions that are computed from data", library.name)
+        value = library.select(gate, value, load_reference(library, ref))
+    memory.is_written = True
+    word = min([root, *(s.target for s in ref.steps if isinstance(s, Reinterpret))], key=lambda d: d.itemsize)
+    positions = _word_positions(library, ref, shape, word.itemsize)
+    flat = library.reshape(memory.contents, (math.prod(shape),))
+    if not math.prod(value.shape):
+        return
+    if word.itemsize != root.itemsize:
+        flat = library.bitcast(flat, root, word)
+    values = library.reshape(value, (math.prod(value.shape),))
+    if ref.dtype is not word:
+        values = library.bitcast(values, ref.dtype, word)
+    if isinstance(positions, np.ndarray):
+        positions = (positions.reshape(-1, 1) + np.arange(ref.dtype.itemsize // word.itemsize)).ravel()
+        whole = positions.size == flat.shape[0] and bool((positions == np.arange(positions.size)).all())
+    else:
+        positions, whole = library.reshape(positions, (math.prod(positions.shape),)), False
+    flat = values if whole else library.scatter(flat, positions, values)
+    if word is not root:
+        flat = library.bitcast(flat, word, root)
+    memory.contents = library.reshape(flat, shape)
+
+
+def _word_positions(library: Library, ref: Reference, shape: Sizes, word: int) -> Any:
+    """Return the position of the first word of each element: an array of the host, or of the library if an Index is dynamic."""
+    positions: Any = (np.arange(math.prod(shape), dtype=np.int64) * (ref.memory.node.dtype.itemsize // word)).reshape(shape)
+    ops: Movement = HOST
+    if any(isinstance(s, Move) and s.is_dynamic for s in ref.steps):
+        ops, positions = library, library.import_array(positions, dt.int64)
+    for step in ref.steps:
+        if isinstance(step, Move):
+            positions = step.apply(ops, positions)
+        elif ops is HOST:
+            positions = step.move_positions(positions, word)
+        else:
+            raise Unsupported("a Store through a Bitcast at positions that are computed from data", library.name)
+    return positions
