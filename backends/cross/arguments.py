@@ -26,6 +26,9 @@ from uops.spec.ir.ops import Op
 
 #: Alignment of an argument's copy, to which the host address's rest is added.
 _ALIGNMENT = 64
+#: Bytes behind each copy that no kernel may write, and what they hold.
+_GAP = 64
+_FILLING = b"\xa5" * _GAP
 
 
 class ArgumentKind(NamedTuple):
@@ -98,8 +101,8 @@ def run_with_copies(
 ) -> None:  # fmt: skip
     """Run a kernel on copies of its arguments; copy back what it may have written.
 
-    Raises Crash if the engine has too little memory. Raises Unsupported if the kernel writes memory that it also reads with
-    elements of another size, and the processor has another order of bytes.
+    Raises Crash if the engine has too little memory, or if the kernel writes behind an argument. Raises Unsupported if the kernel
+    writes memory that it also reads with elements of another size, and the processor has another order of bytes.
     """
     reverse = engine.processor.order == BIG
     parts = [
@@ -111,21 +114,31 @@ def run_with_copies(
     for region in regions:
         cursor = -(-cursor // _ALIGNMENT) * _ALIGNMENT + region.start % _ALIGNMENT
         copies[region] = cursor
-        cursor += region.stop - region.start
+        cursor += region.stop - region.start + _GAP
     tables = -(-cursor // _ALIGNMENT) * _ALIGNMENT
     if tables + 16 * (len(buffers) + 1) > engine.data.stop:
         size = cursor - engine.data.start
         raise Crash(f"the arguments of a kernel take {size:,} bytes; the memory of {engine.name} has {len(engine.data):,}")
     for region, copy in copies.items():
         engine.write(copy, _host_bytes(region))
+        engine.write(copy + region.stop - region.start, _FILLING)
     addresses = [0] * len(buffers)
     for kind, part in zip(kinds, parts, strict=True):
         addresses[kind.slot] = _address_of_part(part, copies)
     _write_tables(engine, tables, addresses, scalars)
     engine.call(function, tables, tables + 8 * (len(buffers) + 1))
     for region, copy in copies.items():
+        _require_gap_unwritten(engine, copy + region.stop - region.start)
         if region.is_written:
             _read_back(engine, region, copy)
+
+
+def _require_gap_unwritten(engine: Engine, address: int) -> None:
+    """Raise Crash if a kernel has written behind an argument."""
+    gap = bytearray(_GAP)
+    engine.read_into(address, memoryview(gap))
+    if gap != _FILLING:
+        raise Crash(f"{engine.processor.name}: a kernel writes behind the end of an argument")
 
 
 def _extent(memory: HostMemory, address: int, size: int) -> int:
@@ -144,6 +157,8 @@ def _merge_regions(parts: Iterable[_Region]) -> list[_Region]:
         last = merged[-1] if merged else None
         if last is None or part.item != last.item or part.start >= last.stop:
             merged.append(part)
+        elif (part.start - last.start) % part.item:
+            raise Unsupported(f"memory of one kernel in which elements of {part.item} bytes overlap in part", "cross")
         else:
             merged[-1] = _Region(last.item, last.start, max(last.stop, part.stop), last.is_written or part.is_written)
     for x, y in combinations(merged, 2):

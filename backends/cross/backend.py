@@ -17,9 +17,9 @@ class CrossBackend(CompilerBackend):
     processor: ClassVar[str]
     engine: ClassVar[str | None] = None
 
-    def __init__(self, tier: str = "full", engine: str | None = None, guard: bool | str = False) -> None:
+    def __init__(self, tier: str = "full", engine: str | None = None) -> None:
         self._cross = CrossTarget(find_processor(self.processor), LlvmTier.parse(tier), engine or self.engine)
-        super().__init__(self._cross, guard=guard)
+        super().__init__(self._cross)
 
     def version(self) -> str:
         """Return everything but the source that decides a result."""

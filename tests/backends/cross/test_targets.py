@@ -53,10 +53,22 @@ def test_the_first_line_of_a_text_lists_arrays_with_sizes_and_writes(kernels) ->
 @pytest.mark.parametrize("name", ["aarch64", "s390x", "wasm"])
 def test_only_lent_memory_is_touched_and_what_is_read_stays(kernels, name: str) -> None:
     target = open_target(name)
-    kernel, x = load(target, kernels, 1000), np.arange(8, dtype=np.int32)
-    guarded = np.full(12, -7, np.int32)
-    call(target, kernel, guarded[2:10], x)  # the array is shorter than the kernel's: only its elements are copied
+    x, guarded = np.arange(8, dtype=np.int32), np.full(12, -7, np.int32)
+    call(target, load(target, kernels, 8), guarded[2:10], x)
     assert guarded.tolist() == [-7, -7, *range(1, 9), -7, -7] and x.tolist() == list(range(8))
+    with pytest.raises(Crash, match="writes behind the end"):
+        call(target, load(target, kernels, 1000), guarded[2:10], x)  # the array is shorter than the kernel's
+    assert guarded.tolist() == [-7, -7, *range(1, 9), -7, -7]
+
+
+@pytest.mark.parametrize("name", ["aarch64", "s390x", "wasm"])
+def test_a_kernel_that_writes_behind_an_argument_is_a_crash(kernels, name: str) -> None:
+    target = open_target(name)
+    text = target.render(kernels.elementwise(4, dt.int32, (dt.int32,), lambda v: B.add(v, B.const(1))))
+    assert text.count(" 0:4:16:w ") == 1
+    kernel, x = target.load(target.compile(text.replace(" 0:4:16:w ", " 0:4:12:w "))), np.arange(4, dtype=np.int32)
+    with pytest.raises(Crash, match=f"{name}: a kernel writes behind the end of an argument"):
+        call(target, kernel, np.zeros(4, np.int32), x)
 
 
 @pytest.mark.parametrize("name", ["aarch64", "s390x", "i686", "wasm"])
@@ -136,7 +148,7 @@ def test_arguments_beyond_the_memory_of_an_engine_are_refused_by_size(kernels, m
     target = open_target("aarch64")
     kernel, x = load(target, kernels, 4000), np.zeros(4000, np.int32)
     monkeypatch.setattr(target.engine, "data", range(target.engine.data.start, target.engine.data.start + 1000))
-    with pytest.raises(Crash, match=r"the arguments of a kernel take 32,0\d\d bytes; the memory of qemu has 1,000"):
+    with pytest.raises(Crash, match=r"the arguments of a kernel take 32,\d\d\d bytes; the memory of qemu has 1,000"):
         call(target, kernel, x.copy(), x)
 
 
