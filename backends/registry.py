@@ -45,9 +45,10 @@ BUILT_IN = {
     "torch": "uops.backends.subjects.torch_adapter:Torch",
     "torch:compile": "uops.backends.subjects.torch_adapter:TorchCompile",
     "onnxruntime": "uops.backends.subjects.onnxruntime_adapter:OnnxRuntime",
+    "openvino": "uops.backends.subjects.openvino_adapter:OpenVino",
 }
 #: Built-in backends that load a package under test, which is foreign code like a registered backend.
-_SUBJECTS = frozenset({"tinygrad", "tinygrad-x86", "numpy", "jax", "jax:jit", "torch", "torch:compile", "onnxruntime"})
+_SUBJECTS = frozenset({"tinygrad", "tinygrad-x86", "numpy", "jax", "jax:jit", "torch", "torch:compile", "onnxruntime", "openvino"})
 _TARGET = re.compile(r"\s*([\w.]+)\s*:\s*([\w.]+)\s*(?:\[.*\])?\s*")
 #: Largest length of a version, in characters.
 MOST_VERSION = 1000
