@@ -91,7 +91,8 @@ class Evaluator(Library, Backend):
         inputs = {k: np.ones(u.shape, STORAGE[u.dtype]) for k, u in nodes.items()}
         try:
             self._require_dtypes(graph)
-            Program(self, graph, {}, is_compiled=not self.has_eager_mode)({k: self.import_array(a, nodes[k].dtype) for k, a in inputs.items()})
+            values = {k: self.import_array(a, nodes[k].dtype) for k, a in inputs.items()}
+            Program(self, graph, {}, is_compiled=not self.has_eager_mode)(values)
         except Exception as e:
             return _describe_refusal(e) if self.is_refusal(e) else None  # the suite judges all other errors
         return None

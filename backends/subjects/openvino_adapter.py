@@ -17,8 +17,7 @@ from uops.spec.ir.dtypes import DType
 class OpenVino(OnnxEvaluator):
     """OpenVINO's CPU plugin.
 
-    The plugin documents that it computes other integers in int32, and other floats in float32. So only dtypes that it computes in
-    are declared.
+    It was seen to compute int64 in int32, so only the dtypes that it computes in are declared.
     """
 
     name: ClassVar[str] = "openvino"
