@@ -21,6 +21,8 @@ from uops.spec.ir.ops import COMPARE, Op
 
 #: The version of ONNX's operators.
 OPSET = 22
+_SIGNED = (dt.int8, dt.int16, dt.int32, dt.int64)
+_SIGNED_SHIFT = "ONNX shifts unsigned integers alone"
 _SIGNED_DIVISION = "ONNX has no floor division: Div of integers truncates"
 
 
@@ -67,7 +69,8 @@ class OnnxEvaluator(Evaluator):
 
     lacks = (
         Missing("Decomposed/Mulacc", "float*", "ONNX has no fused multiply-add"),
-        *(Missing("Elementwise/Idiv", d, _SIGNED_DIVISION) for d in ("int8", "int16", "int32", "int64")),
+        *(Missing("Elementwise/Idiv", d.name, _SIGNED_DIVISION) for d in _SIGNED),
+        *(Missing(row, d.name, _SIGNED_SHIFT) for d in _SIGNED for row in ("Elementwise/Shl", "Elementwise/Shr")),
         Missing("Movement/Bitcast", "*", "its runtimes have no operator that reinterprets bits"),
     )
     is_probed = True
@@ -75,6 +78,8 @@ class OnnxEvaluator(Evaluator):
 
     def __init__(self) -> None:
         self.onnx = import_library("onnx", self.extra)
+        #: Dtype -> ONNX's; positions are int64, also for a runtime that does not declare it.
+        self.types = OnnxEvaluator.list_dtypes(self)
         super().__init__()
 
     @abstractmethod
@@ -121,7 +126,7 @@ class OnnxEvaluator(Evaluator):
 
     def cast(self, x: OnnxValue, source: DType, target: DType) -> OnnxValue:
         """Cast."""
-        return _node("Cast", target, x.shape, x, to=self.dtypes[target])
+        return _node("Cast", target, x.shape, x, to=self.types[target])
 
     def bitcast(self, x: OnnxValue, source: DType, target: DType) -> OnnxValue:
         """Refuse."""
@@ -206,11 +211,11 @@ class OnnxEvaluator(Evaluator):
             elif x.operator:
                 nodes.append(helper.make_node(x.operator, [names[id(s)] for s in x.operands], [name], **x.attributes))
             else:
-                used.append(helper.make_tensor_value_info(name, self.dtypes[x.dtype], x.shape))
+                used.append(helper.make_tensor_value_info(name, self.types[x.dtype], x.shape))
         results = []
         for k, x in enumerate(outputs):  # an output has a name of its own, even if it is an input or a constant
             nodes.append(helper.make_node("Identity", [names[id(x)]], [f"out{k}"]))
-            results.append(helper.make_tensor_value_info(f"out{k}", self.dtypes[x.dtype], x.shape))
+            results.append(helper.make_tensor_value_info(f"out{k}", self.types[x.dtype], x.shape))
         graph = helper.make_graph(nodes, "g", used, results, constants)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
         given = {i.name for i in used}
