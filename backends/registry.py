@@ -55,11 +55,12 @@ BUILT_IN = {
     "torch": "uops.backends.subjects.torch_adapter:Torch",
     "torch:compile": "uops.backends.subjects.torch_adapter:TorchCompile",
     "onnxruntime": "uops.backends.subjects.onnxruntime_adapter:OnnxRuntime",
+    "openvino": "uops.backends.subjects.openvino_adapter:OpenVino",
 }
 #: Built-in backends whose code an engine runs, as it is for another processor.
 CROSS_BACKENDS = tuple(name for name, factory in BUILT_IN.items() if factory.startswith("uops.backends.cross."))
 #: Built-in backends that load a package under test, which is foreign code like a registered backend.
-_SUBJECTS = frozenset({"tinygrad", "tinygrad-x86", "numpy", "jax", "jax:jit", "torch", "torch:compile", "onnxruntime"})
+_SUBJECTS = frozenset({"tinygrad", "tinygrad-x86", "numpy", "jax", "jax:jit", "torch", "torch:compile", "onnxruntime", "openvino"})
 _TARGET = re.compile(r"\s*([\w.]+)\s*:\s*([\w.]+)\s*(?:\[.*\])?\s*")
 #: Largest length of a version, in characters.
 MOST_VERSION = 1000

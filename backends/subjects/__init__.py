@@ -1,5 +1,6 @@
 """Other people's array libraries and compilers as subjects under test, by one shared base.
 
-`evaluator` is the base, a Backend. `walk` evaluates a graph node by node, `views` has movement and memory, `host` has index values.
-Each other module is the adapter of one library: a table of its functions.
+`library` is what an adapter supplies, `evaluator` the base that makes a Backend of it. `walk` evaluates a graph node by node.
+`views` has movement and memory, `host` index values, `probe` the programs by which a library is asked what it lacks. Each
+`*_adapter` is a table of one library's functions; `onnx_model` is the table of the two that take ONNX models.
 """

@@ -24,7 +24,14 @@ from uops.spec.rows.rows import ROWS
 
 FOLDER = Path(__file__).parents[3] / "docs" / "findings"
 #: Subject -> the modules that it needs, which are also its extra.
-NEEDS = {"numpy": (), "jax": ("jax",), "jax:jit": ("jax",), "torch": ("torch",), "onnxruntime": ("onnxruntime", "onnx")}
+NEEDS = {
+    "numpy": (),
+    "jax": ("jax",),
+    "jax:jit": ("jax",),
+    "torch": ("torch",),
+    "onnxruntime": ("onnxruntime", "onnx"),
+    "openvino": ("openvino", "onnx"),
+}
 #: Rows that every subject meets.
 ROWS_MET = ("Movement/Permute", "Movement/Shrink", "Call/Call", "Ordering/After", "Elementwise/Xor", "Movement/Index")
 
@@ -123,7 +130,7 @@ def test_the_judge_finds_a_fault_in_movement(row: str, monkeypatch: pytest.Monke
     assert list_failing_cells(faulty, row, ("int64",))
 
 
-@pytest.mark.parametrize("subject", ["numpy", "jax", "torch", "onnxruntime"])
+@pytest.mark.parametrize("subject", ["numpy", "jax", "torch", "onnxruntime", "openvino"])
 def test_each_finding_has_a_script_of_the_library_alone(subject: str) -> None:
     prose = (FOLDER / f"{subject}.md").read_text(encoding="utf-8")
     scripts = {p.name for p in (FOLDER / "scripts").glob(f"{subject}-*.py")}

@@ -1,0 +1,237 @@
+"""ONNX models of whole graphs, for the runtimes that take them. A value is a node of a model."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from uops.backends.arrays import STORAGE
+from uops.backends.contract import Missing
+from uops.backends.subjects.evaluator import Evaluator
+from uops.backends.subjects.host import Array
+from uops.backends.subjects.library import GraphFunction, import_library
+from uops.spec.errors import Unsupported
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.ops import COMPARE, Op
+
+#: The version of ONNX's operators.
+OPSET = 22
+_SIGNED = (dt.int8, dt.int16, dt.int32, dt.int64)
+_SIGNED_SHIFT = "ONNX shifts unsigned integers alone"
+_SIGNED_DIVISION = "ONNX has no floor division: Div of integers truncates"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OnnxValue:
+    """A node of a model: an array, an input (no array and no operator), or an operator with operands and attributes."""
+
+    dtype: DType
+    shape: tuple[int, ...]
+    array: Array | None = None
+    operator: str = ""
+    operands: tuple[OnnxValue, ...] = ()
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _node(operator: str, dtype: DType, shape: Sequence[int], *operands: OnnxValue, **attributes: Any) -> OnnxValue:
+    return OnnxValue(dtype, tuple(shape), None, operator, operands, attributes)
+
+
+def _elementwise(operator: str, dtype: DType | None = None, bool_operator: str = "") -> Callable[..., OnnxValue]:
+    """Return a builder of an operator that broadcasts; `dtype` is that of the result, if it is not the operands'."""
+
+    def build(*operands: OnnxValue) -> OnnxValue:
+        name = bool_operator if bool_operator and operands[-1].dtype is dt.bool_ else operator
+        return _node(name, dtype or operands[-1].dtype, np.broadcast_shapes(*(x.shape for x in operands)), *operands)
+
+    return build
+
+
+def _ints(numbers: Sequence[int]) -> OnnxValue:
+    array = np.array(numbers, np.int64)
+    return OnnxValue(dt.int64, array.shape, array)
+
+
+def _shift(direction: str) -> Callable[[OnnxValue, OnnxValue], OnnxValue]:
+    def build(x: OnnxValue, n: OnnxValue) -> OnnxValue:
+        return _node("BitShift", x.dtype, np.broadcast_shapes(x.shape, n.shape), x, n, direction=direction)
+
+    return build
+
+
+class OnnxEvaluator(Evaluator):
+    """A runtime of ONNX models. A subclass runs a model."""
+
+    lacks = (
+        Missing("Decomposed/Mulacc", "float*", "ONNX has no fused multiply-add"),
+        *(Missing("Elementwise/Idiv", d.name, _SIGNED_DIVISION) for d in _SIGNED),
+        *(Missing(row, d.name, _SIGNED_SHIFT) for d in _SIGNED for row in ("Elementwise/Shl", "Elementwise/Shr")),
+        Missing("Movement/Bitcast", "*", "its runtimes have no operator that reinterprets bits"),
+    )
+    is_probed = True
+    has_eager_mode = False
+
+    def __init__(self) -> None:
+        self.onnx = import_library("onnx", self.extra)
+        #: Dtype -> ONNX's; positions are int64, also for a runtime that does not declare it.
+        self.types = OnnxEvaluator.list_dtypes(self)
+        super().__init__()
+
+    @abstractmethod
+    def run_model(self, model: bytes, inputs: dict[str, Array]) -> list[Array]:
+        """Load a serialized model, and return its outputs in order."""
+
+    def list_dtypes(self) -> dict[DType, Any]:
+        """Return the dtypes that it shares with NumPy; the other floats have few kernels on the processor."""
+        types = self.onnx.TensorProto
+        names = {dt.bool_: "BOOL", dt.float32: "FLOAT", dt.float64: "DOUBLE"}
+        return {d: getattr(types, names.get(d, d.name.upper())) for d in dt.STORABLE if not d.ml_dtypes_name}
+
+    def list_functions(self) -> dict[Op, Callable[..., OnnxValue]]:
+        """Return builders of ONNX operators. It has no Trunc, Exp2 and Log2."""
+        names = {
+            Op.CMPLT: "Less", Op.CMPGT: "Greater", Op.CMPGE: "GreaterOrEqual", Op.CMPLE: "LessOrEqual", Op.CMPEQ: "Equal",
+        }  # fmt: skip
+        add, mul, equal = _elementwise("Add", None, "Or"), _elementwise("Mul", None, "And"), _elementwise("Equal", dt.bool_)
+        # fmt: off
+        return {
+            Op.ADD: add, Op.SUB: _elementwise("Sub"), Op.MUL: mul, Op.DIV: _elementwise("Div"), Op.NEG: _elementwise("Neg"),
+            Op.MAX: _elementwise("Max", None, "Or"), Op.IDIV: _elementwise("Div"), Op.MOD: _elementwise("Mod"),
+            Op.RECIP: _elementwise("Reciprocal"), Op.XOR: _elementwise("BitwiseXor", None, "Xor"),
+            Op.OR: _elementwise("BitwiseOr", None, "Or"), Op.AND: _elementwise("BitwiseAnd", None, "And"),
+            Op.SHL: _shift("LEFT"), Op.SHR: _shift("RIGHT"), Op.NOT: _elementwise("Not"),
+            **{op: _elementwise(names[op], dt.bool_) for op in COMPARE - {Op.CMPNE}},
+            Op.CMPNE: lambda a, b: _elementwise("Not")(equal(a, b)), Op.WHERE: _elementwise("Where"),
+            Op.SIN: _elementwise("Sin"), Op.SQRT: _elementwise("Sqrt"), Op.POW: _elementwise("Pow"),
+            Op.MULACC: lambda a, b, c: add(mul(a, b), c),
+        }
+        # fmt: on
+
+    def import_array(self, array: Array, dtype: DType) -> OnnxValue:
+        """Return a copy, which is a constant unless `compile` makes an input of it."""
+        return OnnxValue(dtype, array.shape, np.array(array, order="C"))
+
+    def export_array(self, value: OnnxValue, dtype: DType) -> Array:
+        """Return a copy."""
+        return np.array(value.array if value.array is not None else self._run_model([value], {})[0], order="C")
+
+    def constant(self, value: bool | int | float, dtype: DType) -> OnnxValue:
+        """Return a constant of shape ()."""
+        return OnnxValue(dtype, (), np.array(value, STORAGE[dtype]))
+
+    def cast(self, x: OnnxValue, source: DType, target: DType) -> OnnxValue:
+        """Cast."""
+        return _node("Cast", target, x.shape, x, to=self.types[target])
+
+    def bitcast(self, x: OnnxValue, source: DType, target: DType) -> OnnxValue:
+        """Refuse."""
+        raise Unsupported("an operator that reinterprets bits", self.name)
+
+    def reshape(self, x: OnnxValue, shape: Sequence[int]) -> OnnxValue:
+        """Reshape; an extent of 0 is one."""
+        return _node("Reshape", x.dtype, shape, x, _ints(shape), allowzero=1)
+
+    def permute(self, x: OnnxValue, order: Sequence[int]) -> OnnxValue:
+        """Transpose."""
+        return _node("Transpose", x.dtype, [x.shape[k] for k in order], x, perm=list(order))
+
+    def expand(self, x: OnnxValue, shape: Sequence[int]) -> OnnxValue:
+        """Expand."""
+        return _node("Expand", x.dtype, shape, x, _ints(shape))
+
+    def flip(self, x: OnnxValue, axes: Sequence[int]) -> OnnxValue:
+        """Slice backwards."""
+        ends = [-(1 << 62)] * len(axes)
+        operands = [_ints(n) for n in ([-1] * len(axes), ends, axes, [-1] * len(axes))]
+        return _node("Slice", x.dtype, x.shape, x, *operands) if axes else x
+
+    def pad(self, x: OnnxValue, widths: Sequence[tuple[int, int]]) -> OnnxValue:
+        """Pad with zeros."""
+        shape = [low + n + high for n, (low, high) in zip(x.shape, widths, strict=True)]
+        before, behind = [low for low, _ in widths], [high for _, high in widths]
+        return _node("Pad", x.dtype, shape, x, _ints([*before, *behind])) if widths else x
+
+    def shrink(self, x: OnnxValue, starts: Sequence[int], stops: Sequence[int]) -> OnnxValue:
+        """Slice."""
+        shape = [b - a for a, b in zip(starts, stops, strict=True)]
+        return _node("Slice", x.dtype, shape, x, _ints(starts), _ints(stops)) if shape else x
+
+    def take(self, x: OnnxValue, positions: Any, axis: int) -> OnnxValue:
+        """Gather."""
+        if isinstance(positions, np.ndarray):
+            positions = OnnxValue(dt.int64, positions.shape, positions)
+        shape = (*x.shape[:axis], *positions.shape, *x.shape[axis + 1 :])
+        return _node("Gather", x.dtype, shape, x, positions, axis=axis)
+
+    def stack(self, values: Sequence[OnnxValue]) -> OnnxValue:
+        """Concatenate along a new axis."""
+        first, axis = values[0], _ints([0])
+        parts = [_node("Unsqueeze", x.dtype, (1, *x.shape), x, axis) for x in values]
+        return _node("Concat", first.dtype, (len(values), *first.shape), *parts, axis=0)
+
+    def scatter(self, flat: OnnxValue, positions: Any, values: OnnxValue) -> OnnxValue:
+        """Scatter elements."""
+        if isinstance(positions, np.ndarray):
+            positions = OnnxValue(dt.int64, positions.shape, positions)
+        return _node("ScatterElements", flat.dtype, flat.shape, flat, positions, values, axis=0)
+
+    def reduce(self, op: Op, x: OnnxValue, axes: tuple[int, ...], dtype: DType) -> OnnxValue:
+        """Reduce; on bools the maximum is or, and the minimum is and."""
+        names = {Op.ADD: "ReduceSum", Op.MUL: "ReduceProd", Op.MAX: "ReduceMax"}
+        name = names[op] if dtype is not dt.bool_ else "ReduceMin" if op is Op.MUL else "ReduceMax"
+        return _node(name, dtype, [1 if k in axes else n for k, n in enumerate(x.shape)], x, _ints(axes), keepdims=1)
+
+    def compile(self, function: GraphFunction) -> GraphFunction:
+        """Make one model of a function, with its arguments as inputs."""
+
+        def call(arrays: dict[str, OnnxValue]) -> tuple[OnnxValue, ...]:
+            inputs = {k: OnnxValue(x.dtype, x.shape) for k, x in arrays.items()}
+            outputs = function(inputs)
+            results = self._run_model(outputs, {k: (inputs[k], x.array) for k, x in arrays.items()})
+            return tuple(OnnxValue(x.dtype, x.shape, r) for x, r in zip(outputs, results, strict=True))
+
+        return call
+
+    def _run_model(self, outputs: Sequence[OnnxValue], inputs: Mapping[str, tuple[OnnxValue, Any]]) -> list[Array]:
+        """Build a model of the nodes below `outputs`, and run it in a session of its own."""
+        if not outputs:
+            return []
+        helper = self.onnx.helper
+        names = {id(node): key for key, (node, _) in inputs.items()}
+        nodes, constants, used = [], [], []
+        for x in _sort_nodes(outputs):
+            name = names.setdefault(id(x), f"v{len(names)}")
+            if x.array is not None:
+                constants.append(self.onnx.numpy_helper.from_array(x.array, name))
+            elif x.operator:
+                nodes.append(helper.make_node(x.operator, [names[id(s)] for s in x.operands], [name], **x.attributes))
+            else:
+                used.append(helper.make_tensor_value_info(name, self.types[x.dtype], x.shape))
+        results = []
+        for k, x in enumerate(outputs):  # an output has a name of its own, even if it is an input or a constant
+            nodes.append(helper.make_node("Identity", [names[id(x)]], [f"out{k}"]))
+            results.append(helper.make_tensor_value_info(f"out{k}", self.types[x.dtype], x.shape))
+        graph = helper.make_graph(nodes, "g", used, results, constants)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
+        given = {i.name for i in used}
+        return self.run_model(model.SerializeToString(), {k: a for k, (_, a) in inputs.items() if k in given})
+
+
+def _sort_nodes(outputs: Sequence[OnnxValue]) -> list[OnnxValue]:
+    """Return the nodes below `outputs`, operands first."""
+    order: dict[int, OnnxValue] = {}
+    stack = [(x, False) for x in reversed(outputs)]
+    while stack:
+        x, is_expanded = stack.pop()
+        if id(x) in order:
+            continue
+        if is_expanded:
+            order[id(x)] = x
+        else:
+            stack += [(x, True), *((s, False) for s in reversed(x.operands))]
+    return list(order.values())
