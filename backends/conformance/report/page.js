@@ -4,7 +4,7 @@
   const root = document.documentElement;
   const $ = (id) => document.getElementById(id);
   const panel = $("panel"), work = document.querySelector(".work"), tools = document.querySelector(".tools");
-  const heads = [...document.querySelectorAll("thead th")];
+  const heads = [...document.querySelector("th.corner").parentElement.children]; // other tables have heads, too
   const dtypes = heads.slice(1, -1).map((th) => th.title);
   const lines = [...document.querySelectorAll("tr[data-row]")];
   const squares = lines.map((tr) => [...tr.querySelectorAll("td:not(.ulp)")]);
