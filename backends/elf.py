@@ -141,13 +141,10 @@ def defined_symbols(image: bytes) -> frozenset[str]:
 def is_linkable_or_host_lacks_elf(image: bytes, *symbols: str) -> bool:
     """Return True if an object's tables are whole, it is built for this machine, and it defines `symbols`. Without ELF, always."""
     host_header = _read_python_executable_header()
-    return host_header[:4] != _MAGIC or is_linkable(image, host_header, *symbols)
-
-
-def is_linkable(image: bytes, header: bytes, *symbols: str) -> bool:
-    """Return True if an object's tables are whole, its processor is that of the file with `header`, and it defines `symbols`."""
+    if host_header[:4] != _MAGIC:
+        return True
     try:
-        same_machine = image[:6] == header[:6] and image[18:20] == header[18:20]  # class, byte order and processor
+        same_machine = image[:6] == host_header[:6] and image[18:20] == host_header[18:20]  # class, byte order and processor
         return same_machine and ElfFile(image).lies_within_file() and defined_symbols(image).issuperset(symbols)
     except (ValueError, IndexError, OverflowError, struct.error):  # a table that points outside the file, a name that is not text
         return False

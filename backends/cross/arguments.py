@@ -32,8 +32,10 @@ _FILLING = b"\xa5" * _GAP
 
 
 class ArgumentKind(NamedTuple):
-    """An argument of a kernel: the slot, the bytes of an element (0 for a variable), the bytes that it may access, and whether
-    some are written. Text: `slot:item:bytes:r` or `...:w`."""
+    """An array argument of a kernel: the slot, the bytes of an element and of all elements, and whether some are written.
+
+    Text: `slot:item:bytes:r` or `...:w`.
+    """
 
     slot: int
     item: int

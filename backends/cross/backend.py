@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from uops.backends.contract import COMPILED_SURFACES, Capabilities, CompilerBackend
-from uops.backends.cross.target import LANGUAGE, CrossTarget, find_processor
+from uops.backends.cross.processors import PROCESSORS
+from uops.backends.cross.target import CrossTarget
 from uops.backends.llvm.binding import LlvmTier
 
 
@@ -18,7 +19,7 @@ class CrossBackend(CompilerBackend):
     engine: ClassVar[str | None] = None
 
     def __init__(self, tier: str = "full", engine: str | None = None) -> None:
-        self._cross = CrossTarget(find_processor(self.processor), LlvmTier.parse(tier), engine or self.engine)
+        self._cross = CrossTarget(PROCESSORS[self.processor], LlvmTier.parse(tier), engine or self.engine)
         super().__init__(self._cross)
 
     def version(self) -> str:
@@ -27,7 +28,7 @@ class CrossBackend(CompilerBackend):
 
     def capabilities(self) -> Capabilities:
         """Declare every row and dtype, on one thread."""
-        return Capabilities(surfaces=COMPILED_SURFACES, bestiary=True, language=LANGUAGE)
+        return Capabilities(surfaces=COMPILED_SURFACES, bestiary=True, language="llvm")
 
     def close(self) -> None:
         """End the engine."""

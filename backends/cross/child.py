@@ -6,7 +6,7 @@ import os
 import subprocess
 from collections.abc import Callable
 from contextlib import suppress
-from typing import IO
+from typing import BinaryIO
 
 #: Bytes that are shown of what a program printed as errors, and seconds that it gets to end by itself.
 _SHOWN, _PATIENCE = 2000, 0.5
@@ -22,7 +22,7 @@ class ChildProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._errors = -1
 
-    def ask(self, exchange: Callable[[IO[bytes], IO[bytes]], bytes]) -> bytes:
+    def ask(self, exchange: Callable[[BinaryIO, BinaryIO], bytes]) -> bytes:
         """Call `exchange` with the input and the output; return its answer, empty if the program has ended.
 
         After any exception the program is ended, so that no answer belongs to an earlier question.

@@ -1,28 +1,27 @@
 """LLVM for other processors, in a process of its own: LLVM aborts on some mistakes, and must not end this process.
 
-`python -m uops.backends.cross.codegen` reads requests and writes answers. Each is a length of four bytes and that many bytes. A
-request is the name of a processor, of a tier, and IR text, separated by newlines. An answer is `+` and an object, or `-` and a
-message.
+`python -m uops.backends.cross.codegen` reads requests and writes answers, as frames (`uops.backends.worker.frames`). A request
+names a processor. It has an IR text and its tier, or a batch of texts for the fast tier. The answer has an object, or an error.
 """
 
 from __future__ import annotations
 
 import os
-import struct
 import subprocess
 import sys
 import threading
 from collections.abc import Sequence
-from typing import IO
+from typing import Any, BinaryIO
 
 from uops.backends.cross.child import ChildProcess
 from uops.backends.cross.processors import PROCESSORS
 from uops.backends.cross.support import SUPPORT_SYMBOLS
+from uops.backends.llvm import binding
+from uops.backends.worker.frames import pack_frame, read_frame
 from uops.spec.errors import Crash, UopsError
 
-_LENGTH = struct.Struct("<I")
-#: In place of a tier: the texts are several, compiled at the fast tier. What separates them.
-_BATCH, _SEPARATOR = "BATCH", "\0"
+#: The functions that an object may call: those of `support`, and that of a program's system calls.
+_CALLABLE = {*SUPPORT_SYMBOLS, "syscall"}
 
 
 class CodeGenerator:
@@ -34,26 +33,33 @@ class CodeGenerator:
 
     def compile_object(self, processor: str, tier: str, source: str) -> bytes:
         """Return the object of IR text. Raises Crash with LLVM's message if it rejects the text, or ends."""
-        return self._ask(f"{processor}\n{tier}\n{source}")
+        return self._ask({"processor": processor, "tier": tier, "source": source})
 
     def compile_batch_at_fast_tier(self, processor: str, sources: Sequence[str]) -> bytes:
         """Return one object of several texts; the functions of text k end in k. Raises Crash as `compile_object` does."""
-        return self._ask(f"{processor}\n{_BATCH}\n{_SEPARATOR.join(sources)}")
+        return self._ask({"processor": processor, "batch": list(sources)})
 
-    def _ask(self, request: str) -> bytes:
-        """Return the answer to a request. Raises Crash."""
+    def _ask(self, request: dict[str, Any]) -> bytes:
+        """Return the object of a request. Raises Crash."""
+        answer: dict[str, Any] = {}
 
-        def exchange(requests: IO[bytes], answers: IO[bytes]) -> bytes:
-            write_frame(requests, request.encode())
-            return read_frame(answers)
+        def exchange(requests: BinaryIO, answers: BinaryIO) -> bytes:
+            requests.write(pack_frame(request))
+            requests.flush()
+            frame = read_frame(answers)
+            if frame is None:
+                return b""
+            answer.update(frame[0])
+            return frame[1]
 
         with self._lock:
-            answer = self._child.ask(exchange)
-            if not answer:
-                raise Crash(f"LLVM ended while it compiled for {request.split(maxsplit=1)[0]}: {self._child.stop()}\n{request}")
-        if answer[:1] == b"-":
-            raise Crash(answer[1:].decode(errors="replace"))
-        return answer[1:]
+            image = self._child.ask(exchange)
+            if not image and not answer:
+                texts = request.get("batch") or [request["source"]]
+                raise Crash("\n".join([f"LLVM ended while it compiled for {request['processor']}: {self._child.stop()}", *texts]))
+        if "error" in answer:
+            raise Crash(answer["error"])
+        return image
 
 
 def _start_generator(errors: int) -> subprocess.Popen[bytes]:
@@ -66,43 +72,27 @@ def _start_generator(errors: int) -> subprocess.Popen[bytes]:
 GENERATOR = CodeGenerator()
 
 
-def write_frame(stream: IO[bytes], payload: bytes) -> None:
-    """Write one message."""
-    stream.write(_LENGTH.pack(len(payload)) + payload)
-    stream.flush()
-
-
-def read_frame(stream: IO[bytes]) -> bytes:
-    """Read one message; empty at the end of the stream."""
-    head = stream.read(_LENGTH.size)
-    return stream.read(*_LENGTH.unpack(head)) if len(head) == _LENGTH.size else b""
-
-
-def _compile(processor_name: str, tier_name: str, source: str) -> bytes:
+def _compile(request: dict[str, Any]) -> bytes:
     """Compile one request in this process."""
-    from uops.backends.llvm import binding  # late: the process that asks compiles nothing
-
-    binding.initialize_all_processors()
-    processor = PROCESSORS[processor_name]
-    host = binding.Host(processor.triple, processor.cpu, processor.features, binding.llvm_version(), "static", processor.code_model,
-        processor.vectorizes,
-    )  # fmt: skip
-    callable_symbols = {*SUPPORT_SYMBOLS, "syscall"}
-    if tier_name == _BATCH:
-        return binding.compile_batch_at_fast_tier(source.split(_SEPARATOR), host, callable_symbols)
-    return binding.compile_object(source, host, binding.LlvmTier[tier_name], callable_symbols)
+    p = PROCESSORS[request["processor"]]
+    host = binding.Host(p.triple, p.cpu, p.features, binding.llvm_version(), "static", p.code_model, p.vectorizes)
+    if "batch" in request:
+        return binding.compile_batch_at_fast_tier(request["batch"], host, _CALLABLE)
+    return binding.compile_object(request["source"], host, binding.LlvmTier[request["tier"]], _CALLABLE)
 
 
 def main() -> None:
     """Answer requests until the stream ends."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what else is printed is no answer
-    while request := read_frame(sys.stdin.buffer):
+    binding.initialize_all_processors()
+    while frame := read_frame(sys.stdin.buffer):
         try:
-            answer = b"+" + _compile(*request.decode().split("\n", 2))
+            answer = pack_frame({"done": True}, _compile(frame[0]))
         except UopsError as e:
-            answer = b"-" + str(e).encode()
-        write_frame(answers, answer)
+            answer = pack_frame({"error": str(e)})
+        answers.write(answer)
+        answers.flush()
 
 
 if __name__ == "__main__":

@@ -193,8 +193,17 @@ _LOW_PARTS = (24, 25)
 
 
 def link_object(image: bytes, base: int, functions: Mapping[str, int]) -> LinkedImage:
-    """Place the sections of an object from the address `base` on. Raises Crash if a symbol or a kind of relocation is unknown."""
-    elf = ElfFile(image)
+    """Place the sections of an object from the address `base` on.
+
+    Raises Crash if a symbol or a kind of relocation is unknown, or if the object is damaged.
+    """
+    try:
+        return _link_whole_object(ElfFile(image), base, functions)
+    except (ValueError, IndexError, KeyError, OverflowError, struct.error) as e:  # a table points outside of the file
+        raise Crash(f"linking: the object is damaged: {e}") from e
+
+
+def _link_whole_object(elf: ElfFile, base: int, functions: Mapping[str, int]) -> LinkedImage:
     starts, size = dict[int, int](), 0
     for k, section in enumerate(elf.sections):
         if section.has_memory:

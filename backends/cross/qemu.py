@@ -12,7 +12,7 @@ import struct
 import subprocess
 import tempfile
 from collections.abc import Callable
-from typing import IO
+from typing import BinaryIO
 
 from uops.backends.cross.child import ChildProcess
 from uops.backends.cross.code import BASE, DATA, SIZE, NativeCode
@@ -20,7 +20,7 @@ from uops.backends.cross.codegen import GENERATOR
 from uops.backends.cross.link import link_object
 from uops.backends.cross.processors import Processor
 from uops.backends.elf import ElfFile
-from uops.spec.errors import Crash, Unsupported
+from uops.spec.errors import Crash
 
 #: Address of the program that waits for calls.
 _PROGRAM = 0x1000_0000
@@ -44,8 +44,7 @@ class QemuEngine:
 
     def __init__(self, processor: Processor, support: Callable[[], bytes]) -> None:
         path = find_emulator(processor)
-        if path is None:
-            raise Unsupported(f"{processor.qemu[0]} is not on PATH; install Debian's package qemu-user", processor.name)
+        assert path is not None, processor.name  # open_engine looks for it
         self.processor, self.data = processor, DATA
         self._command = [path, *processor.qemu[1:]]
         self._memory = os.memfd_create("uops")
@@ -70,7 +69,7 @@ class QemuEngine:
         """Run a kernel. Raises Crash if it ends the program."""
         request = struct.pack(self.processor.order + _CALL.format, function, buffers, scalars)
 
-        def exchange(requests: IO[bytes], answers: IO[bytes]) -> bytes:
+        def exchange(requests: BinaryIO, answers: BinaryIO) -> bytes:
             requests.write(request)
             requests.flush()
             return answers.read(1)
@@ -114,12 +113,12 @@ def build_program(processor: Processor, descriptor: int) -> bytes:
     image = GENERATOR.compile_object(processor.name, "FAST", _render_program(processor, descriptor))
     elf = ElfFile(image)
     header, segment = (_WIDE_HEADER, _WIDE_SEGMENT) if elf.is_64_bit else (_NARROW_HEADER, _NARROW_SEGMENT)
-    head = struct.calcsize("=" + header) + struct.calcsize("=" + segment)
+    h, s = struct.calcsize("=" + header), struct.calcsize("=" + segment)
+    head = h + s
     start = _PROGRAM + -(-head // 64) * 64
     linked = link_object(image, start + machine_code, {"syscall": start})
     body = bytes(start - _PROGRAM - head) + calls.code.ljust(machine_code, b"\0") + linked.data
     total, entry = head + len(body), linked.symbols["_start"]
-    h, s = struct.calcsize("=" + header), struct.calcsize("=" + segment)
     flags = int.from_bytes(image[48:52] if elf.is_64_bit else image[36:40], "little" if elf.order == "<" else "big")
     whole = struct.pack(elf.order + header, image[:16], 2, elf.machine, 1, entry, h, 0, flags, h, s, 1, 0, 0, 0)
     loaded = (

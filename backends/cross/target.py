@@ -13,32 +13,30 @@ from typing import Any
 from uops import __version__
 from uops.backends import cache
 from uops.backends.cache import ObjectCache
-from uops.backends.cross import codegen, processors, workarounds
+from uops.backends.cross import codegen, processors
 from uops.backends.cross.arguments import ArgumentKind, HostMemory, describe_arguments, run_with_copies
 from uops.backends.cross.code import Engine
 from uops.backends.cross.codegen import GENERATOR
 from uops.backends.cross.engines import open_engine
-from uops.backends.cross.processors import PROCESSORS, Processor
+from uops.backends.cross.processors import Processor
 from uops.backends.cross.support import render_support_functions
 from uops.backends.llvm import binding, instructions
 from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.render import ENTRY, OPS, render
 from uops.backends.llvm.types import NATIVE
-from uops.compiler.target import Kernel
+from uops.compiler.target import Kernel, load_or_remake_kernel
 from uops.spec.errors import Crash
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
 instructions.register_intrinsics()
-#: The name that native text and instructions are registered for: this is LLVM IR.
-LANGUAGE = "llvm"
 
 
 @functools.cache
 def _sources_digest() -> str:
-    """Return a digest of the modules that run LLVM, so that changes to them never reuse old objects."""
-    return cache.digest_key(*(Path(str(m.__file__)).read_bytes() for m in (binding, codegen, processors, workarounds)))
+    """Return a digest of the table and of the modules that run LLVM, so that changes to them never reuse old objects."""
+    return cache.digest_key(*(Path(str(m.__file__)).read_bytes() for m in (binding, codegen, processors)))
 
 
 class CrossObject:
@@ -91,8 +89,7 @@ class CrossTarget:
         self.lock = threading.Lock()
         self.memory = HostMemory()
         self.store = ObjectCache(cache.directory(os.environ)) if store is None else store
-        settings = (processor.triple, processor.cpu, processor.features, processor.code_model, processor.attributes)
-        self.key = cache.digest_key(processor.name, __version__, _sources_digest(), binding.llvm_version(), *settings, tier.name)
+        self.key = cache.digest_key(processor.name, __version__, _sources_digest(), binding.llvm_version(), tier.name)
         self.engine: Engine = open_engine(processor, engine, lambda: compile_support_functions(self.name))
 
     def version(self) -> str:
@@ -112,9 +109,17 @@ class CrossTarget:
 
     def compile(self, source: str) -> bytes:
         """Return object code behind the source's first line, from the cache if it has it."""
-        first, text = source.split("\n", 1)
-        image = self.store.get_or_make(lambda: GENERATOR.compile_object(self.name, self.tier.name, text), self.key, text)
-        return first.encode() + b"\n" + image
+        return self._prepend_first_line(source, self.store.get_or_make(lambda: self._compile(source), self.key, source))
+
+    def remake(self, source: str) -> bytes:
+        """Compile object code anew, in place of the cached one."""
+        return self._prepend_first_line(source, self.store.remake(lambda: self._compile(source), self.key, source))
+
+    def _compile(self, source: str) -> bytes:
+        return GENERATOR.compile_object(self.name, self.tier.name, source)
+
+    def _prepend_first_line(self, source: str, image: bytes) -> bytes:
+        return source.split("\n", 1)[0].encode() + b"\n" + image
 
     def load(self, binary: bytes) -> CrossKernel:
         """Link a kernel into the engine's memory. Raises Crash if it does not link."""
@@ -124,7 +129,7 @@ class CrossTarget:
     def together(self, sources: Sequence[str]) -> list[Kernel]:
         """Compile and load several texts. At the fast tier they are one object, which the cache does not hold."""
         if self.tier is not LlvmTier.FAST:
-            return [self.load(self.compile(source)) for source in sources]
+            return [load_or_remake_kernel(self, source, self.compile(source)) for source in sources]
         lists, texts = zip(*(source.split("\n", 1) for source in sources), strict=True)
         entries = [f"{ENTRY}{k}" for k in range(len(sources))]
         return list(self._load_objects(GENERATOR.compile_batch_at_fast_tier(self.name, texts), entries, lists))
@@ -149,10 +154,3 @@ class CrossTarget:
 def compile_support_functions(processor_name: str) -> bytes:
     """Return the object of support functions. With optimizations, a function could become a call of itself."""
     return GENERATOR.compile_object(processor_name, LlvmTier.FAST.name, render_support_functions())
-
-
-def find_processor(name: str) -> Processor:
-    """Return a processor by name. Raises ValueError."""
-    if name not in PROCESSORS:
-        raise ValueError(f"no processor is called {name!r}; known: {', '.join(PROCESSORS)}")
-    return PROCESSORS[name]

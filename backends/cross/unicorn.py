@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from uops.backends.cross.code import BASE, DATA, SIZE, NativeCode
 from uops.backends.cross.processors import Processor
-from uops.spec.errors import Crash, Unsupported
-from uops.spec.extras import install_command
+from uops.spec.errors import Crash
 
 _STACK_SIZE = 16 << 20
 #: Bytes that are mapped at a time.
@@ -81,8 +80,6 @@ class UnicornEngine:
     name = "unicorn"
 
     def __init__(self, processor: Processor, support: Callable[[], bytes]) -> None:
-        if not is_unicorn_installed():
-            raise Unsupported(f"Unicorn is not installed: {install_command('cross')}", processor.name)
         unicorn: Any = import_module("unicorn")  # late: an extra
         self.processor, self.data = processor, DATA
         self._setting = _SETTINGS[processor.name]
@@ -97,10 +94,7 @@ class UnicornEngine:
 
     def version(self) -> str:
         """Return the package's version."""
-        try:
-            return f"Unicorn {version('unicorn')}"
-        except PackageNotFoundError:
-            return "Unicorn"
+        return f"Unicorn {version('unicorn')}"
 
     def write(self, address: int, data: bytes | memoryview) -> None:
         """Write memory."""

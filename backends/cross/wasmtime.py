@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any
 
 from uops.backends.cross.processors import Processor
 from uops.backends.cross.support import SUPPORT_SYMBOLS
 from uops.backends.cross.wasm import export_functions
-from uops.spec.errors import Crash, Unsupported
-from uops.spec.extras import install_command
+from uops.spec.errors import Crash
 
 _PAGE = 1 << 16
 #: The stack grows down from here; an overflow reaches address 0, and faults.
@@ -35,8 +34,6 @@ class WasmtimeEngine:
     data = range(_STACK, _STOP)
 
     def __init__(self, processor: Processor, support: Callable[[], bytes]) -> None:
-        if not is_wasmtime_installed():
-            raise Unsupported(f"wasmtime is not installed: {install_command('cross')}", processor.name)
         import wasmtime  # late: an extra
 
         self._api: Any = wasmtime
@@ -68,10 +65,7 @@ class WasmtimeEngine:
 
     def version(self) -> str:
         """Return the package's version."""
-        try:
-            return f"wasmtime {version('wasmtime')}"
-        except PackageNotFoundError:
-            return "wasmtime"
+        return f"wasmtime {version('wasmtime')}"
 
     def place(self, image: bytes, entries: Sequence[str]) -> list[int]:
         """Compile and link an object; return the numbers of its functions `entries`. Raises Crash if wasmtime rejects it."""

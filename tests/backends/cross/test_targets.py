@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from uops.backends.cross.processors import PROCESSORS
 from uops.backends.cross.target import CrossKernel, CrossTarget, compile_support_functions
 from uops.backends.elf import ElfFile
 from uops.backends.llvm.binding import LlvmTier
+from uops.compiler.target import load_or_remake_kernel
 from uops.spec.errors import Crash, Unsupported
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
@@ -210,3 +212,18 @@ def test_kernels_that_are_compiled_together_run_as_those_of_one_object(kernels, 
         out = np.zeros(4, np.int32)
         call(target, kernel, out, x)
         assert out.tolist() == (x * k).tolist()
+
+
+@pytest.mark.parametrize("name", ["aarch64", "i686", "wasm"])
+def test_a_cached_object_that_does_not_link_is_made_anew(kernels, name: str, tmp_path: Path) -> None:
+    open_target(name)
+    target = CrossTarget(PROCESSORS[name], LlvmTier.FULL, store=ObjectCache(tmp_path))
+    source = target.render(kernels.elementwise(4, dt.int32, (dt.int32,), lambda v: B.add(v, B.const(1))))
+    good = target.compile(source)
+    target.store.remake(lambda: good.split(b"\n", 1)[1][:200], target.key, source)
+    damaged = target.compile(source)
+    with pytest.raises(Crash):
+        target.load(damaged)
+    x, out = np.arange(4, dtype=np.int32), np.zeros(4, np.int32)
+    call(target, load_or_remake_kernel(target, source, damaged), out, x)
+    assert out.tolist() == [1, 2, 3, 4] and target.compile(source) == good
