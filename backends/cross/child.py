@@ -6,7 +6,7 @@ import os
 import subprocess
 from collections.abc import Callable
 from contextlib import suppress
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 #: Bytes that are shown of what a program printed as errors, and seconds that it gets to end by itself.
 _SHOWN, _PATIENCE = 2000, 0.5
@@ -31,8 +31,7 @@ class ChildProcess:
             if self._process is None:
                 self._errors = os.memfd_create("errors")
                 self._process = self._start(self._errors)
-            assert self._process.stdin is not None and self._process.stdout is not None
-            return exchange(self._process.stdin, self._process.stdout)
+            return exchange(cast(BinaryIO, self._process.stdin), cast(BinaryIO, self._process.stdout))
         except BrokenPipeError:
             return b""
         except BaseException:

@@ -83,6 +83,22 @@ _FUNCTIONS: Mapping[Op, Callable[..., Any]] = {
 # fmt: on
 
 
+#: Op -> the name of its function in NumPy, and in modules with NumPy's names.
+_NUMPY_NAMES = {
+    Op.ADD: "add", Op.SUB: "subtract", Op.MUL: "multiply", Op.DIV: "true_divide", Op.NEG: "negative", Op.MAX: "maximum",
+    Op.IDIV: "floor_divide", Op.MOD: "remainder", Op.RECIP: "reciprocal", Op.TRUNC: "trunc", Op.XOR: "bitwise_xor",
+    Op.OR: "bitwise_or", Op.AND: "bitwise_and", Op.SHL: "left_shift", Op.SHR: "right_shift", Op.NOT: "logical_not",
+    Op.CMPLT: "less", Op.CMPNE: "not_equal", Op.CMPGT: "greater", Op.CMPGE: "greater_equal", Op.CMPLE: "less_equal",
+    Op.CMPEQ: "equal", Op.WHERE: "where", Op.EXP2: "exp2", Op.LOG2: "log2", Op.SIN: "sin", Op.SQRT: "sqrt", Op.POW: "power",
+}  # fmt: skip
+
+
+def list_numpy_functions(module: Any) -> dict[Op, Callable[..., Any]]:
+    """Return the functions of a module with NumPy's names, and a product with a sum for Mulacc."""
+    functions: dict[Op, Callable[..., Any]] = {op: getattr(module, name) for op, name in _NUMPY_NAMES.items()}
+    return functions | {Op.MULACC: lambda a, b, c: module.add(module.multiply(a, b), c)}
+
+
 def compute_host_value(op: Op, operands: Sequence[HostValue]) -> HostValue:
     """Return an elementwise op of host values. Raises Unsupported for an op that index values lack."""
     if op not in _FUNCTIONS:

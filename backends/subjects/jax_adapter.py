@@ -11,7 +11,7 @@ import numpy as np
 from uops.backends.arrays import STORAGE
 from uops.backends.contract import Missing
 from uops.backends.subjects.evaluator import Evaluator
-from uops.backends.subjects.host import Array
+from uops.backends.subjects.host import Array, list_numpy_functions
 from uops.backends.subjects.library import GraphFunction, import_library
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
@@ -41,21 +41,8 @@ class Jax(Evaluator):
         return {d: STORAGE[d] for d in dt.STORABLE}
 
     def list_functions(self) -> dict[Op, Callable[..., Any]]:
-        """Return functions of `jax.numpy`, shifts of `jax.lax`, and Threefry of `jax.extend`."""
-        jnp, lax = self.jnp, self.lax
-        # fmt: off
-        return {
-            Op.ADD: jnp.add, Op.SUB: jnp.subtract, Op.MUL: jnp.multiply, Op.DIV: jnp.true_divide, Op.NEG: jnp.negative,
-            Op.MAX: jnp.maximum, Op.IDIV: jnp.floor_divide, Op.MOD: jnp.remainder, Op.RECIP: jnp.reciprocal, Op.TRUNC: jnp.trunc,
-            Op.XOR: jnp.bitwise_xor, Op.OR: jnp.bitwise_or, Op.AND: jnp.bitwise_and,
-            Op.SHL: jnp.left_shift, Op.SHR: jnp.right_shift, Op.NOT: jnp.logical_not,
-            Op.CMPLT: jnp.less, Op.CMPNE: jnp.not_equal, Op.CMPGT: jnp.greater, Op.CMPGE: jnp.greater_equal,
-            Op.CMPLE: jnp.less_equal, Op.CMPEQ: jnp.equal, Op.WHERE: jnp.where,
-            Op.EXP2: lax.exp2, Op.LOG2: jnp.log2, Op.SIN: jnp.sin, Op.SQRT: jnp.sqrt, Op.POW: jnp.power,
-            Op.MULACC: lambda a, b, c: jnp.add(jnp.multiply(a, b), c),
-            Op.THREEFRY: self._threefry,
-        }
-        # fmt: on
+        """Return functions of `jax.numpy`, Exp2 of `jax.lax`, and Threefry of `jax.extend`."""
+        return list_numpy_functions(self.jnp) | {Op.EXP2: self.lax.exp2, Op.THREEFRY: self._threefry}
 
     def _threefry(self, counter: Any, key: Any) -> Any:
         """Apply the block cipher under `jax.random` to the words of a counter and a key."""

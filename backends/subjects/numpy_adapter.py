@@ -10,7 +10,7 @@ import numpy as np
 from uops.backends.arrays import STORAGE
 from uops.backends.contract import Inputs, Missing
 from uops.backends.subjects.evaluator import Evaluator
-from uops.backends.subjects.host import Array, NumpyMovement
+from uops.backends.subjects.host import Array, NumpyMovement, list_numpy_functions
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
@@ -36,18 +36,7 @@ class Numpy(NumpyMovement, Evaluator):
 
     def list_functions(self) -> dict[Op, Callable[..., Any]]:
         """Return ufuncs, `where`, and a product with a sum."""
-        # fmt: off
-        return {
-            Op.ADD: np.add, Op.SUB: np.subtract, Op.MUL: np.multiply, Op.DIV: np.divide, Op.NEG: np.negative,
-            Op.MAX: np.maximum, Op.IDIV: np.floor_divide, Op.MOD: np.remainder, Op.RECIP: np.reciprocal, Op.TRUNC: np.trunc,
-            Op.XOR: np.bitwise_xor, Op.OR: np.bitwise_or, Op.AND: np.bitwise_and,
-            Op.SHL: np.left_shift, Op.SHR: np.right_shift, Op.NOT: np.logical_not,
-            Op.CMPLT: np.less, Op.CMPNE: np.not_equal, Op.CMPGT: np.greater, Op.CMPGE: np.greater_equal,
-            Op.CMPLE: np.less_equal, Op.CMPEQ: np.equal, Op.WHERE: np.where,
-            Op.EXP2: np.exp2, Op.LOG2: np.log2, Op.SIN: np.sin, Op.SQRT: np.sqrt, Op.POW: np.power,
-            Op.MULACC: lambda a, b, c: np.add(np.multiply(a, b), c),
-        }
-        # fmt: on
+        return list_numpy_functions(np)
 
     def run(self, graph: UOp, inputs: Inputs) -> Result:
         """Evaluate a graph without NumPy's warnings."""
