@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import pytest
@@ -58,15 +58,25 @@ MACHINES: dict[str, Callable[[], Target]] = {
 REQUIRED = "UOPS_REQUIRED_TARGETS"
 
 
+def skip_unless_required(name: str, reason: Exception) -> NoReturn:
+    """Skip the test, as the target `name` is absent; fail it if that target is required."""
+    if name in os.environ.get(REQUIRED, "").split(","):
+        pytest.fail(f"{name} is required ({REQUIRED}): {reason}")
+    pytest.skip(str(reason))
+
+
+@pytest.fixture(scope="session")
+def skip_absent() -> Callable[[str, Exception], NoReturn]:
+    return skip_unless_required
+
+
 @functools.cache
 def machine(tier: LlvmTier | str) -> Target:
     """The target; the test that asks for one that is absent is skipped with the reason, or fails if it is required."""
     try:
         return LlvmTarget(tier, ObjectCache(None)) if isinstance(tier, LlvmTier) else MACHINES[tier]()
     except Unsupported as e:
-        if tier in os.environ.get(REQUIRED, "").split(","):
-            pytest.fail(f"{tier} is required ({REQUIRED}): {e}")
-        pytest.skip(str(e))
+        skip_unless_required(str(tier), e)
 
 
 def linear(*roots: UOp) -> UOp:

@@ -6,7 +6,8 @@ A backend that is named in UOPS_REQUIRED_TARGETS must be there.
 from __future__ import annotations
 
 import functools
-import os
+from collections.abc import Callable
+from typing import NoReturn
 
 import pytest
 
@@ -30,14 +31,14 @@ def drawn_cases() -> list[ConformanceCase]:
 
 
 @pytest.mark.parametrize("name", BACKENDS)
-def test_a_sample_of_the_full_tier_passes_at_level_strict(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sample_of_the_full_tier_passes_at_level_strict(
+    name: str, monkeypatch: pytest.MonkeyPatch, skip_absent: Callable[[str, Exception], NoReturn]
+) -> None:
     monkeypatch.setattr(runner, "generate_cases", lambda tier, rows: drawn_cases())
     try:
         backend = create_backend(name)
     except (Unsupported, BrokenBackend) as e:
-        if name in os.environ.get("UOPS_REQUIRED_TARGETS", "").split(","):
-            pytest.fail(f"{name} is required: {e}")
-        pytest.skip(str(e))
+        skip_absent(name, e)
     described = describe_backend(name, backend)
     backend.close()
     run = run_conformance(name, described, tier=ConformanceTier.FULL, jobs=1)
