@@ -147,11 +147,11 @@ def _make_marker_of_view(op: Op) -> BuildGraph:
     return lambda d, i: UOp(op, (b.permute(add_param(d, (3, 5), i), (1, 0)),))
 
 
-def _reduce_symbolic_param(d: DType, i: Inputs) -> UOp:
-    """The maximum over a Param's rows, whose number is a variable: a kernel's argument of a size that is known at the call."""
-    i["n0"] = 4
-    i["p0"] = make_ordinary_then_random_data(d, (4, 3), "param", "symbolic")
-    return b.reduce(b.param(0, (b.variable("n0", 1, 9), 3), d), Op.MAX, (0,))
+def _shrink_symbolic_param(d: DType, i: Inputs) -> UOp:
+    """Shrink a Param whose inner size is a variable: the stride between its rows is known at the call."""
+    i["n0"] = 5
+    i["p0"] = make_ordinary_then_random_data(d, (3, 5), "param", "symbolic")
+    return b.shrink(b.param(0, (3, b.variable("n0", 4, 9)), d), (1, 1), (2, 3))
 
 
 # fmt: off
@@ -159,7 +159,7 @@ def _reduce_symbolic_param(d: DType, i: Inputs) -> UOp:
 TABLE: tuple[tuple[Op, str, BuildGraph], ...] = (
     (Op.PARAM, "matrix",       lambda d, i: b.stack(add_param(d, (2, 3), i), add_param(d, (2, 3), i))),
     (Op.PARAM, "shared",       _stack_shared_param),
-    (Op.PARAM, "symbolic",     _reduce_symbolic_param),
+    (Op.PARAM, "symbolic",     _shrink_symbolic_param),
     (Op.BUFFER, "contents",    lambda d, i: b.stack(add_buffer(d, 7, i), add_buffer(d, 7, i))),
     (Op.CONST, "edge-values",  _stack_edge_constants),
     (Op.BINARY, "bytes",       _binary),

@@ -53,6 +53,12 @@ class _StageStep:
         """The nodes of the kernels after the stage, each once."""
         return list(dict.fromkeys(u for body in _list_bodies(self.after) for u in toposort(body)))
 
+    @functools.cached_property
+    def computed_nodes(self) -> list[UOp]:
+        """The nodes of the kernels without the sizes of memories, which a launch knows and no instruction computes."""
+        bodies = _list_bodies(self.after)
+        return list(dict.fromkeys(u for body in bodies for u in toposort(body, gate=lambda u: u.op not in MEMORY_ROOTS)))
+
 
 #: Says what breaks a claim of a stage: a fault for each place that is asked, None where nothing is wrong.
 _StageCheck = Callable[[_StageStep], Iterator[str | None]]
@@ -113,7 +119,7 @@ def _find_ops_and_dtypes_that_target_lacks(step: _StageStep) -> Iterator[str | N
 
 def _find_index_arithmetic_without_width(step: _StageStep) -> Iterator[str | None]:
     """Loop counters alone are of dtype index behind select. What is computed with them has a width that holds their values."""
-    for u in step.kernel_nodes:
+    for u in step.computed_nodes:
         if u.op is Op.CAST and u.operand.dtype is dt.index:
             bounds, d = u.operand.min_max, u.dtype
             fits = d in dt.INTS and bounds is not None and d.min <= bounds[0] and bounds[1] <= d.max
