@@ -1,4 +1,4 @@
-"""Memory that a program lends to the kernels of a device for some launches (`uops.compiler.target.SupportsLending`).
+"""Memory that a program lends to the kernels of a device for some launches (`Ability.LENDING`).
 
 Takes: host arrays. Gives: for each run of bytes that they cover, an object of the device, found by any host address in it.
 Arrays that overlap share one object, so kernels see the aliases that the host has.

@@ -37,7 +37,7 @@ from uops.compiler.passes.select.select import STEPS, select_instructions
 from uops.compiler.passes.wmma import lower_wmma_to_loops
 from uops.compiler.passes.workgroups import WORKGROUP_OPS, lower_workgroups_to_loops
 from uops.compiler.rewrite.lowering_cache import LoweringCache, active_cache, use_lowering_cache
-from uops.compiler.target import MachineModel, Target, machine_model_of
+from uops.compiler.target import MachineModel, Target
 from uops.spec.errors import Crash, SpecError
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
@@ -80,7 +80,7 @@ class LoweringState:
     def body_cache_key(self) -> Hashable:
         """All that determines the lowering of a kernel body."""
         t = self.target
-        return type(t), t.name, t.key, t.ops, t.dtypes, machine_model_of(t), self.config, registry_version()
+        return type(t), t.name, t.key, t.ops, t.dtypes, t.machine, self.config, registry_version()
 
 
 #: Programs of up to 256 kernels, by their body as rangeify leaves it.
@@ -161,7 +161,7 @@ def _record_and_report_interface(interface: ProgramInterface, state: LoweringSta
 
 def _machine_within_threads(state: LoweringState) -> MachineModel:
     """Return the machine model with no more cores than the program may use."""
-    machine, threads = machine_model_of(state.target), state.config.threads
+    machine, threads = state.target.machine, state.config.threads
     return replace(machine, cores=threads) if 0 < threads < machine.cores else machine
 
 
@@ -197,7 +197,7 @@ def _render_body(linear: UOp, state: LoweringState) -> UOp:
 #: All passes, in order.
 PIPELINE: tuple[Pass, ...] = (
     Pass("callify", "callify", Dialect.TENSOR, Dialect.CALLIFIED, _callify_and_apply_fast_math_if_set),
-    Pass("rangeify", "rangeify", Dialect.CALLIFIED, Dialect.KERNEL, lambda u, s: rangeify(u, machine_model_of(s.target)),
+    Pass("rangeify", "rangeify", Dialect.CALLIFIED, Dialect.KERNEL, lambda u, s: rangeify(u, s.target.machine),
          (("callify", "kernels are split from one body without Functions, with its hazards made explicit"),)),
     Pass("join", "optimize", Dialect.KERNEL, Dialect.SCHEDULED, _fuse_kernels_if_scheduled_by_heuristics,
          (("rangeify", "kernels have the loops by which they are joined"),)),

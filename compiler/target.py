@@ -3,22 +3,17 @@
 Calling convention of a loaded kernel: `kernel(addresses, scalars)`, both with one entry per argument of its Call, in slot order.
 The entry of a buffer is its address (the other table's is ignored), the entry of a named variable its value.
 
-- A target whose kernels cannot follow a host address also has `lend`. The runtime calls kernels while the memory that they use is
-  lent.
-- A target whose kernels run on after their calls has `wait`.
-- A target that can run a whole program by one native call has `enter`.
-- A target with workgroups may have `can_lanes_meet_at_barriers`. Where it says that the lanes of a kernel cannot meet at its
-  Barriers, they become loops, as they do for a target without workgroups.
-- A target with tensor cores has `has_tensor_core`. Its kernels may hold the Wmmas for which that is true. All others become loops.
-- A target whose `compile` uses a cache has `remake`. Kernels are loaded by `load_or_remake_kernel`, which drops from the cache
-  what does not link.
+A target declares what else it can do, as each `Ability` says. The runtime calls kernels while the memory that they use is lent.
+Specials and Barriers become loops without workgroups, and for a kernel whose lanes cannot meet. So does a Wmma without instruction.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol, runtime_checkable
+from enum import Enum
+from typing import Any
 
 from uops.compiler.decompose import NATIVE
 from uops.compiler.runtime.frame import Kernel as Kernel  # what a loader gives is part of the contract
@@ -80,70 +75,23 @@ class MachineModel:
 PLAIN = MachineModel()
 
 
-class Target(Protocol):
-    """A compiled target. `key` names everything but the source that determines a binary."""
+class Ability(Enum):
+    """What a target may do beyond rendering, compiling and loading. The value names the method that does it."""
 
-    @property
-    def name(self) -> str:
-        """The name of the target in messages."""
-        ...
-
-    @property
-    def dtypes(self) -> frozenset[DType]:
-        """The dtypes that kernels may use."""
-        ...
-
-    @property
-    def ops(self) -> frozenset[Op]:
-        """The ops that kernels may use."""
-        ...
-
-    @property
-    def key(self) -> str:
-        """All but the source that determines a binary."""
-        ...
-
-    def render(self, linear: UOp) -> str:
-        """Return the source of one LINEAR kernel."""
-        ...
-
-    def compile(self, source: str) -> bytes:
-        """Return the binary of a source."""
-        ...
-
-    def load(self, binary: bytes) -> Kernel:
-        """Return the kernel of a binary. Raises Crash if it does not link."""
-        ...
-
-
-@runtime_checkable
-class SupportsLending(Protocol):
-    """A Target whose kernels reach only memory that is lent to them."""
-
-    def lend(self, arrays: Sequence[Any]) -> AbstractContextManager[None]:
-        """Let kernels of this thread reach the arrays by their addresses; afterwards the arrays hold what kernels wrote."""
-        ...
-
-
-@runtime_checkable
-class SupportsWaiting(Protocol):
-    """A Target whose kernels may run on after their calls have returned, until the memory is returned or `wait` is called."""
-
-    def wait(self) -> None:
-        """Wait until all launches have ended. Raises Crash if one of them failed."""
-        ...
-
-
-def wait_for_launches(target: Target) -> None:
-    """Wait until all launches of a target have ended; on most targets they have when their calls return."""
-    if isinstance(target, SupportsWaiting):
-        target.wait()
-
-
-def memory_lender(target: Target) -> Callable[[Sequence[Any]], AbstractContextManager[object]]:
-    """Return the function that lends memory to the target's kernels; for most targets it does nothing."""
-    lend: Callable[[Sequence[Any]], AbstractContextManager[object]] = getattr(target, "lend", nullcontext)  # as in machine_model_of
-    return lend
+    #: Its kernels reach only memory that is lent to them.
+    LENDING = "lend"
+    #: Its kernels run on after their calls have returned.
+    WAITING = "wait"
+    #: It runs a whole program by one native call.
+    NATIVE_ENTRY = "enter"
+    #: It launches workgroups, if it can number the lanes of a kernel.
+    WORKGROUPS = "can_lanes_meet_at_barriers"
+    #: It has instructions for some Wmmas.
+    TENSOR_CORES = "has_tensor_core"
+    #: What `compile` returns may come from a cache on disk.
+    CODE_CACHE = "remake"
+    #: It compiles the kernels of several texts at once faster than one by one.
+    BATCHES = "together"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,40 +107,68 @@ class NativeEntry:
     execute: Callable[[Sequence[int], Sequence[int]], None]
 
 
-@runtime_checkable
-class SupportsNativeEntry(Protocol):
-    """A Target that can run a whole program by one native call."""
+class Target(ABC):
+    """A compiled target. `key` names everything but the source that determines a binary.
+
+    The last methods are abilities. A class that overrides one declares it in `abilities`; the default is for targets without it.
+    `compiles_outside_lock` says that `compile` may run in another thread while this one runs Python.
+    """
+
+    name: str
+    key: str
+    dtypes: frozenset[DType]
+    ops: frozenset[Op]
+    machine: MachineModel = PLAIN
+    abilities: frozenset[Ability] = frozenset()
+    compiles_outside_lock: bool = False
+
+    def __init_subclass__(cls) -> None:
+        """Check that the class overrides the methods of its abilities and no others. Raises TypeError."""
+        for ability in Ability:
+            overrides = getattr(cls, ability.value) is not getattr(Target, ability.value)
+            if overrides != (ability in cls.abilities):
+                facts = ("overrides", "does not declare") if overrides else ("does not override", "declares")
+                raise TypeError(f"{cls.__name__} {facts[0]} {ability.value}(), and {facts[1]} Ability.{ability.name}")
+
+    @abstractmethod
+    def render(self, linear: UOp) -> str:
+        """Return the source of one LINEAR kernel."""
+
+    @abstractmethod
+    def compile(self, source: str) -> bytes:
+        """Return the binary of a source."""
+
+    @abstractmethod
+    def load(self, binary: bytes) -> Kernel:
+        """Return the kernel of a binary. Raises Crash if it does not link."""
+
+    def lend(self, arrays: Sequence[Any]) -> AbstractContextManager[object]:
+        """Let kernels of this thread reach the arrays by their addresses; afterwards the arrays hold what kernels wrote."""
+        return nullcontext()
+
+    def wait(self) -> None:
+        """Wait until all launches have ended. Raises Crash if one of them failed."""
+        return
 
     def enter(self, frame: ProgramFrame, fallback: Callable[..., Any]) -> NativeEntry | None:
         """Return the native ways into the program; None if this process has none."""
-        ...
-
-
-@runtime_checkable
-class SupportsWorkgroups(Protocol):
-    """A Target that launches workgroups, if it can number the lanes of a kernel."""
+        return None
 
     def can_lanes_meet_at_barriers(self, linear: UOp) -> bool:
         """Return True if the lanes of a LINEAR kernel run at the same time, so that they can meet at its Barriers."""
-        ...
-
-
-@runtime_checkable
-class SupportsTensorCores(Protocol):
-    """A Target with workgroups that has instructions for some Wmmas."""
+        return True
 
     def has_tensor_core(self, arg: WmmaArg) -> bool:
         """Return True if a Wmma of this configuration is one instruction for the lanes of a warp."""
-        ...
-
-
-@runtime_checkable
-class SupportsRemake(Protocol):
-    """A Target whose `compile` may return what a cache on disk holds."""
+        return False
 
     def remake(self, source: str) -> bytes:
         """Compile a source anew, and replace what the cache holds."""
-        ...
+        return self.compile(source)
+
+    def together(self, sources: Sequence[str]) -> list[Kernel]:
+        """Compile and load one kernel per text, in order."""
+        return [load_or_remake_kernel(self, source, self.compile(source)) for source in sources]
 
 
 def load_or_remake_kernel(target: Target, source: str, binary: bytes) -> Kernel:
@@ -203,34 +179,7 @@ def load_or_remake_kernel(target: Target, source: str, binary: bytes) -> Kernel:
     try:
         return target.load(binary)
     except Crash:
-        remake: Callable[[str], bytes] | None = getattr(target, "remake", None)
-        fresh = binary if remake is None else remake(source)
+        fresh = target.remake(source) if Ability.CODE_CACHE in target.abilities else binary
         if fresh == binary:
             raise
         return target.load(fresh)
-
-
-@runtime_checkable
-class SupportsThreadedCompile(Protocol):
-    """A Target whose `compile` may run in another thread while this one runs Python."""
-
-    @property
-    def beside(self) -> bool:
-        """True if `compile` may run beside this thread."""
-        ...
-
-
-@runtime_checkable
-class SupportsMachineModel(Protocol):
-    """A Target that describes its hardware."""
-
-    @property
-    def machine(self) -> MachineModel:
-        """The hardware of the target."""
-        ...
-
-
-def machine_model_of(target: Target) -> MachineModel:
-    """Return the description of the target's hardware; PLAIN if it has none."""
-    machine: MachineModel = getattr(target, "machine", PLAIN)  # ten times as fast as isinstance with a Protocol
-    return machine

@@ -15,13 +15,13 @@ from uops.backends import cache
 from uops.backends.c import driver, instructions, tinycc
 from uops.backends.c.render import ENTRY, OPS, render
 from uops.backends.cache import ObjectCache
+from uops.backends.cached_target import CachedTarget
 from uops.backends.calling import HostKernel
 from uops.backends.cstyle.language import NATIVE
 from uops.backends.elf import is_linkable_or_host_lacks_elf
+from uops.compiler.target import Target
 from uops.spec.errors import Unsupported
-from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import Op
 
 instructions.register_instructions_of_host()
 
@@ -32,12 +32,12 @@ def _digest_driver_source() -> str:
     return cache.digest_key(Path(driver.__file__).read_bytes())
 
 
-class TinyTarget:
+class TinyTarget(Target):
     """The TinyCC target. Raises Unsupported where TinyCC is not installed."""
 
     name = "c"
-    dtypes: frozenset[DType] = frozenset(NATIVE)
-    ops: frozenset[Op] = OPS
+    dtypes = frozenset(NATIVE)
+    ops = OPS
 
     def __init__(self) -> None:
         if why := tinycc.unavailable_reason():
@@ -62,12 +62,12 @@ class TinyTarget:
         return HostKernel(code.address, code)
 
 
-class DriverTarget:
+class DriverTarget(CachedTarget):
     """The target of gcc or clang. Raises Unsupported where the compiler is not installed."""
 
     name = "c"
-    dtypes: frozenset[DType] = frozenset(NATIVE)
-    ops: frozenset[Op] = OPS
+    dtypes = frozenset(NATIVE)
+    ops = OPS
 
     def __init__(self, compiler: str, store: ObjectCache | None = None) -> None:
         self.compiler = driver.find_compiler(compiler)
@@ -83,17 +83,12 @@ class DriverTarget:
         """Render one kernel as C text."""
         return render(linear)
 
-    def compile(self, source: str) -> bytes:
-        """Compile the text to a shared object, or return the cached one."""
-        return self.store.get_or_make(
-            lambda: self._compile(source), self.key, source, usable=lambda binary: is_linkable_or_host_lacks_elf(binary, ENTRY)
-        )
+    def is_usable(self, binary: bytes) -> bool:
+        """Return True if the shared object can be linked, as far as its headers say."""
+        return is_linkable_or_host_lacks_elf(binary, ENTRY)
 
-    def remake(self, source: str) -> bytes:
-        """Compile the text again and replace the cached object."""
-        return self.store.remake(lambda: self._compile(source), self.key, source)
-
-    def _compile(self, source: str) -> bytes:
+    def make_binary(self, source: str) -> bytes:
+        """Compile a text to a shared object."""
         return driver.compile_shared_object(self.compiler, source)
 
     def load(self, binary: bytes) -> HostKernel:

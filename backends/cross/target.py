@@ -13,6 +13,7 @@ from typing import Any
 from uops import __version__
 from uops.backends import cache
 from uops.backends.cache import ObjectCache
+from uops.backends.cached_target import CachedTarget
 from uops.backends.cross import codegen, processors
 from uops.backends.cross.arguments import ArgumentKind, HostMemory, describe_arguments, run_with_copies
 from uops.backends.cross.code import Engine
@@ -24,9 +25,8 @@ from uops.backends.llvm import binding, instructions
 from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.render import ENTRY, OPS, render
 from uops.backends.llvm.types import NATIVE
-from uops.compiler.target import Kernel, load_or_remake_kernel
+from uops.compiler.target import Ability, Kernel
 from uops.spec.errors import Crash
-from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
@@ -72,14 +72,15 @@ class CrossKernel:
         return self._object.find_function(self._k)
 
 
-class CrossTarget:
+class CrossTarget(CachedTarget):
     """A target that compiles for another processor. Raises Unsupported where no engine for it is installed.
 
     `engine` names one; the default is the processor's first that is installed.
     """
 
-    dtypes: frozenset[DType] = frozenset(NATIVE)
-    ops: frozenset[Op] = OPS - {Op.EXP2}
+    dtypes = frozenset(NATIVE)
+    ops = OPS - {Op.EXP2}
+    abilities = CachedTarget.abilities | {Ability.LENDING, Ability.BATCHES}
 
     def __init__(
         self, processor: Processor, tier: LlvmTier = LlvmTier.FULL, engine: str | None = None, store: ObjectCache | None = None
@@ -107,19 +108,9 @@ class CrossTarget:
             text = text.replace("attributes #0 = {", f"attributes #0 = {{ {self.processor.attributes}", 1)
         return "; " + " ".join(map(str, describe_arguments(linear))) + "\n" + text
 
-    def compile(self, source: str) -> bytes:
-        """Return object code behind the source's first line, from the cache if it has it."""
-        return self._prepend_first_line(source, self.store.get_or_make(lambda: self._compile(source), self.key, source))
-
-    def remake(self, source: str) -> bytes:
-        """Compile object code anew, in place of the cached one."""
-        return self._prepend_first_line(source, self.store.remake(lambda: self._compile(source), self.key, source))
-
-    def _compile(self, source: str) -> bytes:
-        return GENERATOR.compile_object(self.name, self.tier.name, source)
-
-    def _prepend_first_line(self, source: str, image: bytes) -> bytes:
-        return source.split("\n", 1)[0].encode() + b"\n" + image
+    def make_binary(self, source: str) -> bytes:
+        """Compile a text to an object behind the text's first line."""
+        return source.split("\n", 1)[0].encode() + b"\n" + GENERATOR.compile_object(self.name, self.tier.name, source)
 
     def load(self, binary: bytes) -> CrossKernel:
         """Link a kernel into the engine's memory. Raises Crash if it does not link."""
@@ -129,7 +120,7 @@ class CrossTarget:
     def together(self, sources: Sequence[str]) -> list[Kernel]:
         """Compile and load several texts. At the fast tier they are one object, which the cache does not hold."""
         if self.tier is not LlvmTier.FAST:
-            return [load_or_remake_kernel(self, source, self.compile(source)) for source in sources]
+            return super().together(sources)
         lists, texts = zip(*(source.split("\n", 1) for source in sources), strict=True)
         entries = [f"{ENTRY}{k}" for k in range(len(sources))]
         return list(self._load_objects(GENERATOR.compile_batch_at_fast_tier(self.name, texts), entries, lists))

@@ -2,7 +2,7 @@
 
 Both render the same text. On a GPU a binary is the text with its cubin behind it, because the text's first line describes the
 launch; objects are cached on disk. The shim's binary is the text. As on every target, a loaded kernel takes host addresses. A
-GPU's must be lent first (`uops.compiler.target.SupportsLending`).
+GPU's must be lent first (`Ability.LENDING`).
 """
 
 from __future__ import annotations
@@ -18,17 +18,16 @@ from uops import __version__
 from uops.backends import cache
 from uops.backends.c import tinycc
 from uops.backends.cache import ObjectCache
+from uops.backends.cached_target import CachedTarget
 from uops.backends.cstyle.language import NATIVE
 from uops.backends.cstyle.launch import MAX_LANES, LaunchShape, can_lanes_meet_at_barriers, parse_launch_comment
 from uops.backends.cuda import driver, instructions, mma, nvrtc, shim
 from uops.backends.cuda.memory import DeviceMemory
 from uops.backends.cuda.render import ALIGNED, CUDA, ENTRY, OPS, SCALAR, WRITTEN, render
-from uops.compiler.target import MachineModel
+from uops.compiler.target import Ability, MachineModel, Target
 from uops.spec.errors import CompileError, Crash, Unsupported
 from uops.spec.ir.args import WmmaArg
-from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import Op
 
 instructions.register_builtins()
 
@@ -85,19 +84,18 @@ class CudaKernel:
             driver.free(address)
 
 
-class _CudaText:
+class _CudaText(Target):
     """The part that both targets share: the rendered text and what it may contain."""
 
     name = "cuda"
-    dtypes: frozenset[DType] = frozenset(NATIVE)
-    ops: frozenset[Op] = OPS
-    #: The architecture whose kernels are rendered, such as `sm_90`.
-    architecture = nvrtc.DEFAULT_ARCHITECTURE
+    dtypes = frozenset(NATIVE)
+    ops = OPS
+    abilities = frozenset({Ability.WORKGROUPS, Ability.TENSOR_CORES})
 
-    @property
-    def machine(self) -> MachineModel:
-        """The hardware of the target."""
-        return describe_machine(self.architecture)
+    def __init__(self, architecture: str) -> None:
+        """Render for an architecture, such as `sm_90`."""
+        self.architecture = architecture
+        self.machine = describe_machine(architecture)
 
     def has_tensor_core(self, arg: WmmaArg) -> bool:
         """Return True if the architecture has `mma.sync` of this configuration."""
@@ -112,14 +110,16 @@ class _CudaText:
         return render(linear)
 
 
-class CudaTarget(_CudaText):
+class CudaTarget(CachedTarget, _CudaText):
     """The first GPU of this machine. Raises Unsupported where there is no GPU, no driver or no nvrtc."""
+
+    abilities = _CudaText.abilities | CachedTarget.abilities | {Ability.LENDING, Ability.WAITING}
 
     def __init__(self, store: ObjectCache | None = None) -> None:
         if why := driver.unavailable_reason() or nvrtc.unavailable_reason():
             raise Unsupported(why, self.name)
         self.device = driver.open_device()
-        self.architecture = self.device.architecture
+        super().__init__(self.device.architecture)
         self.store = ObjectCache(cache.directory(os.environ)) if store is None else store
         self.key = cache.digest_key(self.name, __version__, nvrtc.version(), self.device.architecture, *nvrtc.OPTIONS)
 
@@ -135,13 +135,10 @@ class CudaTarget(_CudaText):
         needed = parse_launch_comment(source).local_bytes
         if needed > self.device.local_memory:
             raise CompileError(f"local buffers take {needed} bytes of shared memory, and a block has {self.device.local_memory}")
-        return self.store.get_or_make(lambda: self._compile(source), self.key, source)
+        return super().compile(source)
 
-    def remake(self, source: str) -> bytes:
-        """Compile the text again and replace the cached object."""
-        return self.store.remake(lambda: self._compile(source), self.key, source)
-
-    def _compile(self, source: str) -> bytes:
+    def make_binary(self, source: str) -> bytes:
+        """Compile the text to a cubin behind its first line."""
         return _first_line(source).encode() + nvrtc.compile_to_cubin(source, self.device.architecture)
 
     def load(self, binary: bytes) -> CudaKernel:
@@ -171,6 +168,7 @@ class ShimTarget(_CudaText):
     def __init__(self, checked: bool = False) -> None:
         if why := shim.unavailable_reason() or (nvrtc.unavailable_reason() if checked else None):
             raise Unsupported(why, self.name)
+        super().__init__(nvrtc.DEFAULT_ARCHITECTURE)
         self.checked = checked
         self.store = ObjectCache(cache.directory(os.environ)) if checked else ObjectCache(None)
         compilers = (tinycc.version(), *((nvrtc.version(), nvrtc.DEFAULT_ARCHITECTURE, *nvrtc.OPTIONS) if checked else ()))

@@ -484,15 +484,15 @@ class _KernelRenderer:
 
     def emit_range(self, u: UOp) -> None:
         """Open a loop with a signed test first, so that a bound <= 0 runs zero times (R57)."""
-        n, t = self.number, value_type(u.dtype)
+        n, t, extent = self.number, value_type(u.dtype), u.bound
         first, bound = (
-            ("0", self.render_operand(u.bound))
+            ("0", self.render_operand(extent))
             if u is not self.thread_loop
             else (self._part_bound("%begin", t), self._part_bound("%end", t))
         )
         before = self.b.block
-        if value_type(u.bound.dtype) != t:
-            raise Crash(f"{u!r} has a bound of dtype {u.bound.dtype}")
+        if value_type(extent.dtype) != t:
+            raise Crash(f"{u!r} has a bound of dtype {extent.dtype}")
         self.b.jump(f"loop{n}")
         self.b.label(f"loop{n}")
         self.operands[u] = f"%i{n}"
@@ -504,8 +504,8 @@ class _KernelRenderer:
             self.b.emit_void(f"{name} = phi {kind} [ {self.register_values[r]}, %{before} ], [ ")
             self.register_values[r] = name
         self.b.emit_void(f"%i{n}.in = icmp slt {t} %i{n}, {bound}")
-        if u.bound.op is Op.CONST and 0 < u.bound.arg.value < _MAX_WEIGHT:
-            self.b.branch_with_trip_count(f"%i{n}.in", f"body{n}", f"done{n}", int(u.bound.arg.value))
+        if extent.op is Op.CONST and 0 < extent.arg.value < _MAX_WEIGHT:
+            self.b.branch_with_trip_count(f"%i{n}.in", f"body{n}", f"done{n}", int(extent.arg.value))
         else:
             self.b.branch(f"%i{n}.in", f"body{n}", f"done{n}")
         self.open_blocks.append(_OpenBlock(u, n, {r: self.register_values[r] for r in holes}, f"loop{n}", holes))

@@ -11,6 +11,7 @@ from typing import Any
 from uops import __version__
 from uops.backends import cache
 from uops.backends.cache import ObjectCache
+from uops.backends.cached_target import CachedTarget
 from uops.backends.calling import HostKernel
 from uops.backends.elf import defined_symbols, is_linkable_or_host_lacks_elf
 from uops.backends.llvm import binding, instructions
@@ -20,8 +21,7 @@ from uops.backends.llvm.host import describe_machine
 from uops.backends.llvm.render import ENTRY, OPS, PART, render
 from uops.backends.llvm.types import NATIVE
 from uops.compiler.runtime.frame import ProgramFrame
-from uops.compiler.target import Kernel, NativeEntry, load_or_remake_kernel
-from uops.spec.ir.dtypes import DType
+from uops.compiler.target import Ability, Kernel, NativeEntry
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
@@ -34,12 +34,13 @@ def _pipeline_digest() -> str:
     return cache.digest_key(Path(binding.__file__).read_bytes())
 
 
-class LlvmTarget:
+class LlvmTarget(CachedTarget):
     """A target that renders, compiles (through the cache on disk) and loads for this machine."""
 
     name = "llvm"
-    beside = True  # LLVM runs outside of Python's lock
-    dtypes: frozenset[DType] = frozenset(NATIVE)
+    abilities = CachedTarget.abilities | {Ability.NATIVE_ENTRY, Ability.BATCHES}
+    compiles_outside_lock = True
+    dtypes = frozenset(NATIVE)
 
     def __init__(self, tier: LlvmTier = LlvmTier.FULL, store: ObjectCache | None = None) -> None:
         self.tier = tier
@@ -47,7 +48,7 @@ class LlvmTarget:
         self.store = ObjectCache(cache.directory(os.environ)) if store is None else store
         host = self.host
         self.machine = describe_machine(host)
-        self.ops: frozenset[Op] = OPS if has_native_exp2(host) else OPS - {Op.EXP2}
+        self.ops = OPS if has_native_exp2(host) else OPS - {Op.EXP2}
         self.key = cache.digest_key(
             self.name, __version__, _pipeline_digest(), host.llvm, host.triple, host.cpu, host.features, tier.name
         )
@@ -60,17 +61,12 @@ class LlvmTarget:
         """Return the LLVM IR text of one kernel."""
         return render(linear)
 
-    def compile(self, source: str) -> bytes:
-        """Return object code, from the cache if it has it."""
-        return self.store.get_or_make(
-            lambda: self._compile(source), self.key, source, usable=lambda binary: is_linkable_or_host_lacks_elf(binary, ENTRY)
-        )
+    def is_usable(self, binary: bytes) -> bool:
+        """Return True if the object can be linked, as far as its headers say."""
+        return is_linkable_or_host_lacks_elf(binary, ENTRY)
 
-    def remake(self, source: str) -> bytes:
-        """Compile object code anew, in place of the cached one."""
-        return self.store.remake(lambda: self._compile(source), self.key, source)
-
-    def _compile(self, source: str) -> bytes:
+    def make_binary(self, source: str) -> bytes:
+        """Compile a text to an object."""
         return binding.compile_object(source, self.host, self.tier)
 
     def load(self, binary: bytes) -> HostKernel:
@@ -82,7 +78,7 @@ class LlvmTarget:
     def together(self, sources: Sequence[str]) -> list[Kernel]:
         """Compile and load several texts. At the fast tier they are one object, which the cache does not hold."""
         if self.tier is not LlvmTier.FAST:
-            return [load_or_remake_kernel(self, source, self.compile(source)) for source in sources]
+            return super().together(sources)
         image = binding.compile_batch_at_fast_tier(sources, self.host)
         names = [f"{ENTRY}{k}" for k in range(len(sources))]
         names += [f"{PART}{k}" for k, source in enumerate(sources) if f"@{PART}(" in source]

@@ -1,7 +1,7 @@
 """The OpenCL target: from a LINEAR kernel to a launch on PoCL.
 
 A binary is the checked text: PoCL compiles it at the first launch and caches the code for the process. As on every target, a loaded
-kernel takes host addresses, whose memory must be lent first (`uops.compiler.target.Lends`).
+kernel takes host addresses, whose memory must be lent first (`Ability.LENDING`).
 """
 
 from __future__ import annotations
@@ -16,11 +16,9 @@ from uops.backends.cstyle.language import NATIVE
 from uops.backends.cstyle.launch import MAX_LANES, LaunchShape, can_lanes_meet_at_barriers, parse_launch_comment
 from uops.backends.opencl import device, instructions
 from uops.backends.opencl.render import ENTRY, OPENCL, OPS, render
-from uops.compiler.target import MachineModel
+from uops.compiler.target import Ability, MachineModel, Target
 from uops.spec.errors import Unsupported
-from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import Op
 
 instructions.register_builtins()
 
@@ -63,12 +61,13 @@ def describe_machine(opencl_device: device.Device) -> MachineModel:
     )
 
 
-class OpenClTarget:
+class OpenClTarget(Target):
     """The PoCL target. Raises Unsupported where PoCL is absent."""
 
     name = "opencl"
-    dtypes: frozenset[DType] = frozenset(NATIVE)
-    ops: frozenset[Op] = OPS
+    dtypes = frozenset(NATIVE)
+    ops = OPS
+    abilities = frozenset({Ability.LENDING, Ability.WORKGROUPS})
 
     def __init__(self) -> None:
         if why := device.unavailable_reason():

@@ -23,7 +23,9 @@ gates stay branches.
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -142,9 +144,11 @@ class _AxisExpander:
 
     def expand_elementwise(self, u: UOp) -> None:
         """Rebuild an elementwise op on operands of equal axes; one of shape () stays as it is."""
-        mask = self._union_axis_masks(u.src)
+        masks = tuple(map(self.axis_masks.__getitem__, u.src))
+        mask = functools.reduce(operator.or_, masks, 0)
         self.axis_masks[u] = mask
-        src = tuple([self.broadcast_to_axes(s, mask) if self.axis_masks[s] else self.done[s] for s in u.src])
+        fits = (0, mask)  # the masks of operands that need no broadcast
+        src = tuple([self.done[s] if m in fits else self.broadcast_to_axes(s, mask) for s, m in zip(u.src, masks, strict=True)])
         self.done[u] = u if src == u.src else UOp(u.op, src, u.arg, u.tag)
 
     def _union_axis_masks(self, src: tuple[UOp, ...]) -> int:

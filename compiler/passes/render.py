@@ -16,7 +16,7 @@ from types import TracebackType
 
 from uops.compiler.ir.bodies import map_kernel_bodies
 from uops.compiler.native import blame_native_text, describe_target
-from uops.compiler.target import Target, machine_model_of
+from uops.compiler.target import Target
 from uops.spec.ir import build as B
 from uops.spec.ir.args import SourceArg
 from uops.spec.ir.node import UOp
@@ -54,7 +54,7 @@ class CompileQueue:
 
     def __init__(self, target: Target) -> None:
         self.target = target
-        self.in_thread = hasattr(target, "beside") and machine_model_of(target).cores > 1
+        self.in_thread = target.compiles_outside_lock and target.machine.cores > 1
         self.sources: dict[UOp, str] = {}
         self.results: dict[UOp, UOp | BaseException] = {}
         self.jobs: SimpleQueue[UOp | None] = SimpleQueue()

@@ -36,7 +36,7 @@ from uops.compiler.ir.lanes import (
     sort_lanes_fastest_first,
 )
 from uops.compiler.place import untranslatable_error
-from uops.compiler.target import SupportsTensorCores, SupportsWorkgroups, Target
+from uops.compiler.target import Target
 from uops.spec.errors import CompileError
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
@@ -60,10 +60,9 @@ def lower_wmma_to_loops(linear: UOp, target: Target) -> UOp:
     products = [u for u in linear.src if u.op is Op.WMMA]
     if not products:
         return linear
-    if isinstance(target, SupportsTensorCores) and all(target.has_tensor_core(u.arg) for u in products):
-        whole = not isinstance(target, SupportsWorkgroups) or target.can_lanes_meet_at_barriers(linear)
-        if whole and _have_whole_warps(linear, products):
-            return linear
+    has_instructions = all(target.has_tensor_core(u.arg) for u in products)
+    if has_instructions and target.can_lanes_meet_at_barriers(linear) and _have_whole_warps(linear, products):
+        return linear
     return linear.replace(src=tuple(_WmmaLowering(linear).lower_kernel()))
 
 

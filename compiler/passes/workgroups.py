@@ -32,7 +32,7 @@ from uops.compiler.ir.lanes import (
     require_same_for_all_lanes,
     sort_specials_by_name,
 )
-from uops.compiler.target import SupportsWorkgroups, Target
+from uops.compiler.target import Target
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace, BufferArg, RangeArg
@@ -107,7 +107,7 @@ def lower_workgroups_to_loops(linear: UOp, target: Target) -> UOp:
     used = {u.op for u in linear.src} & WORKGROUP_OPS
     if not used:
         return linear
-    if used <= target.ops and (not isinstance(target, SupportsWorkgroups) or target.can_lanes_meet_at_barriers(linear)):
+    if used <= target.ops and target.can_lanes_meet_at_barriers(linear):
         return linear
     return linear.replace(src=tuple(_WorkgroupLowering(linear).lower_kernel()))
 

@@ -1,4 +1,4 @@
-"""A run of a compiled program as data, for targets that make one native call of it (`uops.compiler.target.SupportsNativeEntry`).
+"""A run of a compiled program as data, for targets that make one native call of it (`Ability.NATIVE_ENTRY`).
 
 The memory of a run is a row of *bases*, one address each: arguments, constants, temporaries and results. A launch names the bases
 of a kernel's buffers, with offsets into them, and the variables of its scalars. Sizes are in bytes, and shapes are known. A

@@ -42,17 +42,7 @@ from uops.compiler.runtime.arguments import (
 from uops.compiler.runtime.frame import ArrayInput, ArrayOutput, KernelLaunch, ProgramFrame, ScratchBuffer, VariableInput
 from uops.compiler.runtime.host_functions import HostFunctionKernel, make_host_function_launch
 from uops.compiler.runtime.queues import ExecuteStep, QueueRunner, describe_launch_access, schedule_launches
-from uops.compiler.target import (
-    Kernel,
-    NativeEntry,
-    SupportsLending,
-    SupportsNativeEntry,
-    SupportsWaiting,
-    Target,
-    load_or_remake_kernel,
-    machine_model_of,
-    memory_lender,
-)
+from uops.compiler.target import Ability, Kernel, NativeEntry, Target, load_or_remake_kernel
 from uops.spec.errors import SpecError, Unsupported
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import Dim, UOp, toposort
@@ -129,7 +119,7 @@ class Compiled:
     allows_native_entry = True
 
     def __init__(self, graph: UOp, target: Target, config: Config, dialect: Dialect = Dialect.TENSOR) -> None:
-        self.graph, self.target, self._lend = graph, target, memory_lender(target)
+        self.graph, self.target, self._lend = graph, target, target.lend
         on_interface = self._store_interface_and_check_it_fits_memory
         self.program = lower(graph, target, config=config, on_interface=on_interface, dialect=dialect)
         named = toposort(graph) if dialect is Dialect.TENSOR else self.external
@@ -211,7 +201,7 @@ class Compiled:
 
         Memory that has to be lent belongs to one thread, so that such targets run all devices in one.
         """
-        if config.queues == "never" or isinstance(self.target, SupportsLending | SupportsWaiting):
+        if config.queues == "never" or self.target.abilities & {Ability.LENDING, Ability.WAITING}:
             return None
         accesses = [describe_launch_access(call) for call in self.program.instructions]
         devices = dict.fromkeys(a.device for a in accesses)
@@ -219,7 +209,7 @@ class Compiled:
         if len(devices) < 2 or (config.queues == "auto" and work < QUEUE_WORK):
             return None
         schedule = schedule_launches(accesses)
-        machine = machine_model_of(self.target)
+        machine = self.target.machine
         threads = max(1, (config.threads or machine.cores) // len(devices))
         return QueueRunner(
             schedule, [self._make_step([self._launches[k] for k in s.launches], config, threads) for s in schedule.steps]
@@ -240,7 +230,7 @@ class Compiled:
 
     def _make_native_entry_if_supported(self, launches: Sequence[KernelLaunch], config: Config) -> NativeEntry | None:
         """Return the native ways into some launches of the program, if the target has any."""
-        if not (self.allows_native_entry and config.entry == "native" and isinstance(self.target, SupportsNativeEntry)):
+        if not (self.allows_native_entry and config.entry == "native" and Ability.NATIVE_ENTRY in self.target.abilities):
             return None
         if any(isinstance(launch.kernel, HostFunctionKernel) for launch in launches):
             return None

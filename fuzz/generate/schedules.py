@@ -38,7 +38,7 @@ from uops.compiler.passes.optimize.schedule.schedule import (
 )
 from uops.compiler.passes.optimize.search.beam import STARTS, propose_optops
 from uops.compiler.pipeline import LoweringState, Pass, run_pass_and_verify
-from uops.compiler.target import MachineModel, Target, machine_model_of
+from uops.compiler.target import MachineModel, Target
 from uops.fuzz.generate.draw import SeededDraw
 from uops.fuzz.generate.kinds import stable_hash
 from uops.spec.choices import ChoiceSource
@@ -324,7 +324,7 @@ def pipeline_with_scheduler(scheduler: Scheduler) -> tuple[Pass, ...]:
     """Return the pipeline with another choice of schedules."""
 
     def run(body: UOp, state: LoweringState) -> UOp:
-        return schedule_kernel_or_build_scan(body, machine_model_of(state.target), scheduler)
+        return schedule_kernel_or_build_scan(body, state.target.machine, scheduler)
 
     return tuple(replace(p, run=run) if p.name == "optimize" else p for p in pipeline.PIPELINE)
 
@@ -406,7 +406,7 @@ def find_illegal_optop_not_rejected_citing_ruling(
     """Check that illegal OptOps are rejected with a reason that cites a ruling, on the kernels of `graph` after a few legal
     OptOps. Return the first Fault, or None.
     """
-    machine = machine_model_of(target)
+    machine = target.machine
     root = run_passes_up_to(graph, target, pipeline.PIPELINE, "rangeify")
     for body in dict.fromkeys(call.body for call in root.src):
         s = create_initial_schedule(body)

@@ -24,7 +24,7 @@ from uops.backends.conformance.judge import outputs_of
 from uops.backends.conformance.stage_judge import Fault, Outputs, find_bit_difference_except_nan_payload
 from uops.compiler.config import Config
 from uops.compiler.runtime.program import Compiled, compile
-from uops.compiler.target import SupportsNativeEntry, Target
+from uops.compiler.target import Ability, Target
 from uops.spec.choices import ChoiceSource
 from uops.spec.ir import build as b
 from uops.spec.ir.node import UOp
@@ -56,7 +56,7 @@ def find_fault_of_compiled_calls(
     actual = outputs_of(result)
     fault = next((f for k in expected if (f := find_bit_difference_except_nan_payload(k, expected[k], actual[k]))), None)
     fault = fault or _check_inputs_unchanged(before, inputs) or _check_results_share_no_memory(program, inputs)
-    if fault is None and isinstance(target, SupportsNativeEntry):
+    if fault is None and Ability.NATIVE_ENTRY in target.abilities:
         in_python = _bypass_native_entry(program)
         faults = (
             _compare_native_with_python_on_changed_argument(program, in_python, inputs, draw) for _ in range(_INVALID_ARGUMENTS)

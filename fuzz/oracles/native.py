@@ -19,7 +19,7 @@ from uops.backends.answer import memory_key
 from uops.backends.arrays import STORAGE
 from uops.backends.worker.guard import GuardedMemory, GuardSide
 from uops.compiler.runtime.host_functions import HostFunctionKernel, make_host_function_kernel
-from uops.compiler.target import Kernel, Target, load_or_remake_kernel, memory_lender
+from uops.compiler.target import Kernel, Target, load_or_remake_kernel
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
@@ -49,7 +49,7 @@ def run_first_kernels_natively(
         memory[m] = g.data.view(memory[m].dtype)
     kernels = {c: _load_kernel(c, target) for c in calls}
     for on_host, group in itertools.groupby(calls, lambda c: isinstance(kernels[c], HostFunctionKernel)):
-        with nullcontext() if on_host else memory_lender(target)(list(memory.values())):
+        with nullcontext() if on_host else target.lend(list(memory.values())):
             for c in group:
                 addresses = [_address_or_zero_for_variable(a, memory) for a in c.arguments]
                 sizes = [int(inputs[name]) for name in getattr(kernels[c], "shape_variables", ())]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from uops.backends import registry
 from uops.backends.answer import find_result_form_mismatch as form_fault
@@ -26,7 +26,7 @@ from uops.backends.contract import Backend, CompilerBackend
 from uops.backends.worker.frames import exception_text
 from uops.backends.worker.guard import GuardedProgram, GuardSide
 from uops.compiler.config import Config
-from uops.compiler.target import Kernel, Target, load_or_remake_kernel
+from uops.compiler.target import Ability, Kernel, Target, load_or_remake_kernel
 from uops.fuzz.generate.declared import SupportedOpDtypes
 from uops.spec.errors import CompileError, SpecError, Unsupported, UopsError
 from uops.spec.ir.node import UOp
@@ -40,16 +40,7 @@ PLAIN = Config(reuse=False, queues="always")
 _CACHE_SIZE = 128
 
 
-@runtime_checkable
-class BatchCompiler(Protocol):
-    """A Target that compiles the kernels of several texts at once faster than one by one."""
-
-    def together(self, sources: Sequence[str]) -> Sequence[Kernel]:
-        """Compile and load one kernel per text, in order."""
-        ...
-
-
-class CachingTarget:
+class CachingTarget(Target):
     """A target that memoizes the last `_CACHE_SIZE` compiled texts, since the oracles of a case compile many kernels again.
 
     It compiles in the thread that asks, as idle threads have cases of their own. In all else it behaves like the target
@@ -58,10 +49,10 @@ class CachingTarget:
     """
 
     def __init__(self, target: Target) -> None:
-        vars(self).update((n, getattr(target, n)) for n in dir(target) if not n.startswith("_") and n != "beside")
         self.uncached = target
-        self.name, self.key, self.dtypes, self.ops, self.render = target.name, target.key, target.dtypes, target.ops, target.render
-        self._together = target.together if isinstance(target, BatchCompiler) else None
+        self.name, self.key, self.dtypes, self.ops = target.name, target.key, target.dtypes, target.ops
+        self.machine, self.abilities = target.machine, target.abilities
+        vars(self).update((ability.value, getattr(target, ability.value)) for ability in Ability)
         self._waiting: list[_LazyKernel] = []
         self._lock = threading.Lock()  # of several devices, a thread each calls kernels
         self.forget()
@@ -69,12 +60,24 @@ class CachingTarget:
     @property
     def compiles_together(self) -> bool:
         """True if kernels of several texts are compiled at once."""
-        return self._together is not None
+        return Ability.BATCHES in self.abilities
 
     def forget(self) -> None:
         """Forget all compiled texts."""
-        self.compile = str.encode if self.compiles_together else functools.lru_cache(_CACHE_SIZE)(self.uncached.compile)
-        self.load = functools.lru_cache(_CACHE_SIZE)(self._defer_load if self.compiles_together else self.uncached.load)
+        self._compile = str.encode if self.compiles_together else functools.lru_cache(_CACHE_SIZE)(self.uncached.compile)
+        self._load = functools.lru_cache(_CACHE_SIZE)(self._defer_load if self.compiles_together else self.uncached.load)
+
+    def render(self, linear: UOp) -> str:
+        """Render as the wrapped target does."""
+        return self.uncached.render(linear)
+
+    def compile(self, source: str) -> bytes:
+        """Return the memoized binary; the text itself if kernels are compiled together."""
+        return self._compile(source)
+
+    def load(self, binary: bytes) -> Kernel:
+        """Return the memoized kernel, which may be compiled later."""
+        return self._load(binary)
 
     def _defer_load(self, binary: bytes) -> Kernel:
         self._waiting.append(_LazyKernel(binary.decode(), self._compile_waiting_kernels))
@@ -85,7 +88,7 @@ class CachingTarget:
         with self._lock:
             waiting, self._waiting = self._waiting, []
             try:
-                compiled = self._together([k.source for k in waiting]) if self._together and len(waiting) > 1 else []
+                compiled = self.uncached.together([k.source for k in waiting]) if len(waiting) > 1 else []
             except Exception:
                 compiled = []
             for k, kernel in zip_longest(waiting, compiled):

@@ -232,11 +232,10 @@ def _describe_rank_limit(n: int) -> str:
     return f"a shape of {n} axes, where a value has at most {MOST_AXES} (R65)"
 
 
-def _require_rank_limit_if_shape(slot: str, value: Any) -> Any:
-    """Return the value of a property; raises SpecValueError for a shape with more than `MOST_AXES` axes."""
-    if slot == "_shape" and len(value) > MOST_AXES:
-        raise SpecValueError(_describe_rank_limit(len(value)))
-    return value
+def _require_rank_limit(shape: tuple[Dim, ...]) -> None:
+    """Raise SpecValueError for a shape with more than `MOST_AXES` axes."""
+    if len(shape) > MOST_AXES:
+        raise SpecValueError(_describe_rank_limit(len(shape)))
 
 
 def _compute_and_store_property(root: UOp, slot: str) -> Any:
@@ -245,7 +244,9 @@ def _compute_and_store_property(root: UOp, slot: str) -> Any:
     A rule reads its sources' properties, which computes them recursively. A graph too deep for that is walked iteratively.
     """
     try:
-        value = _require_rank_limit_if_shape(slot, RULES[slot][root.op](root))
+        value = RULES[slot][root.op](root)
+        if slot == "_shape":
+            _require_rank_limit(value)
     except RecursionError:
         return _compute_and_store_property_iteratively(root, slot)
     except _DERIVATION_ERRORS:
@@ -257,7 +258,10 @@ def _compute_and_store_property(root: UOp, slot: str) -> Any:
 def _apply_rule_or_raise_spec_error(u: UOp, slot: str) -> Any:
     """Apply the rule of one property; raises SpecError whatever the rule raises."""
     try:
-        return _require_rank_limit_if_shape(slot, RULES[slot][u.op](u))
+        value = RULES[slot][u.op](u)
+        if slot == "_shape":
+            _require_rank_limit(value)
+        return value
     except SpecError:
         raise
     except _DERIVATION_ERRORS as e:

@@ -19,7 +19,6 @@ from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 from uops.backends.opencl.target import OpenClTarget
 from uops.compiler import Target
-from uops.compiler.target import memory_lender
 from uops.spec.errors import Unsupported
 from uops.spec.ir import build as B
 from uops.spec.ir.dtypes import DType
@@ -97,7 +96,7 @@ def execute(kernel: UOp, buffers: Sequence[Any], scalars: Sequence[int] = (), ti
     source = target.render(kernel)
     loaded = target.load(target.compile(source))
     places = [b if isinstance(b, int) else b.ctypes.data for b in buffers]
-    with memory_lender(target)([b for b in buffers if not isinstance(b, int)]):
+    with target.lend([b for b in buffers if not isinstance(b, int)]):
         loaded(places, [*scalars, *([0] * (len(places) - len(scalars)))])
     return source
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uops.compiler import PLAIN_DTYPES, PLAIN_OPS
+from uops.compiler import PLAIN_DTYPES, PLAIN_OPS, Target
 from uops.compiler.rewrite.fold import FOLD
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # test modules share `schedules`
 pytest.register_assert_rewrite("schedules")
 
 
-class PyRef:
+class PyRef(Target):
     """Source and binary are the instruction list as text; an access outside of a Param's shape is an error."""
 
     name = "pyref"

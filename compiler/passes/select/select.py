@@ -29,7 +29,7 @@ from uops.compiler.passes.select.vectors import has_shaped_values
 from uops.compiler.passes.sequential_axes import turn_small_sums_of_list_into_stores
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules import SELECTED_VALUES as VALUES
-from uops.compiler.target import Target, machine_model_of
+from uops.compiler.target import Target
 from uops.spec.errors import Unsupported
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import BitcastArg, CastArg
@@ -75,7 +75,7 @@ def select_instructions(body: UOp, target: Target) -> BodyAfterSelectSteps:
     uniques = fresh_uniques(body)
     shaped = has_shaped_values(toposort(body))
     if shaped:
-        accumulated = sized = lower_to_native_vectors(body, machine_model_of(target), uniques)
+        accumulated = sized = lower_to_native_vectors(body, target.machine, uniques)
     else:
         accumulated = lower_reduces(body, uniques)
         sized = lower_index_arithmetic(accumulated)

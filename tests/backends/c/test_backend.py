@@ -24,7 +24,7 @@ from uops.backends.cache import ObjectCache
 from uops.backends.worker.client import BackendWorker, WorkerCase
 from uops.compiler import Target
 from uops.compiler import compile as compile_for
-from uops.compiler.target import Kernel, SupportsLending, memory_lender
+from uops.compiler.target import Ability, Kernel
 from uops.spec.errors import Crash, Unsupported
 from uops.spec.extras import install_command
 from uops.spec.ir import args as A
@@ -201,6 +201,8 @@ def test_a_guarded_kernel_runs_in_a_worker() -> None:
 class Lending(TinyTarget):
     """TinyCC, as if its kernels reached only what is lent."""
 
+    abilities = frozenset({Ability.LENDING})
+
     def __init__(self) -> None:
         super().__init__()
         self.key += "lending"
@@ -241,9 +243,8 @@ def test_all_memory_of_a_program_is_lent_around_its_launches() -> None:
 
 @needs_tcc
 def test_a_target_that_follows_host_addresses_lends_nothing() -> None:
-    assert isinstance(Lending(), SupportsLending)
-    assert not isinstance(TinyTarget(), SupportsLending)
-    with memory_lender(TinyTarget())([np.zeros(3)]):
+    assert Ability.LENDING not in TinyTarget().abilities
+    with TinyTarget().lend([np.zeros(3)]):
         pass
 
 

@@ -15,7 +15,7 @@ from workgroup_kernels import local, reversal
 
 from uops.backends.cuda import driver
 from uops.backends.cuda.target import MEMORY, CudaTarget, ShimTarget
-from uops.compiler.target import SupportsLending, SupportsWaiting
+from uops.compiler.target import Ability
 from uops.spec.errors import Crash
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
@@ -106,7 +106,7 @@ def test_a_text_that_is_no_cuda_is_a_crash_that_shows_it() -> None:
 @needs_gpu
 def test_memory_is_reached_by_address_while_it_is_lent_only() -> None:
     target, x = CudaTarget(), np.arange(16, dtype=np.int32)
-    assert isinstance(target, SupportsLending) and isinstance(target, SupportsWaiting)
+    assert target.abilities >= {Ability.LENDING, Ability.WAITING}
     assert MEMORY.device_address(x.ctypes.data, False) == 0
     with target.lend([x, x[4:8], np.zeros(0, np.int8)]):
         base = MEMORY.device_address(x.ctypes.data, False)

@@ -42,7 +42,7 @@ from uops.backends.worker.client import BackendWorker, Limits, WorkerCase
 from uops.compiler import compile as compile_for
 from uops.compiler.config import Config
 from uops.compiler.runtime.program import Compiled
-from uops.compiler.target import SupportsLending, memory_lender
+from uops.compiler.target import Ability
 from uops.interp import run as interpreted
 from uops.spec.errors import Crash, Unsupported
 from uops.spec.extras import install_command
@@ -91,14 +91,14 @@ def target() -> OpenClTarget:
 def test_memory_is_reached_by_address_while_it_is_lent_only() -> None:
     x = np.arange(16, dtype=np.int32)
     start = x.ctypes.data
-    assert isinstance(target(), SupportsLending)
+    assert Ability.LENDING in target().abilities
     assert MEMORY.find_buffer_and_offset(start) == (None, 0)
-    with memory_lender(target())([x, x[4:8], np.zeros(0, np.int8)]):
+    with target().lend([x, x[4:8], np.zeros(0, np.int8)]):
         whole, zero = MEMORY.find_buffer_and_offset(start)
         assert zero == 0
         assert MEMORY.find_buffer_and_offset(start + 17) == (whole, 17)
         assert MEMORY.find_buffer_and_offset(start + 64) == (None, 0)
-        with memory_lender(target())([np.zeros(3)]):
+        with target().lend([np.zeros(3)]):
             assert MEMORY.find_buffer_and_offset(start) == (None, 0)
         assert MEMORY.find_buffer_and_offset(start)[0] is whole
     assert MEMORY.find_buffer_and_offset(start) == (None, 0)

@@ -10,7 +10,7 @@ from uops.compiler.ir.bodies import KernelBodyCache, map_kernel_bodies, renumber
 from uops.compiler.log import record_transforms
 from uops.compiler.pipeline import lower, stages
 from uops.compiler.runtime.program import compile
-from uops.compiler.target import MachineModel, Target
+from uops.compiler.target import Kernel, MachineModel, Target
 from uops.spec.errors import CompileError, SpecError
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -22,7 +22,7 @@ from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.verifier import verify
 
 
-class Counting:
+class Counting(Target):
     """A target that notes what it renders and compiles."""
 
     def __init__(self, target: Target, key: str = "counting", machine: MachineModel | None = None) -> None:
@@ -38,7 +38,7 @@ class Counting:
     def compile(self, source: str) -> bytes:
         return self.target.compile(source)
 
-    def load(self, binary: bytes) -> object:
+    def load(self, binary: bytes) -> Kernel:
         return self.target.load(binary)
 
 
@@ -117,7 +117,7 @@ def test_equal_bodies_compute_what_each_of_them_would(pyref: Target) -> None:
 class Slow(Counting):
     """Compiles beside the lowering; `wrong` kernels it refuses."""
 
-    beside = True
+    compiles_outside_lock = True
     threads: set[str]
     wrong: str
 

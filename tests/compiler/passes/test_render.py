@@ -8,18 +8,19 @@ from collections.abc import Iterator
 import pytest
 
 from uops.compiler.passes.render import SWITCH_INTERVAL, CompileQueue
-from uops.compiler.target import MachineModel
+from uops.compiler.target import Kernel, MachineModel, Target
 from uops.spec.errors import CompileError
+from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
 
-class Beside:
+class Beside(Target):
     """A target that notes how long a thread holds the lock while it compiles."""
 
     name = key = "beside"
-    ops, dtypes = frozenset[Op](), frozenset[object]()
-    beside, machine = True, MachineModel(cores=2)
+    ops, dtypes = frozenset[Op](), frozenset[DType]()
+    compiles_outside_lock, machine = True, MachineModel(cores=2)
 
     def __init__(self, fails: bool = False) -> None:
         self.fails = fails
@@ -33,6 +34,9 @@ class Beside:
         if self.fails:
             raise CompileError("no code")
         return b"code"
+
+    def load(self, binary: bytes) -> Kernel:
+        raise NotImplementedError
 
 
 @pytest.fixture(autouse=True)

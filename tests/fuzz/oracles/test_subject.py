@@ -15,7 +15,7 @@ from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import compile
 from uops.compiler.passes.render import CompileQueue
-from uops.compiler.target import SupportsNativeEntry, SupportsThreadedCompile, machine_model_of
+from uops.compiler.target import Ability
 from uops.fuzz.campaign.examine import CaseRunner, Setup
 from uops.fuzz.generate import kinds
 from uops.fuzz.oracles import calls, oracles
@@ -104,13 +104,12 @@ def test_a_text_that_cannot_be_compiled_is_the_fault_of_its_own_case() -> None:
 def test_a_kept_target_is_the_one_given_but_for_the_thread_that_compiles() -> None:
     target = Subject("llvm").target
     assert target is not None
-    assert isinstance(target, SupportsNativeEntry)
-    assert isinstance(target.uncached, SupportsThreadedCompile)
-    assert not isinstance(target, SupportsThreadedCompile)
+    assert target.abilities == target.uncached.abilities == {Ability.NATIVE_ENTRY, Ability.CODE_CACHE, Ability.BATCHES}
+    assert target.uncached.compiles_outside_lock and not target.compiles_outside_lock
     assert not CompileQueue(target).in_thread
-    assert machine_model_of(target) is machine_model_of(target.uncached)
+    assert target.machine is target.uncached.machine
     assert copy.copy(target).uncached is target.uncached
-    assert {"enter", "version"} <= vars(target).keys()  # where Python 3.12 looks for what a Protocol asks for
+    assert all(getattr(target, a.value) == getattr(target.uncached, a.value) for a in Ability)
 
 
 @pytest.mark.parametrize("asked", ["steps", "allowed"])

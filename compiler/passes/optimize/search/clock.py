@@ -16,7 +16,7 @@ import numpy as np
 from uops.compiler.passes.expand import expand_vector_axes_and_split_ends
 from uops.compiler.passes.linearize import linearize_kernel
 from uops.compiler.passes.select.select import select_instructions
-from uops.compiler.target import Kernel, Target, load_or_remake_kernel, memory_lender, wait_for_launches
+from uops.compiler.target import Kernel, Target, load_or_remake_kernel
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, toposort
@@ -74,7 +74,7 @@ class TargetClock:
                 addresses[u.arg.slot] = a.ctypes.data
             else:
                 scalars[u.arg.slot] = int(a)
-        with memory_lender(self.target)([a for a in self._arrays if a.ndim]):
+        with self.target.lend([a for a in self._arrays if a.ndim]):
             return self._measure_fastest_run(lambda: kernel(addresses, scalars), best_seconds)
 
     def _measure_fastest_run(self, run: Callable[[], None], best_seconds: float) -> float:
@@ -91,7 +91,7 @@ class TargetClock:
     def _time_once(self, run: Callable[[], None]) -> float:
         start = self.now()
         run()
-        wait_for_launches(self.target)
+        self.target.wait()
         return self.now() - start
 
 

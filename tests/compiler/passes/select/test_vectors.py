@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from schedules import FAST, LOOP, NUMPY, REDUCE, UNROLL, UNVERIFIED, UPCAST, agree, later_stages, nested, padded, scheduled, split
 
+from uops.backends.llvm.binding import LlvmTier
+from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import lower
-from uops.compiler.target import PLAIN, machine_model_of
+from uops.compiler.target import PLAIN
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
@@ -38,7 +40,7 @@ def test_an_elementwise_kernel_is_vector_accesses_and_vector_arithmetic() -> Non
     root = scheduled(b.add(p(0, 64), p(1, 64)), split(0, 16, UPCAST))
     stages = agree(root, {"p0": floats(64), "p1": floats(64) * 3})
     selected = stages["selected"]
-    w = machine_model_of(FAST).lanes(F32)
+    w = FAST.machine.lanes(F32)
     assert count(selected, Op.LOAD, (w,)) == 2 * 16 // w and count(selected, Op.LOAD, ()) == 0
 
 
@@ -81,7 +83,7 @@ def test_rows_and_lanes_together() -> None:
     graph = b.reduce(b.mul(p(0, 8, 64), b.expand(b.reshape(p(1, 64), (1, 64)), (8, 64))), Op.ADD, (1,))
     root = scheduled(graph, split(0, 4, UPCAST), split(1, 16, UNROLL))
     stages = agree(root, {"p0": floats(8, 64), "p1": floats(64)})
-    w = machine_model_of(FAST).lanes(F32)
+    w = FAST.machine.lanes(F32)
     assert count(stages["selected"], Op.LOAD, (w,)) > 0
 
 
@@ -101,7 +103,7 @@ def test_a_square_of_lanes_is_loaded_along_memory_and_transposed(side: int, d: D
     x = (np.arange(32 * 48) % 97 % 2 if d is dt.bool_ else np.arange(32 * 48) % 97).astype(NUMPY[d.name]).reshape(32, 48)
     root = scheduled(b.permute(p(0, 32, 48, dtype=d), (1, 0)), split(0, side, UPCAST), split(1, side, UPCAST))
     selected = agree(root, {"p0": x})["selected"]
-    w = min(side, machine_model_of(FAST).vector_bytes // d.itemsize)
+    w = min(side, FAST.machine.vector_bytes // d.itemsize)
     if w == side:
         assert count(selected, Op.LOAD, (side,)) == side and count(selected, Op.LOAD, ()) == 0
         assert count(selected, Op.WHERE, (side,)) == side * (side.bit_length() - 1)
@@ -123,8 +125,8 @@ def test_every_second_element_is_loaded_in_two_contiguous_halves(extent: int, d:
     graph = b.contiguous(b.reshape(b.shrink(p(0, 3, extent, 2, dtype=d), (0, 0, 1), (3, extent, 1)), (3, extent)))
     root = scheduled(graph, padded(1, 16), split(1, 16, UPCAST))
     selected = agree(root, {"p0": x})["selected"]
-    w = min(16, machine_model_of(FAST).lanes(d))
-    if machine_model_of(FAST).masks:
+    w = min(16, FAST.machine.lanes(d))
+    if FAST.machine.masks:
         loads = [u for u in toposort(selected) if u.op is Op.LOAD]
         assert [u.shape for u in loads] == [(w,)] * (2 * 16 // w) and all(u.src[2].shape == (w,) for u in loads)
 
@@ -139,7 +141,7 @@ def test_padded_rows_are_stored_in_whole_vectors() -> None:
     """The last lanes of a row, gated off, have the addresses of the next row's first."""
     root = scheduled(b.add(p(0, 6, 13), 1.0), padded(1, 16), split(1, 16, UPCAST), split(0, 3, UPCAST))
     selected = agree(root, {"p0": floats(6, 13)})["selected"]
-    assert count(selected, Op.STORE) == 3 * 16 // min(16, machine_model_of(FAST).lanes(F32))
+    assert count(selected, Op.STORE) == 3 * 16 // min(16, FAST.machine.lanes(F32))
 
 
 def test_columns_that_form_no_square_are_loaded_lane_by_lane() -> None:
@@ -218,11 +220,12 @@ def test_a_gather_by_loaded_positions() -> None:
     agree(scheduled(graph, split(0, 16, UPCAST)), {"p0": floats(50), "p1": at})
 
 
-class Plain:
+class Plain(LlvmTarget):
     """The same target without a description."""
 
-    name, dtypes, ops, key = FAST.name, FAST.dtypes, FAST.ops, FAST.key
-    render, compile, load = FAST.render, FAST.compile, FAST.load
+    def __init__(self) -> None:
+        super().__init__(LlvmTier.FAST)
+        self.machine = PLAIN
 
 
 def test_a_store_of_lane_numbers_alone_is_a_vector_kernel_too() -> None:
@@ -261,13 +264,13 @@ def test_short_rows_of_a_panel_share_accumulators() -> None:
     pixels, filters = b.reshape(p(0, 32, 7, 7), (1, 32, 7, 7)), b.reshape(p(1, 60, 32), (60, 32, 1, 1))
     root = lower(b.reduce(b.mul(filters, pixels), Op.ADD, (1,)), FAST, "optimize", UNVERIFIED)
     selected = agree(root, {"p0": floats(32, 7, 7), "p1": floats(60, 32)})["selected"]
-    w = machine_model_of(FAST).lanes(F32)
+    w = FAST.machine.lanes(F32)
     if w > 8:
         assert count(selected, Op.MULACC, (w,)) >= 2 * count(selected, Op.MULACC, (8,))
 
 
 def test_a_machine_without_vectors_unrolls() -> None:
-    assert machine_model_of(Plain()) is PLAIN
+    assert Plain().machine is PLAIN
     root = scheduled(c.gemm(p(0, 4, 8), p(1, 8, 4)), split(0, 2, UPCAST), split(1, 4, UPCAST), split(2, 2, UNROLL))
     stages = agree(root, {"p0": floats(4, 8), "p1": floats(8, 4)}, target=Plain())
     assert all(u.shape == () for u in toposort(stages["selected"]) if u.op in (Op.LOAD, Op.ADD, Op.MUL))
