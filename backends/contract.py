@@ -68,7 +68,7 @@ class Capabilities:
     later dialect. They are `renderer` for a target alone (`CompilerBackend`), which our launcher asks launches of kernels.
 
     `bestiary` says that `run` also takes graphs of the second document; a backend without it is given their legal forms.
-    `language` is that of native text, one of `LANGUAGES`.
+    `language` is that of native text, one of `LANGUAGES`. `abilities` are those of a target of this compiler.
     """
 
     dtypes: tuple[DType, ...] = dt.STORABLE
@@ -82,10 +82,29 @@ class Capabilities:
     surfaces: tuple[str, ...] = (TENSOR_SURFACE,)
     bestiary: bool = False
     language: str = "c"
+    abilities: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.language not in LANGUAGES:
             raise ValueError(f"language must be one of {', '.join(LANGUAGES)}, got {self.language!r:.80}")
+
+    @classmethod
+    def of_target(cls, target: Target, language: str, threads: int = 1) -> Capabilities:
+        """Declare every row and dtype, as the compiler gives a target only what it has, and the target's own description.
+
+        `threads` is the number of cores behind the workgroups of a launch, which the target's description leaves out.
+        """
+        machine, widest = target.machine, target.machine.lanes(dt.float32)
+        return cls(
+            vector_widths=tuple(1 << k for k in range(widest.bit_length())),
+            local_memory=machine.local_memory,
+            threads=max(threads, machine.cores),
+            tensor_cores=tuple(dict.fromkeys(arg.name for arg in machine.tensor_cores)),
+            surfaces=COMPILED_SURFACES,
+            bestiary=True,
+            language=language,
+            abilities=tuple(sorted(ability.name.lower() for ability in target.abilities)),
+        )
 
     def can_be_asked(self, surface: str) -> bool:
         """Return True if cases of this surface can be put to the backend. A renderer is asked launches of kernels."""
@@ -127,7 +146,7 @@ class Capabilities:
 #: Field that is a sequence -> JSON type of its elements.
 _SEQUENCES: dict[str, type] = {
     "dtypes": str, "unsupported": dict, "deviations": dict, "levels": str, "vector_widths": int, "tensor_cores": str,
-    "surfaces": str,
+    "surfaces": str, "abilities": str,
 }  # fmt: skip
 
 

@@ -26,41 +26,81 @@ from uops.spec.untrusted import quote_name
 
 T = TypeVar("T")
 GROUP = "uops.backends"
-#: Name -> factory, imported on use, so that a backend's dependencies load only with it.
-BUILT_IN = {
-    "llvm": "uops.backends.llvm.backend:LlvmBackend",
-    "c": "uops.backends.c.backend:CBackend",
-    "c:gcc": "uops.backends.c.backend:GccBackend",
-    "c:clang": "uops.backends.c.backend:ClangBackend",
-    "opencl": "uops.backends.opencl.backend:OpenClBackend",
-    "cuda": "uops.backends.cuda.backend:CudaBackend",
-    "cuda:shim": "uops.backends.cuda.backend:ShimBackend",
-    "cuda:nvrtc": "uops.backends.cuda.backend:CheckedShimBackend",
-    "aarch64": "uops.backends.cross.backend:Aarch64Backend",
-    "aarch64:sve": "uops.backends.cross.backend:SveBackend",
-    "riscv64": "uops.backends.cross.backend:Riscv64Backend",
-    "riscv64:v": "uops.backends.cross.backend:RiscvVectorBackend",
-    "s390x": "uops.backends.cross.backend:S390xBackend",
-    "i686": "uops.backends.cross.backend:I686Backend",
-    "wasm": "uops.backends.cross.backend:WasmBackend",
-    "aarch64:unicorn": "uops.backends.cross.backend:Aarch64UnicornBackend",
-    "riscv64:unicorn": "uops.backends.cross.backend:Riscv64UnicornBackend",
-    "i686:unicorn": "uops.backends.cross.backend:I686UnicornBackend",
-    "interp": "uops.backends.conformance.controls:Interp",
-    "tinygrad": "uops.backends.tinygrad.adapter:Tinygrad",
-    "tinygrad-x86": "uops.backends.tinygrad.adapter:TinygradX86",
-    "numpy": "uops.backends.subjects.numpy_adapter:Numpy",
-    "jax": "uops.backends.subjects.jax_adapter:Jax",
-    "jax:jit": "uops.backends.subjects.jax_adapter:JaxJit",
-    "torch": "uops.backends.subjects.torch_adapter:Torch",
-    "torch:compile": "uops.backends.subjects.torch_adapter:TorchCompile",
-    "onnxruntime": "uops.backends.subjects.onnxruntime_adapter:OnnxRuntime",
-    "openvino": "uops.backends.subjects.openvino_adapter:OpenVino",
-}
+
+
+class BuiltIn(NamedTuple):
+    """A backend that comes with this package. `factory` is imported on use, so that its dependencies load only with it.
+
+    `description` says what it is and `needs` what it takes, both in Markdown. A subject loads a package under test, which is
+    foreign code like a registered backend.
+    """
+
+    factory: str
+    description: str
+    needs: str
+    is_subject: bool = False
+
+
+def _describe_processor(factory: str, description: str, engine: str = "`qemu-user` (a Debian package)") -> BuiltIn:
+    """Describe a backend of another processor."""
+    return BuiltIn(f"uops.backends.cross.backend:{factory}", f"LLVM for {description}", engine)
+
+
+_NOTHING = "nothing beyond `pip install .`"
+_CROSS = "`pip install '.[cross]'`"
+_EITHER_ENGINE = f"`qemu-user` (a Debian package), or {_CROSS} for `:unicorn`"
+_PEERS = "`pip install '.[peers]'`"
+_SUBJECTS_PAGE = "see [subjects.md](subjects.md)"
+#: The built-in backends by name.
+BUILT_IN: dict[str, BuiltIn] = {
+    "llvm": BuiltIn("uops.backends.llvm.backend:LlvmBackend", "LLVM in this process; `tier=full` (default) or `fast`", _NOTHING),
+    "c": BuiltIn("uops.backends.c.backend:CBackend", "C by TinyCC in this process", "`pip install '.[c]'` (2 MB, LGPL, a library)"),
+    "c:gcc": BuiltIn("uops.backends.c.backend:GccBackend", "the same C by the system's gcc", "`gcc` on `PATH`"),
+    "c:clang": BuiltIn("uops.backends.c.backend:ClangBackend", "the same C by the system's clang", "`clang` on `PATH`"),
+    "opencl": BuiltIn(
+        "uops.backends.opencl.backend:OpenClBackend", "OpenCL C on PoCL, on the processor",
+        "`pip install '.[opencl]'` (170 MB), or the system's PoCL",
+    ),
+    "cuda": BuiltIn(
+        "uops.backends.cuda.backend:CudaBackend", "CUDA C by nvrtc, on the first GPU",
+        "a driver, and `pip install '.[cuda]'` (60 MB) or a CUDA toolkit",
+    ),
+    "cuda:shim": BuiltIn(
+        "uops.backends.cuda.backend:ShimBackend", "the same CUDA C by TinyCC, on an x86-64 processor", "`pip install '.[cuda]'`"
+    ),
+    "cuda:nvrtc": BuiltIn(
+        "uops.backends.cuda.backend:CheckedShimBackend", "as `cuda:shim`; nvrtc must take each text for sm_90 first",
+        "`pip install '.[cuda]'`",
+    ),
+    "aarch64": _describe_processor("Aarch64Backend", "AArch64 with NEON, in an emulator", _EITHER_ENGINE),
+    "aarch64:sve": _describe_processor("SveBackend", "AArch64 with SVE of 512 bits, in an emulator"),
+    "riscv64": _describe_processor("Riscv64Backend", "RISC-V of 64 bits without vectors, in an emulator", _EITHER_ENGINE),
+    "riscv64:v": _describe_processor("RiscvVectorBackend", "RISC-V of 64 bits with V 1.0 of 256 bits, in an emulator"),
+    "s390x": _describe_processor("S390xBackend", "s390x, which has the most significant byte first, in an emulator"),
+    "i686": _describe_processor("I686Backend", "x86 of 32 bits with SSE 4.2, in an emulator", _EITHER_ENGINE),
+    "wasm": _describe_processor("WasmBackend", "WebAssembly of 32 bits with SIMD128, in wasmtime", _CROSS),
+    "aarch64:unicorn": _describe_processor("Aarch64UnicornBackend", "AArch64 with NEON, in Unicorn", _CROSS),
+    "riscv64:unicorn": _describe_processor("Riscv64UnicornBackend", "RISC-V of 64 bits, in Unicorn", _CROSS),
+    "i686:unicorn": _describe_processor("I686UnicornBackend", "x86 of 32 bits, in Unicorn", _CROSS),
+    "interp": BuiltIn("uops.backends.conformance.controls:Interp", "the reference interpreter", _NOTHING),
+    "tinygrad": BuiltIn("uops.backends.tinygrad.adapter:Tinygrad", "tinygrad 0.14 with clang", _PEERS, is_subject=True),
+    "tinygrad-x86": BuiltIn(
+        "uops.backends.tinygrad.adapter:TinygradX86", "tinygrad 0.14 with its own x86 assembler", _PEERS, is_subject=True
+    ),
+    "numpy": BuiltIn("uops.backends.subjects.numpy_adapter:Numpy", "NumPy's functions", _NOTHING, is_subject=True),
+    "jax": BuiltIn("uops.backends.subjects.jax_adapter:Jax", "JAX, op by op", _SUBJECTS_PAGE, is_subject=True),
+    "jax:jit": BuiltIn("uops.backends.subjects.jax_adapter:JaxJit", "JAX, compiled by XLA", _SUBJECTS_PAGE, is_subject=True),
+    "torch": BuiltIn("uops.backends.subjects.torch_adapter:Torch", "PyTorch, op by op", _SUBJECTS_PAGE, is_subject=True),
+    "torch:compile": BuiltIn(
+        "uops.backends.subjects.torch_adapter:TorchCompile", "PyTorch, compiled by Inductor", _SUBJECTS_PAGE, is_subject=True
+    ),
+    "onnxruntime": BuiltIn(
+        "uops.backends.subjects.onnxruntime_adapter:OnnxRuntime", "ONNX Runtime", _SUBJECTS_PAGE, is_subject=True
+    ),
+    "openvino": BuiltIn("uops.backends.subjects.openvino_adapter:OpenVino", "OpenVINO", _SUBJECTS_PAGE, is_subject=True),
+}  # fmt: skip
 #: Built-in backends whose code an engine runs, as it is for another processor.
-CROSS_BACKENDS = tuple(name for name, factory in BUILT_IN.items() if factory.startswith("uops.backends.cross."))
-#: Built-in backends that load a package under test, which is foreign code like a registered backend.
-_SUBJECTS = frozenset({"tinygrad", "tinygrad-x86", "numpy", "jax", "jax:jit", "torch", "torch:compile", "onnxruntime", "openvino"})
+CROSS_BACKENDS = tuple(name for name, b in BUILT_IN.items() if b.factory.startswith("uops.backends.cross."))
 _TARGET = re.compile(r"\s*([\w.]+)\s*:\s*([\w.]+)\s*(?:\[.*\])?\s*")
 #: Largest length of a version, in characters.
 MOST_VERSION = 1000
@@ -113,13 +153,13 @@ def names() -> tuple[str, ...]:
 
 def is_foreign(name: str) -> bool:
     """Return True if the backend, or the package that it loads, is foreign code."""
-    return name not in BUILT_IN or name in _SUBJECTS
+    return name not in BUILT_IN or BUILT_IN[name].is_subject
 
 
 def locate_factory(name: str) -> FactoryPath:
     """Return the module and attribute of a backend's factory, without importing it. Raises UnknownBackend or BrokenBackend."""
     entry = None if name in BUILT_IN else _list_entry_points().get(name)
-    target = BUILT_IN.get(name) or (entry.value if entry else name if ":" in name else None)
+    target = BUILT_IN[name].factory if name in BUILT_IN else entry.value if entry else name if ":" in name else None
     if target is None:
         known_names = ", ".join(map(quote_name, names()))
         raise UnknownBackend(

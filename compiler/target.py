@@ -76,7 +76,7 @@ PLAIN = MachineModel()
 
 
 class Ability(Enum):
-    """What a target may do beyond rendering, compiling and loading. The value names the method that does it."""
+    """An optional part of a target, beyond rendering, compiling and loading. The value names the method that does it."""
 
     #: Its kernels reach only memory that is lent to them.
     LENDING = "lend"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uops.backends.c.driver import COMPILERS
 from uops.backends.c.target import DriverTarget, TinyTarget
-from uops.backends.contract import COMPILED_SURFACES, Capabilities, CompilerBackend
+from uops.backends.contract import Capabilities, CompilerBackend
 
 TIERS = ("tcc", *COMPILERS)
 
@@ -29,7 +29,7 @@ class CBackend(CompilerBackend):
 
     def capabilities(self) -> Capabilities:
         """Declare every dtype: narrow floats are computed with integers and float32."""
-        return Capabilities(surfaces=COMPILED_SURFACES, bestiary=True)
+        return Capabilities.of_target(self.target, "c")
 
 
 class GccBackend(CBackend):

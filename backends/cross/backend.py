@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from uops.backends.contract import COMPILED_SURFACES, Capabilities, CompilerBackend
+from uops.backends.contract import Capabilities, CompilerBackend
 from uops.backends.cross.processors import PROCESSORS
 from uops.backends.cross.target import CrossTarget
 from uops.backends.llvm.binding import LlvmTier
@@ -28,7 +28,7 @@ class CrossBackend(CompilerBackend):
 
     def capabilities(self) -> Capabilities:
         """Declare every row and dtype, on one thread."""
-        return Capabilities(surfaces=COMPILED_SURFACES, bestiary=True, language="llvm")
+        return Capabilities.of_target(self.target, "llvm")
 
     def close(self) -> None:
         """End the engine."""

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from uops.backends.contract import COMPILED_SURFACES, Capabilities, CompilerBackend
-from uops.backends.cuda.target import LOCAL_MEMORY, CudaTarget, ShimTarget
-
-
-def _declare(threads: int) -> Capabilities:
-    """Declare every dtype: narrow floats are computed with integers and float32."""
-    return Capabilities(local_memory=LOCAL_MEMORY, threads=threads, surfaces=COMPILED_SURFACES, bestiary=True, language="cuda")
+from uops.backends.contract import Capabilities, CompilerBackend
+from uops.backends.cuda.target import CudaTarget, ShimTarget
 
 
 class CudaBackend(CompilerBackend):
@@ -27,7 +22,7 @@ class CudaBackend(CompilerBackend):
 
     def capabilities(self) -> Capabilities:
         """Declare every row; the units are multiprocessors."""
-        return _declare(self._cuda.device.units)
+        return Capabilities.of_target(self.target, "cuda", self._cuda.device.units)
 
 
 class ShimBackend(CompilerBackend):
@@ -45,7 +40,7 @@ class ShimBackend(CompilerBackend):
 
     def capabilities(self) -> Capabilities:
         """Declare every row, on one thread."""
-        return _declare(1)
+        return Capabilities.of_target(self.target, "cuda")
 
 
 class CheckedShimBackend(ShimBackend):

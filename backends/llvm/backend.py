@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from uops.backends.contract import COMPILED_SURFACES, Capabilities, CompilerBackend
+from uops.backends.contract import Capabilities, CompilerBackend
 from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 
@@ -21,5 +21,5 @@ class LlvmBackend(CompilerBackend):
         return self._llvm.version()
 
     def capabilities(self) -> Capabilities:
-        """Every dtype: the narrow floats are computed by integers and float32."""
-        return Capabilities(surfaces=COMPILED_SURFACES, bestiary=True, language="llvm")
+        """Declare every dtype: narrow floats are computed with integers and float32."""
+        return Capabilities.of_target(self.target, "llvm")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from uops.backends.contract import COMPILED_SURFACES, Capabilities, CompilerBackend
+from uops.backends.contract import Capabilities, CompilerBackend
 from uops.backends.opencl.target import OpenClTarget
 
 
@@ -21,7 +21,4 @@ class OpenClBackend(CompilerBackend):
 
     def capabilities(self) -> Capabilities:
         """Declare every dtype: narrow floats are computed with integers and float32."""
-        device = self._opencl.device
-        return Capabilities(
-            local_memory=device.local_memory, threads=device.units, surfaces=COMPILED_SURFACES, bestiary=True, language="opencl"
-        )
+        return Capabilities.of_target(self.target, "opencl", self._opencl.device.units)

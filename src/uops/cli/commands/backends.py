@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from uops.cli.common import json_option, make_console, print_json, tolerate_closed_reader
+
+if TYPE_CHECKING:
+    from uops.backends.contract import Capabilities
 
 Json = dict[str, Any]
 #: Processes that describe backends at the same time.
@@ -57,20 +60,47 @@ def _describe(name: str) -> Json:
     }
 
 
+def describe_features(declared: Capabilities) -> str:
+    """Return what a backend declares, in words. Sizes of memory are in KB."""
+    from uops.backends.contract import Capabilities
+    from uops.spec.rows.rows import ROWS
+
+    everything = Capabilities()
+    dtypes, lacking = len(declared.dtypes), [r for r in ROWS.values() if declared.missing(r.id) is not None]
+    words = ["every dtype" if dtypes == len(everything.dtypes) else f"{dtypes} of {len(everything.dtypes)} dtypes"]
+    words.append(f"{len(ROWS) - len(lacking)} of {len(ROWS)} rows" if lacking else "every row")
+    words.append("surfaces " + ", ".join(declared.surfaces))
+    if max(declared.vector_widths) > 1:
+        words.append(f"vectors of {max(declared.vector_widths)} lanes")
+    if declared.threads > 1:
+        words.append(f"{declared.threads} threads")
+    if declared.local_memory:
+        words.append(f"{declared.local_memory >> 10} KB of local memory")
+    if declared.tensor_cores:
+        words.append(f"{len(declared.tensor_cores)} tensor-core instructions")
+    if declared.abilities:
+        words.append("abilities " + ", ".join(a.replace("_", " ") for a in declared.abilities))
+    if declared.deviations:
+        words.append(f"{len(declared.deviations)} deviations")
+    return "; ".join(words)
+
+
 def _print_table(rows: list[Json]) -> None:
     """Print a line per backend: those that are here first."""
     from rich import box
     from rich.table import Table
+    from rich.text import Text
+
+    from uops.backends.contract import Capabilities
 
     here, missing = [r for r in rows if r["here"]], [r for r in rows if not r["here"]]
     out = make_console()
     table = Table(box=box.SIMPLE, pad_edge=False)
-    for title in ("backend", "kind", "surfaces", "dtypes", "unsupported", "version"):
+    for title in ("backend", "kind", "declares", "version"):
         table.add_column(title, overflow="fold", no_wrap=title == "backend")
     for r in here:
-        declared, kind = r["declared"], "target" if r["target"] else "evaluator"
-        counts = str(len(declared["dtypes"])), str(len(declared["unsupported"]))
-        table.add_row(r["name"], kind, ", ".join(declared["surfaces"]), *counts, r["version"])
+        features = describe_features(Capabilities.of_json(r["declared"]))
+        table.add_row(r["name"], "target" if r["target"] else "evaluator", features, Text(r["version"]))
     if here:
         out.print(table)
     if missing:
@@ -78,5 +108,5 @@ def _print_table(rows: list[Json]) -> None:
         table.add_column("not here", no_wrap=True)
         table.add_column("what is missing", overflow="fold")
         for r in missing:
-            table.add_row(r["name"], r["reason"])
+            table.add_row(r["name"], Text(r["reason"]))  # the name of an extra is no markup
         out.print(table)
