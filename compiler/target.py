@@ -100,7 +100,7 @@ class NativeEntry:
 
     `function(*arrays)` is a builtin that does a whole run for arguments that are exactly as the ProgramFrame says. It calls the
     fallback for all others. It is None if there is no such builtin. `execute(addresses, variables)` runs the launches on an
-    address per base.
+    address per base, whose memory is lent.
     """
 
     function: Callable[..., Any] | None

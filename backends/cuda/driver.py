@@ -1,4 +1,4 @@
-"""The CUDA driver by ctypes: a device, its memory, loaded kernels and launches in one stream.
+"""The CUDA driver by ctypes: a device, its memory, loaded kernels, and launches in one stream, one by one or as a graph.
 
 No other module calls the driver. Calls are asynchronous until `synchronize`; an error of an earlier launch may be reported by
 any later call. After such an error the process can no longer use the device, so run kernels in a worker.
@@ -12,6 +12,7 @@ import threading
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from uops.spec.errors import Crash, Unsupported
 from uops.spec.resources import limit_data_instead_of_addresses
@@ -39,6 +40,13 @@ _SIGNATURES: dict[str, tuple[object, ...]] = {
     "cuModuleGetFunction": (_P, _P, ctypes.c_char_p),
     "cuFuncSetAttribute": (_P, _I, _I),
     "cuLaunchKernel": (_P, _U, _U, _U, _U, _U, _U, _U, _P, _P, _P),
+    "cuGraphCreate": (_P, _U),
+    "cuGraphAddKernelNode": (_P, _P, _P, _Z, _P),
+    "cuGraphInstantiateWithFlags": (_P, _P, ctypes.c_ulonglong),
+    "cuGraphExecKernelNodeSetParams": (_P, _P, _P),
+    "cuGraphLaunch": (_P, _P),
+    "cuGraphExecDestroy": (_P,),
+    "cuGraphDestroy": (_P,),
     "cuGetErrorString": (_I, _P),
 }
 #: Attributes of a device and of a function, by the numbers of `cuda.h`.
@@ -68,7 +76,7 @@ def _load_driver() -> ctypes.CDLL:
     for name, arguments in _SIGNATURES.items():
         function = getattr(library, name, None)
         if function is None:
-            raise Unsupported(f"CUDA: the driver has no {name}; version 11.2 or newer is needed", "cuda")
+            raise Unsupported(f"CUDA: the driver has no {name}; version 11.4 or newer is needed", "cuda")
         function.restype, function.argtypes = _I, arguments
     return library
 
@@ -189,13 +197,75 @@ class LoadedKernel:
     function: int
     local_bytes: int
 
-    def launch(self, groups: int, lanes: int, arguments: Sequence[int]) -> None:
-        """Start the kernel on `groups` blocks of `lanes` threads; each argument is an address or a value of 64 bits."""
-        values = (ctypes.c_int64 * (len(arguments) or 1))(*(a - (1 << 64) if a >> 63 == 1 else a for a in arguments))
-        base = ctypes.addressof(values)
-        table = (_P * (len(arguments) or 1))(*(base + 8 * k for k in range(len(arguments))))
-        stream = enter_context().stream
-        _call("cuLaunchKernel", self.function, groups, 1, 1, lanes, 1, 1, self.local_bytes, stream, table, None)
+
+class DeviceLaunch(NamedTuple):
+    """A launch of a kernel on `groups` blocks of `lanes` threads. Each argument is an address or a value of 64 bits."""
+
+    kernel: LoadedKernel
+    groups: int
+    lanes: int
+    arguments: tuple[int, ...]
+
+    def start(self) -> None:
+        """Queue the launch."""
+        d, k = enter_context(), self.kernel
+        table = _ArgumentTable(self.arguments)
+        _call("cuLaunchKernel", k.function, self.groups, 1, 1, self.lanes, 1, 1, k.local_bytes, d.stream, table.address, None)
+
+
+class _ArgumentTable:
+    """The values of a launch and the pointers to them, which the driver reads during the call."""
+
+    def __init__(self, arguments: Sequence[int]) -> None:
+        n = len(arguments) or 1
+        self._values = (ctypes.c_int64 * n)(*(a - (1 << 64) if a >> 63 == 1 else a for a in arguments))
+        base = ctypes.addressof(self._values)
+        self._pointers = (_P * n)(*(base + 8 * k for k in range(len(arguments))))
+        self.address = ctypes.addressof(self._pointers)
+
+
+class _NodeParameters(ctypes.Structure):
+    """CUDA_KERNEL_NODE_PARAMS_v1 of `cuda.h`."""
+
+    _fields_ = (
+        ("function", _P), ("grid", 3 * _U), ("block", 3 * _U), ("local_bytes", _U), ("arguments", _P), ("extra", _P),
+    )  # fmt: skip
+
+
+class LaunchGraph:
+    """A list of launches that one call queues. Everything but the kernels may change from one start to the next."""
+
+    def __init__(self, launches: Sequence[DeviceLaunch]) -> None:
+        """Make the graph, in which each launch waits for the one before. Raises Crash with the driver's message."""
+        enter_context()
+        graph, executable = _P(), _P()
+        _call("cuGraphCreate", ctypes.byref(graph), 0)
+        self._launches, self._nodes = list(launches), list[ctypes.c_void_p]()
+        weakref.finalize(self, _load_driver().cuGraphDestroy, graph).atexit = False
+        for launch in launches:
+            node, table = _P(), _ArgumentTable(launch.arguments)
+            before = ctypes.byref(self._nodes[-1]) if self._nodes else None
+            parameters = self._describe_node(launch, table)
+            _call("cuGraphAddKernelNode", ctypes.byref(node), graph, before, len(self._nodes[-1:]), ctypes.byref(parameters))
+            self._nodes.append(node)
+        _call("cuGraphInstantiateWithFlags", ctypes.byref(executable), graph, 0)
+        weakref.finalize(self, _load_driver().cuGraphExecDestroy, executable).atexit = False
+        self._executable = executable
+
+    @staticmethod
+    def _describe_node(launch: DeviceLaunch, table: _ArgumentTable) -> _NodeParameters:
+        one = (launch.groups, 1, 1), (launch.lanes, 1, 1)
+        return _NodeParameters(launch.kernel.function, *one, launch.kernel.local_bytes, table.address, None)
+
+    def start(self, launches: Sequence[DeviceLaunch]) -> None:
+        """Queue the launches, which are of the graph's kernels in their order. Graphs that were queued before stay as they were."""
+        for k, (before, launch) in enumerate(zip(self._launches, launches, strict=True)):
+            if launch != before:
+                table = _ArgumentTable(launch.arguments)
+                parameters = self._describe_node(launch, table)
+                _call("cuGraphExecKernelNodeSetParams", self._executable, self._nodes[k], ctypes.byref(parameters))
+                self._launches[k] = launch
+        _call("cuGraphLaunch", self._executable, enter_context().stream)
 
 
 def load_kernel(cubin: bytes, entry: str, local_bytes: int) -> LoadedKernel:

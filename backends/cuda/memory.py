@@ -36,11 +36,25 @@ class DeviceMemory(MemoryLender[DeviceSpan]):
         if span is None:
             return 0
         if not span.address:
-            size = span.stop - span.start
-            span.address = driver.allocate(size)
-            driver.copy_to_device(span.address, span.start, size)
+            self._allocate(span)
+            driver.copy_to_device(span.address, span.start, span.stop - span.start)
         span.written |= written
         return span.address + host - span.start
+
+    def allocate_without_contents(self, host: int) -> None:
+        """Allocate the span of a host address, if it has no memory on the device; its contents are undefined there."""
+        span = self.find_span(host)
+        if span is not None and not span.address:
+            self._allocate(span)
+
+    def keep_host_contents(self, host: int) -> None:
+        """Forget that kernels wrote the span of a host address: it is not copied back."""
+        span = self.find_span(host)
+        if span is not None:
+            span.written = False
+
+    def _allocate(self, span: DeviceSpan) -> None:
+        span.address = driver.allocate(span.stop - span.start)
 
     def copy_from(self, host: int) -> int:
         """Return the address of a copy of what a lent array holds from an address on. The caller frees it."""

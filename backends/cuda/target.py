@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
@@ -22,9 +22,12 @@ from uops.backends.cached_target import CachedTarget
 from uops.backends.cstyle.language import NATIVE
 from uops.backends.cstyle.launch import MAX_LANES, LaunchShape, can_lanes_meet_at_barriers, parse_launch_comment
 from uops.backends.cuda import driver, instructions, mma, nvrtc, shim
+from uops.backends.cuda.driver import DeviceLaunch
 from uops.backends.cuda.memory import DeviceMemory
 from uops.backends.cuda.render import ALIGNED, CUDA, ENTRY, OPS, SCALAR, WRITTEN, render
-from uops.compiler.target import Ability, MachineModel, Target
+from uops.backends.cuda.submission import ProgramSubmission
+from uops.compiler.runtime.frame import ProgramFrame
+from uops.compiler.target import Ability, MachineModel, NativeEntry, Target
 from uops.spec.errors import CompileError, Crash, Unsupported
 from uops.spec.ir.args import WmmaArg
 from uops.spec.ir.node import UOp
@@ -65,23 +68,38 @@ class CudaKernel:
 
     def __call__(self, buffers: Sequence[int], scalars: Sequence[int]) -> None:
         """Start the kernel once on lent addresses. Raises CompileError for more blocks than a launch has."""
+        copies = list[int]()
+        if (launch := self._prepare(buffers, scalars, copies)) is not None:
+            launch.start()
+        for address in copies:
+            driver.free(address)
+
+    def prepare(self, buffers: Sequence[int], scalars: Sequence[int]) -> DeviceLaunch | None:
+        """Return the launch on lent addresses; None if it is empty, or if an argument must be copied for it.
+
+        Raises CompileError as a call does.
+        """
+        return self._prepare(buffers, scalars, None)
+
+    def _prepare(self, buffers: Sequence[int], scalars: Sequence[int], copies: list[int] | None) -> DeviceLaunch | None:
+        """Return the launch, for which arguments that are not aligned are copied; None if it is empty or has no list of copies."""
         groups, lanes = self.shape.count_groups_and_lanes(scalars)
         if not groups * lanes:
-            return
+            return None
         if groups > MOST_GROUPS:
             raise CompileError(f"a launch has at most {MOST_GROUPS} blocks, and this one needs {groups}")
-        arguments, copies = list[int](), list[int]()
+        arguments = list[int]()
         for k, kind in enumerate(self.shape.arguments):
             if kind == SCALAR:
                 arguments.append(scalars[k])
             elif kind:
                 arguments.append(MEMORY.device_address(buffers[k], kind == WRITTEN))
             if kind == ALIGNED and arguments[-1] % WIDEST:
+                if copies is None:
+                    return None
                 arguments[-1] = MEMORY.copy_from(buffers[k])
                 copies.append(arguments[-1])
-        self._kernel.launch(groups, lanes, arguments)
-        for address in copies:
-            driver.free(address)
+        return DeviceLaunch(self._kernel, groups, lanes, tuple(arguments))
 
 
 class _CudaText(Target):
@@ -113,7 +131,7 @@ class _CudaText(Target):
 class CudaTarget(CachedTarget, _CudaText):
     """The first GPU of this machine. Raises Unsupported where there is no GPU, no driver or no nvrtc."""
 
-    abilities = _CudaText.abilities | CachedTarget.abilities | {Ability.LENDING, Ability.WAITING}
+    abilities = _CudaText.abilities | CachedTarget.abilities | {Ability.LENDING, Ability.WAITING, Ability.NATIVE_ENTRY}
 
     def __init__(self, store: ObjectCache | None = None) -> None:
         if why := driver.unavailable_reason() or nvrtc.unavailable_reason():
@@ -157,6 +175,10 @@ class CudaTarget(CachedTarget, _CudaText):
     def wait(self) -> None:
         """Wait until all launches have ended."""
         driver.synchronize()
+
+    def enter(self, frame: ProgramFrame, fallback: Callable[..., Any]) -> NativeEntry:
+        """Return a way to queue the program's launches at once, within `lend`."""
+        return NativeEntry(None, ProgramSubmission(frame, MEMORY).execute)
 
 
 class ShimTarget(_CudaText):

@@ -328,7 +328,8 @@ class Compiled:
             self._queues.run(addresses, variable_values)
             return
         if self._native_entry is not None:
-            self._native_entry.execute(addresses, variable_values)
+            with self._lend(arrays_to_lend):
+                self._native_entry.execute(addresses, variable_values)
             return
         for on_host, launches in self._launch_groups:
             with nullcontext() if on_host else self._lend(arrays_to_lend):

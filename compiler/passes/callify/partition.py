@@ -33,7 +33,7 @@ from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace, BufferArg
 from uops.spec.ir.dtypes import DType
-from uops.spec.ir.node import Dim, UOp, substitute
+from uops.spec.ir.node import Dim, UOp, substitute, toposort
 from uops.spec.ir.ops import ALU, EFFECT_GROUPS, MARKERS, MEMORY_ROOTS, RESULT_ROOTS, Op
 from uops.spec.ir.scope import base_memory, root_items
 
@@ -307,12 +307,17 @@ class _DevicePartition:
         return B.copy(value if is_sendable else B.contiguous(value), device)
 
     def _reach_param_from(self, value: UOp, device: str) -> UOp | None:
-        """Return a view of a Param on no device that nothing writes, as the device reaches it; None for any other value."""
+        """Return a view of a Param on no device that nothing writes, as the device reaches it; None for any other value.
+
+        A view that is indexed by a value on a device is another value.
+        """
         base, dependencies = strip_views_and_collect_dependencies(value, VIEWS)
         param = self.reached_params.get(base, base)
         if param.op is not Op.PARAM or param.arg.name is not None or param.arg.device is not None:
             return None
         if param in self.written or dependencies:
+            return None
+        if any(u.op in MEMORY_ROOTS and u is not base and u.device is not None for u in toposort(value)):
             return None
         reached = param.replace(arg=replace(param.arg, device=device))
         self.reached_params[reached] = param

@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 
 import uops
+from uops.backends.conformance.cases import generate_cases
+from uops.backends.conformance.model import ConformanceTier
+from uops.backends.contract import DEVICES_SURFACE
 from uops.backends.registry import create_backend
 from uops.compiler.config import Config
 from uops.compiler.passes.callify.partition import is_range_of_memory, partition_over_devices
@@ -20,6 +23,7 @@ from uops.spec.ir.node import UOp, nodes_with_op, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.rows.collectives import COLLECTIVES
 from uops.spec.verify.dialects import Dialect
+from uops.spec.verify.infer import infer_dialect
 
 D = ("D0", "D1", "D2")
 X = b.param(0, (6, 4), dt.int32, D, 0)
@@ -169,3 +173,12 @@ def test_the_program_after_callify_is_legal() -> None:
     from uops.spec.verify.verifier import verify
 
     verify(lowered, Dialect.CALLIFIED)
+
+
+def test_every_stage_of_the_cases_on_several_devices_keeps_its_claims() -> None:
+    """A replicated index beside a sharded axis was on another device than what it indexed."""
+    target = create_backend("llvm", tier="fast").target
+    cases = [c for c in generate_cases(ConformanceTier.SMOKE) if c.surface == DEVICES_SURFACE]
+    assert len(cases) > 300
+    for case in {*cases[::6], *(c for c in cases if c.name == "vector-beside-axis")}:
+        lower(case.graph, target, "linearize", config=Config(verify=True), dialect=infer_dialect(case.graph))
