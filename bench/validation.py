@@ -31,7 +31,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ from workloads import WORKLOADS, build
 import uops.compiler.validate as validation
 from uops.backends.conformance.cases import generate_cases
 from uops.backends.conformance.model import ConformanceTier
-from uops.backends.registry import create_backend
+from uops.backends.registry import BUILT_IN, create_backend
 from uops.backends.testing.journal import Journal
 from uops.compiler import config
 from uops.compiler.pipeline import record_lowering_up_to_plan
@@ -55,6 +55,8 @@ from uops.spec.ir.node import UOp
 from uops.spec.ir.text import parse_file, show
 
 BACKENDS = ("llvm", "c", "opencl")
+#: All that may be named: the targets of the compiler that come with the package.
+COMPILED = tuple(name for name, b in BUILT_IN.items() if not b.is_subject and name != "interp")
 EXAMPLES = Path(__file__).parents[1] / "examples"
 Json = dict[str, Any]
 #: Returns the reports of a program for a backend.
@@ -78,8 +80,9 @@ def _validate_graph(graph: UOp, backend: str) -> list[ValidationReport]:
     return [validate(*record_lowering_up_to_plan(graph, _target(backend), config.Config(reuse=False)))]
 
 
+@cache
 def _target(backend: str) -> Target:
-    """Return the target of a backend."""
+    """Return the target of a backend, which stays open."""
     target: Target = create_backend(backend).target  # type: ignore[attr-defined]
     return target
 
@@ -217,7 +220,7 @@ def _processor_seconds() -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--backend", action="append", choices=BACKENDS)
+    parser.add_argument("--backend", action="append", choices=COMPILED)
     parser.add_argument("--programs", default="*", help="only those whose name (as `workload encoder`) matches")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--journal", type=Path, help="where what was found is written, and read again")
