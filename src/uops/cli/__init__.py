@@ -22,6 +22,7 @@ from uops.cli.commands.compile import compile_
 from uops.cli.commands.conform import conform
 from uops.cli.commands.fuzz import fuzz
 from uops.cli.commands.mutants import mutants
+from uops.cli.commands.new_backend import new_backend
 from uops.cli.commands.prove import prove
 from uops.cli.commands.run import run
 from uops.cli.commands.search import search
@@ -143,6 +144,7 @@ for _command in (
     prove,
     check_certificate,
     backends,
+    new_backend,
     conform,
     fuzz,
     mutants,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import math
 import os
 import tempfile
 import threading
@@ -77,12 +78,14 @@ FIRST = 2.0
 @click.option("--journal", type=click.Path(dir_okay=False), metavar="FILE", help="Record the verdicts, and resume from it.")
 @click.option("--baseline", type=click.Path(exists=True), metavar="FILE", help="A report; fail if this run is worse.")
 @click.option("--diff", nargs=2, type=click.Path(exists=True), metavar="A B", help="Only compare two reports: is B worse than A?")
+@click.option("--timeout", type=float, metavar="SECONDS", help="Time limit of one program.  [default: 60]")
+@click.option("--probe", is_flag=True, help="Print the gaps to declare: what the backend refuses.")
 @json_option()
 @click.pass_context
 def conform(
     ctx: click.Context, backend_name: str | None, subject: str, tier: str, level: str, opts: str, seed: int, beam: int,
     sample: int | None, rows: str, dialect: str | None, jobs: int, report: str, journal: str | None, baseline: str | None,
-    diff: tuple[str, str] | None, as_json: bool,
+    diff: tuple[str, str] | None, timeout: float | None, probe: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Judge a backend against the specification and write a report.
 
@@ -94,6 +97,9 @@ def conform(
 
     With --sample, the report is about those programs alone, and says of how many.
 
+    With --probe, the refusals of the run are printed as a declaration of gaps, and do not count as failures. Wrong values, crashes
+    and timeouts are never gaps.
+
     With --journal, an interrupted run resumes if backend, tier, schedules and sources are unchanged. Its report is that of an
     uninterrupted run. The exhaustive tier keeps its own journal in the report directory.
 
@@ -102,6 +108,7 @@ def conform(
     nothing was run, or if the baseline has no cell in common with the run.
     """
     from uops.backends.conformance.model import ConformanceLevel, SchedulePolicy
+    from uops.backends.worker.client import Limits
 
     if diff:
         if backend_name or baseline:
@@ -125,12 +132,16 @@ def conform(
         raise click.UsageError("the exhaustive tier keeps its journal in the report directory: leave out --journal")
     if tier == "exhaustive":
         ctx.exit(_run_exhaustive_tier_and_print(backend_name or "", rows, jobs, Path(report), as_json))
+    if timeout is not None and not 0 < timeout < math.inf:
+        raise click.BadParameter(f"expected a positive number of seconds, got {timeout:g}", param_hint="--timeout")
     how = {"rows": rows, "schedules": SchedulePolicy(opts, seed, beam), "journal": journal and Path(journal)}
-    wanted = _Wanted(tier, ConformanceLevel(level), Path(report), baseline, as_json, how)
+    wanted = _Wanted(tier, ConformanceLevel(level), Path(report), baseline, as_json, how, probe)
     if subject == "compiler":
         _judge_compiler_and_write_report(ctx, backend_name=backend_name or TARGET, wanted=wanted)
     elif subject == "backend":
-        drawn = {"sample": sample, "sample_seed": seed}
+        drawn: Json = {"sample": sample, "sample_seed": seed}
+        if timeout is not None:
+            drawn["limits"] = Limits(timeout=timeout)
         ctx.exit(_judge_backend_and_write_report(backend_name or "", wanted, jobs=jobs, dialect=lowered_to, **drawn))
     else:
         ctx.exit(_judge_subject_and_write_report(subject, wanted, subject, __version__))
@@ -149,7 +160,7 @@ def _require_dialect_of_a_stage(name: str) -> Dialect:
 
 def _refuse_options_without_meaning(ctx: click.Context, subject: str, tier: str) -> None:
     """Raise UsageError for an option that says nothing about a subject which is no backend."""
-    of_backends = {"jobs": "--jobs", "dialect": "--dialect", "sample": "--sample"}
+    of_backends = {"jobs": "--jobs", "dialect": "--dialect", "sample": "--sample", "timeout": "--timeout", "probe": "--probe"}
     if subject != "compiler":
         of_backends |= {"backend_name": "--backend", "opts": "--opts", "seed": "--seed", "beam": "--beam"}
     given = [option for name, option in of_backends.items() if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
@@ -186,6 +197,7 @@ class _Wanted(NamedTuple):
     baseline: str | None
     as_json: bool
     suite_options: Json
+    probe: bool = False
 
 
 def _judge_backend_and_write_report(backend_name: str, wanted: _Wanted, **how: Any) -> int:
@@ -265,7 +277,22 @@ def _write_report_and_get_status(run: ConformanceRun, wanted: _Wanted, started: 
             print_json(summary.summary_to_json(doc, report, change))
         else:
             summary.print_conformance_summary(make_console(), doc, report, change)
+    if wanted.probe:
+        return _print_gaps_and_get_status(run, wanted)
     return exit_status_of_report(doc, change) or (USER_ERROR if unwritten else 0)
+
+
+def _print_gaps_and_get_status(run: ConformanceRun, wanted: _Wanted) -> int:
+    """Print the gaps that the refusals of a run amount to; return 1 if anything else failed, or cannot be declared."""
+    from uops.backends.conformance.probe import find_gaps, format_gaps
+
+    cells = run.cells[wanted.level].values()
+    gaps = find_gaps(cells)
+    with tolerate_closed_reader():
+        echo(format_gaps(gaps), err=wanted.as_json, nl=False)
+    if not run.complete:
+        return INTERRUPTED
+    return int(bool(gaps.partly_refused) or any(not c.is_refusal for c in run.failing_cells(wanted.level)))
 
 
 def exit_status_of_report(doc: Json, change: ReportDiff | None) -> int:

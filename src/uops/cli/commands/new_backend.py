@@ -1,0 +1,67 @@
+"""`uops new-backend`: write a package of a backend to start from."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+
+from uops.cli.common import echo
+from uops.spec.untrusted import describe_path, quote_name
+
+#: What a name may be: part of the names of a distribution, a module and an entry point.
+_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+#: File of the package, as a template -> its template.
+_FILES = {
+    "pyproject.toml": "pyproject.toml.j2",
+    "tox.ini": "tox.ini.j2",
+    "src/{package}/__init__.py": "backend.py.j2",
+}
+
+
+@click.command("new-backend", short_help="Write a package of a backend to start from.")
+@click.argument("name")
+@click.option(
+    "--directory", type=click.Path(path_type=Path), metavar="DIR", help="Where it is written.  [default: NAME, which is new]"
+)
+def new_backend(name: str, directory: Path | None) -> None:
+    """Write a package with a backend called NAME, which evaluates a dozen rows with NumPy, and says what comes next.
+
+    The package registers the backend and has a tox environment that judges it. Nothing that exists is changed.
+    """
+    from uops.backends import registry
+
+    if not _NAME.fullmatch(name):
+        raise click.BadParameter(f"expected lower-case words such as mine or my_device, got {quote_name(name)}", param_hint="NAME")
+    if name in registry.names():
+        raise click.BadParameter(f"a backend is called {name} already", param_hint="NAME")
+    place = directory or Path(name)
+    if place.exists() and (not place.is_dir() or any(place.iterdir())):
+        raise click.BadParameter(f"{describe_path(place)} exists and is not an empty directory", param_hint="--directory")
+    for path, text in render_package(name).items():
+        target = place / path
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text)
+        except OSError as e:
+            raise click.ClickException(f"{describe_path(target)} cannot be written: {e.strerror or e}") from e
+    echo(f"{describe_path(place)} has the package uops-{name}. To install and judge it:\n")
+    echo(f"  pip install -e {describe_path(place)}\n  uops conform --backend {name}\n")
+    echo("docs/writing-a-backend.md says what to change, and how to declare what you lack (uops conform --probe).")
+
+
+def render_package(name: str) -> dict[str, str]:
+    """Return the files of the package by path."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("uops.cli", "template"), undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False
+    )
+    words: dict[str, Any] = {
+        "name": name,
+        "package": f"uops_{name}",
+        "class_name": "".join(w.capitalize() for w in name.split("_")),
+    }
+    return {path.format(**words): environment.get_template(file).render(words) for path, file in _FILES.items()}
