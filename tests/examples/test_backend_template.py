@@ -128,4 +128,4 @@ def template(monkeypatch: pytest.MonkeyPatch) -> Backend:
 def test_the_guide_names_the_template_and_its_commands() -> None:
     text = GUIDE.read_text()
     assert "examples/backend-template" in text
-    assert "uops conform --backend template" in text
+    assert "uops new-backend mine" in text and "uops conform --backend mine" in text

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from importlib import resources
 from pathlib import Path
-from typing import Any
+from string import Template
 
 import click
 
@@ -15,9 +16,9 @@ from uops.spec.untrusted import describe_path, quote_name
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 #: File of the package, as a template -> its template.
 _FILES = {
-    "pyproject.toml": "pyproject.toml.j2",
-    "tox.ini": "tox.ini.j2",
-    "src/{package}/__init__.py": "backend.py.j2",
+    "pyproject.toml": "pyproject.toml.in",
+    "tox.ini": "tox.ini.in",
+    "src/{package}/__init__.py": "backend.py.in",
 }
 
 
@@ -54,14 +55,7 @@ def new_backend(name: str, directory: Path | None) -> None:
 
 def render_package(name: str) -> dict[str, str]:
     """Return the files of the package by path."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("uops.cli", "template"), undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False
-    )
-    words: dict[str, Any] = {
-        "name": name,
-        "package": f"uops_{name}",
-        "class_name": "".join(w.capitalize() for w in name.split("_")),
-    }
-    return {path.format(**words): environment.get_template(file).render(words) for path, file in _FILES.items()}
+    folder = resources.files("uops.cli") / "template"
+    class_name = "".join(word.capitalize() for word in name.split("_"))
+    words = {"name": name, "package": f"uops_{name}", "class_name": class_name}
+    return {path.format(**words): Template((folder / file).read_text()).substitute(words) for path, file in _FILES.items()}
