@@ -233,6 +233,8 @@ class _AccessReader:
         if u.dtype is dt.bool_:
             return T.negate(T.is_zero(T.as_sum(Unknown(name, 0, 1, True, is_memory_written))))
         low, high = u.min_max or (u.dtype.min, u.dtype.max)
+        if low == high:  # the number of a single lane
+            return LinearSum(int(low), ())
         return T.as_sum(Unknown(name, int(low), int(high), True, is_memory_written))
 
 

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import uops
+from uops.backends.conformance.cases import generate_cases
+from uops.backends.conformance.model import ConformanceTier
 from uops.backends.conformance.stage_judge import KEEPS
 from uops.backends.registry import create_backend
 from uops.compiler import Config, compile, lower
@@ -403,3 +405,11 @@ def test_an_if_that_the_graph_lacks_may_hold_what_its_stores_alone_need() -> Non
         found = validate_linearization(graph, parse(text + branch)).counterexample
         assert (found is None) is (fault is None), (listed, found)
         assert fault is None or fault in found.words, (listed, found)
+
+
+def test_a_tile_that_one_lane_stores_is_decided_without_the_solver():
+    """All 256 elements of AMX's tile are of lane 0, whose number has one value: pairs of Stores need no query each."""
+    (case,) = (c for c in generate_cases(ConformanceTier.FULL, "Codegen/Wmma") if c.name == "tdpbf16ps-16x16x32-float32")
+    report = validate(*record_lowering_up_to_plan(case.graph, create_backend("c").target, Config(reuse=False)))
+    assert report.is_proved
+    assert DecisionMethod.SOLVER not in {v.by for k in report.kernels for v in k.verdicts}
