@@ -44,7 +44,7 @@ from uops.backends.conformance.model import ConformanceTier
 from uops.backends.registry import BUILT_IN, create_backend
 from uops.backends.testing.journal import Journal
 from uops.compiler import config
-from uops.compiler.pipeline import record_lowering_up_to_plan
+from uops.compiler.pipeline import lower
 from uops.compiler.target import Target
 from uops.compiler.tensor import use
 from uops.compiler.tensor.realize import capture
@@ -53,6 +53,7 @@ from uops.compiler.validate.launch import _PROCESS, ValidationReport, validate
 from uops.spec.errors import CompileError, Unsupported
 from uops.spec.ir.node import UOp
 from uops.spec.ir.text import parse_file, show
+from uops.spec.verify.infer import infer_dialect
 
 BACKENDS = ("llvm", "c", "opencl")
 #: All that may be named: the targets of the compiler that come with the package.
@@ -76,8 +77,26 @@ def list_programs() -> Iterator[tuple[str, Program]]:
 
 
 def _validate_graph(graph: UOp, backend: str) -> list[ValidationReport]:
-    """Validate the kernels of a graph."""
-    return [validate(*record_lowering_up_to_plan(graph, _target(backend), config.Config(reuse=False)))]
+    """Lower a graph of any dialect with validation, and return the reports; none of a dialect that is not validated."""
+    with _record_reports() as reports:
+        lower(graph, _target(backend), "plan", config.Config(reuse=False, validate=True), dialect=infer_dialect(graph))
+    return reports
+
+
+@contextlib.contextmanager
+def _record_reports() -> Iterator[list[ValidationReport]]:
+    """Yield the list to which the report of each validation within the context is added."""
+    reports: list[ValidationReport] = []
+
+    def record_report(*args: Any) -> ValidationReport:
+        reports.append(validate(*args))
+        return reports[-1]
+
+    original, validation.validate = validation.validate, record_report
+    try:
+        yield reports
+    finally:
+        validation.validate = original
 
 
 @cache
@@ -89,20 +108,10 @@ def _target(backend: str) -> Target:
 
 def _validate_script(path: Path, backend: str) -> list[ValidationReport]:
     """Run a script and return the reports of every program that it compiles."""
-    reports: list[ValidationReport] = []
-
-    def record_report(*args: Any) -> ValidationReport:
-        reports.append(validate(*args))
-        return reports[-1]
-
     os.environ |= {"UOPS_VALIDATE": "1", "UOPS_REUSE": "0"}
     config.default_config.cache_clear()
-    original, validation.validate = validation.validate, record_report
-    try:
-        with use(backend), contextlib.redirect_stdout(io.StringIO()):
-            runpy.run_path(str(path))
-    finally:
-        validation.validate = original
+    with _record_reports() as reports, use(backend), contextlib.redirect_stdout(io.StringIO()):
+        runpy.run_path(str(path))
     return reports
 
 
