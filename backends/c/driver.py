@@ -1,7 +1,8 @@
 """gcc and clang as child processes: from C text to a shared object, and from that to a function of this process.
 
-The flags are part of the kernel's meaning: no contraction, wrapping integers, no type-based alias analysis, no `errno`. Code is
-compiled for this machine.
+The flags are part of the kernel's meaning: no contraction, no type-based alias analysis, no `errno`. Code is compiled for this
+machine. There is no `-fwrapv`. A kernel uses unsigned integers wherever a signed sum might overflow (R05). With that flag, the
+addresses of neighbouring lanes might wrap, so no compiler makes vectors of such lanes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from uops.spec.errors import CompileError, Crash, Unsupported
 COMPILERS = ("gcc", "clang")
 FLAGS = (
     "-std=gnu11", "-O2", "-march=native", "-fPIC", "-shared", "-w", "-x", "c",
-    "-ffp-contract=off", "-fno-fast-math", "-fno-math-errno", "-fwrapv", "-fno-strict-aliasing", "-fno-ident",
+    "-ffp-contract=off", "-fno-fast-math", "-fno-math-errno", "-fno-strict-aliasing", "-fno-ident",
 )  # fmt: skip
 #: Time limit of one compiler run, in seconds.
 _SECONDS = 300.0
@@ -77,24 +78,27 @@ def compile_shared_object(compiler: Compiler, source: str) -> bytes:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class LoadedLibrary:
-    """The address of a linked kernel, which stays valid as long as this object lives."""
+    """The addresses of the functions asked for, in order, which stay valid as long as this object lives."""
 
-    address: int
+    addresses: tuple[int, ...]
 
 
-def load_shared_object(image: bytes, symbol: str) -> LoadedLibrary:
-    """Link a shared object into this process, through a temporary file that only this user can read. Raises Crash."""
+def load_shared_object(image: bytes, *symbols: str) -> LoadedLibrary:
+    """Link a shared object into this process, through a temporary file that only this user can read, and find these functions.
+
+    Raises Crash.
+    """
     handle, path = tempfile.mkstemp(prefix="uops-c-", suffix=".so")
     try:
         with open(handle, "wb") as f:
             f.write(image)
         try:
             library = ctypes.CDLL(path, mode=os.RTLD_LOCAL | os.RTLD_NOW)
-            address = ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value or 0
+            addresses = tuple(ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value or 0 for symbol in symbols)
         except (OSError, AttributeError) as e:
             raise Crash(f"a compiled kernel cannot be loaded: {e}") from e
     finally:
         os.unlink(path)
-    loaded = LoadedLibrary(address)
+    loaded = LoadedLibrary(addresses)
     weakref.finalize(loaded, _ctypes.dlclose, library._handle).atexit = False
     return loaded
