@@ -3,6 +3,9 @@
 The flags are part of the kernel's meaning: no contraction, no type-based alias analysis, no `errno`. Code is compiled for this
 machine. There is no `-fwrapv`. A kernel uses unsigned integers wherever a signed sum might overflow (R05). With that flag, the
 addresses of neighbouring lanes might wrap, so no compiler makes vectors of such lanes.
+
+gcc 12.2 adds wrongly where one loop has several sums of signed integers that may wrap (FOUND G01). So it makes no vectors of loops
+in a kernel that stores signed integers, but of lanes alone.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import weakref
 from dataclasses import dataclass
 from pathlib import Path
 
+from uops.backends.c.render import SIGNED_STORES
 from uops.spec.errors import CompileError, Crash, Unsupported
 
 COMPILERS = ("gcc", "clang")
@@ -25,6 +29,8 @@ FLAGS = (
     "-std=gnu11", "-O2", "-march=native", "-fPIC", "-shared", "-w", "-x", "c",
     "-ffp-contract=off", "-fno-fast-math", "-fno-math-errno", "-fno-strict-aliasing", "-fno-ident",
 )  # fmt: skip
+#: Compiler -> its further flags for a kernel that stores signed integers.
+_SIGNED_FLAGS = {"gcc": ("-fno-tree-loop-vectorize",)}
 #: Time limit of one compiler run, in seconds.
 _SECONDS = 300.0
 
@@ -72,7 +78,8 @@ def compile_shared_object(compiler: Compiler, source: str) -> bytes:
     """Compile C text to a shared object. Raises Crash with the compiler's messages: rendered text must compile."""
     with tempfile.TemporaryDirectory(prefix="uops-c-") as folder:
         output = Path(folder) / "kernel.so"
-        _run_compiler([compiler.path, *FLAGS, "-o", str(output), "-", "-lm"], source)
+        flags = FLAGS + (_SIGNED_FLAGS.get(compiler.name, ()) if source.startswith(SIGNED_STORES) else ())
+        _run_compiler([compiler.path, *flags, "-o", str(output), "-", "-lm"], source)
         return output.read_bytes()
 
 

@@ -11,9 +11,12 @@ from uops.backends.calling import ENTRY, PART
 from uops.backends.cstyle import render as family
 from uops.backends.cstyle.language import Language, render_integer
 from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DTypeKind
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
+#: First line of the text of a kernel that stores signed integers, and so may sum them in a loop (`driver`).
+SIGNED_STORES = "// stores signed integers"
 _TABLES = "void *const *buffers, const i64 *scalars"
 #: The head of the function of a part. `kernel` calls the one beside it, even if the process has another function of that name.
 _PART_HEAD = f'__attribute__((visibility("protected"))) void {PART}({_TABLES}, i64 begin, i64 end) {{'
@@ -52,7 +55,12 @@ def render(linear: UOp) -> str:
         call = f"  {PART}(buffers, scalars, 0, {render_integer(kernel.thread_loop.bound.arg.value, dt.int64)});"
         body = [*body, "}", "", f"void {ENTRY}({_TABLES}) {{", call]
     head = f"void {ENTRY}({_TABLES}) {{" if kernel.thread_loop is None else _PART_HEAD
-    return "\n".join((*kernel.w.render_preamble(), head, *body, "}")) + "\n"
+    first = [SIGNED_STORES] if any(map(_stores_signed_integer, kernel.instructions)) else []
+    return "\n".join((*first, *kernel.w.render_preamble(), head, *body, "}")) + "\n"
+
+
+def _stores_signed_integer(u: UOp) -> bool:
+    return u.op in (Op.STORE, Op.ATOMICADD) and u.value.dtype.kind in (DTypeKind.INT, DTypeKind.INDEX)
 
 
 def find_functions(source: str) -> tuple[str, ...]:
