@@ -5,6 +5,10 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 
+#: Name of the function of a kernel.
+ENTRY = "kernel"
+#: Name of the function that runs some iterations of a kernel's THREAD loop.
+PART = "part"
 _SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 

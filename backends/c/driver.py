@@ -1,7 +1,11 @@
 """gcc and clang as child processes: from C text to a shared object, and from that to a function of this process.
 
-The flags are part of the kernel's meaning: no contraction, wrapping integers, no type-based alias analysis, no `errno`. Code is
-compiled for this machine.
+The flags are part of the kernel's meaning: no contraction, no type-based alias analysis, no `errno`. Code is compiled for this
+machine. There is no `-fwrapv`. A kernel uses unsigned integers wherever a signed sum might overflow (R05). With that flag, the
+addresses of neighbouring lanes might wrap, so no compiler makes vectors of such lanes.
+
+gcc 12.2 adds wrongly where one loop has several sums of signed integers that may wrap (FOUND G01). So it makes no vectors of loops
+in a kernel that stores signed integers, but of lanes alone.
 """
 
 from __future__ import annotations
@@ -17,13 +21,16 @@ import weakref
 from dataclasses import dataclass
 from pathlib import Path
 
+from uops.backends.c.render import SIGNED_STORES
 from uops.spec.errors import CompileError, Crash, Unsupported
 
 COMPILERS = ("gcc", "clang")
 FLAGS = (
     "-std=gnu11", "-O2", "-march=native", "-fPIC", "-shared", "-w", "-x", "c",
-    "-ffp-contract=off", "-fno-fast-math", "-fno-math-errno", "-fwrapv", "-fno-strict-aliasing", "-fno-ident",
+    "-ffp-contract=off", "-fno-fast-math", "-fno-math-errno", "-fno-strict-aliasing", "-fno-ident",
 )  # fmt: skip
+#: Compiler -> its further flags for a kernel that stores signed integers.
+_SIGNED_FLAGS = {"gcc": ("-fno-tree-loop-vectorize",)}
 #: Time limit of one compiler run, in seconds.
 _SECONDS = 300.0
 
@@ -71,30 +78,34 @@ def compile_shared_object(compiler: Compiler, source: str) -> bytes:
     """Compile C text to a shared object. Raises Crash with the compiler's messages: rendered text must compile."""
     with tempfile.TemporaryDirectory(prefix="uops-c-") as folder:
         output = Path(folder) / "kernel.so"
-        _run_compiler([compiler.path, *FLAGS, "-o", str(output), "-", "-lm"], source)
+        flags = FLAGS + (_SIGNED_FLAGS.get(compiler.name, ()) if source.startswith(SIGNED_STORES) else ())
+        _run_compiler([compiler.path, *flags, "-o", str(output), "-", "-lm"], source)
         return output.read_bytes()
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class LoadedLibrary:
-    """The address of a linked kernel, which stays valid as long as this object lives."""
+    """The addresses of the functions asked for, in order, which stay valid as long as this object lives."""
 
-    address: int
+    addresses: tuple[int, ...]
 
 
-def load_shared_object(image: bytes, symbol: str) -> LoadedLibrary:
-    """Link a shared object into this process, through a temporary file that only this user can read. Raises Crash."""
+def load_shared_object(image: bytes, *symbols: str) -> LoadedLibrary:
+    """Link a shared object into this process, through a temporary file that only this user can read, and find these functions.
+
+    Raises Crash.
+    """
     handle, path = tempfile.mkstemp(prefix="uops-c-", suffix=".so")
     try:
         with open(handle, "wb") as f:
             f.write(image)
         try:
             library = ctypes.CDLL(path, mode=os.RTLD_LOCAL | os.RTLD_NOW)
-            address = ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value or 0
+            addresses = tuple(ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value or 0 for symbol in symbols)
         except (OSError, AttributeError) as e:
             raise Crash(f"a compiled kernel cannot be loaded: {e}") from e
     finally:
         os.unlink(path)
-    loaded = LoadedLibrary(address)
+    loaded = LoadedLibrary(addresses)
     weakref.finalize(loaded, _ctypes.dlclose, library._handle).atexit = False
     return loaded

@@ -12,6 +12,7 @@ import functools
 import importlib.metadata
 import threading
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,13 +92,18 @@ def _runtime_symbol_addresses() -> tuple[tuple[bytes, int], ...]:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class TinyCcCode:
-    """The address of a compiled kernel, which stays valid as long as this object lives."""
+    """The addresses of the functions asked for, in order, which stay valid as long as this object lives."""
 
-    address: int
+    addresses: tuple[int, ...]
+
+    @property
+    def address(self) -> int:
+        """The address of the first function."""
+        return self.addresses[0]
 
 
-def compile_in_memory(source: str, symbol: str) -> TinyCcCode:
-    """Compile and link a text. Raises Crash with TinyCC's messages: rendered text must compile."""
+def compile_in_memory(source: str, *symbols: str) -> TinyCcCode:
+    """Compile and link a text, and find these functions. Raises Crash with TinyCC's messages: rendered text must compile."""
     library = _load_libtcc()
     messages: list[str] = []
     report = _ERROR(lambda _, message: messages.append(message.decode(errors="replace")))
@@ -105,27 +111,28 @@ def compile_in_memory(source: str, symbol: str) -> TinyCcCode:
         _delete_released_states(library)
         state = library.tcc_new()
         library.tcc_set_error_func(state, None, report)
-        address = _compile_to_address_or_zero(library, state, source, symbol)
+        addresses = _compile_to_addresses(library, state, source, symbols)
         library.tcc_set_error_func(state, None, _ERROR())
-    if not address:
+    if not all(addresses):
         _delete_state_now_or_later(state)
         raise Crash(f"TinyCC rejects the rendered kernel: {'; '.join(messages)}\n{source}")
-    code = TinyCcCode(address)
+    code = TinyCcCode(addresses)
     weakref.finalize(code, _delete_state_now_or_later, state).atexit = False
     return code
 
 
-def _compile_to_address_or_zero(library: ctypes.CDLL, state: int, source: str, symbol: str) -> int:
+def _compile_to_addresses(library: ctypes.CDLL, state: int, source: str, symbols: Sequence[str]) -> tuple[int, ...]:
+    """Return the address of each symbol, 0 for one that the compiled text lacks; (0,) if the text does not compile or link."""
     library.tcc_set_lib_path(state, str(_find_tcc_folder() / "tcc").encode())
     library.tcc_set_options(state, b"-nostdlib -w")
     library.tcc_set_output_type(state, _MEMORY_OUTPUT)
     if library.tcc_compile_string(state, source.encode()) != 0:
-        return 0
+        return (0,)
     for name, at in _runtime_symbol_addresses():
         library.tcc_add_symbol(state, name, at)
     if library.tcc_relocate(state) != 0:
-        return 0
-    return library.tcc_get_symbol(state, symbol.encode()) or 0
+        return (0,)
+    return tuple(library.tcc_get_symbol(state, symbol.encode()) or 0 for symbol in symbols)
 
 
 def _delete_state_now_or_later(state: int) -> None:

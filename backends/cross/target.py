@@ -14,6 +14,7 @@ from uops import __version__
 from uops.backends import cache
 from uops.backends.cache import ObjectCache
 from uops.backends.cached_target import CachedTarget
+from uops.backends.calling import ENTRY
 from uops.backends.cross import codegen, processors
 from uops.backends.cross.arguments import ArgumentKind, HostMemory, describe_arguments, run_with_copies
 from uops.backends.cross.code import Engine
@@ -23,7 +24,7 @@ from uops.backends.cross.processors import Processor
 from uops.backends.cross.support import render_support_functions
 from uops.backends.llvm import binding, instructions
 from uops.backends.llvm.binding import LlvmTier
-from uops.backends.llvm.render import ENTRY, OPS, render
+from uops.backends.llvm.render import OPS, render
 from uops.backends.llvm.types import NATIVE
 from uops.compiler.target import Ability, Kernel
 from uops.spec.errors import Crash

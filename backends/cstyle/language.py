@@ -90,7 +90,8 @@ class Language:
     without a function of its own library. In a kernel with barriers, a private buffer has at least `least_private_bytes`.
     `wrapping_functions` has, for some integers, the name and definition of a function from u32 that does what a cast should.
     `opaque_functions` has functions that return their operand, which the toolchain then takes for no constant. `unroll_hint` is a
-    line before a loop that should be unrolled {} times.
+    line before a loop that should be unrolled {} times. `part_bounds` are expressions of the iterations of a THREAD loop that one
+    call runs, the first and the exclusive last; None if the launch numbers them.
     """
 
     name: str
@@ -108,6 +109,7 @@ class Language:
     wrapping_functions: Mapping[DType, tuple[str, str]] = field(default_factory=dict)
     opaque_functions: Mapping[DType, tuple[str, str]] = field(default_factory=dict)
     unroll_hint: str = ""
+    part_bounds: tuple[str, str] | None = None
 
     def value_type(self, d: DType) -> str:
         """Return the name of a value's type. Raises Unsupported for a dtype that instruction selection should have removed."""

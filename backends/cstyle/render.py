@@ -18,6 +18,7 @@ from uops.backends.cstyle import helpers
 from uops.backends.cstyle.alu import EMIT, render_wrapping_arithmetic
 from uops.backends.cstyle.language import TYPEDEFS, Language, render_literal
 from uops.compiler.decompose import SMALL
+from uops.compiler.ir.loops import find_thread_loop_around_effects
 from uops.compiler.native import render_template, template_of_instruction
 from uops.compiler.target import STACK_LIMIT
 from uops.spec.errors import CompileError, Crash, Unsupported
@@ -115,6 +116,7 @@ class CKernelRenderer:
         self.arguments: dict[str, str] = {}
         self.open_blocks: list[UOp] = []
         self.innermost_loops = find_innermost_loops(self.instructions)
+        self.thread_loop = find_thread_loop_around_effects(self.instructions) if language.part_bounds else None
         self.number = 0
         self.local_bytes = self.private_bytes = 0
 
@@ -372,7 +374,10 @@ class CKernelRenderer:
             raise Crash(f"{u!r} has a bound of dtype {u.bound.dtype}")
         if self.language.unroll_hint and self._is_worth_unrolling(u):
             self.w.write_line(self.language.unroll_hint.format(UNROLLED))
-        self.w.open_block(f"for ({t} {name} = 0; {name} < {self.scalar_operand(u.bound)}; {name}++)")
+        first, bound = "0", self.scalar_operand(u.bound)
+        if u is self.thread_loop and self.language.part_bounds:
+            first, bound = (x if t == "i64" else f"({t}){x}" for x in self.language.part_bounds)  # t holds the whole bound
+        self.w.open_block(f"for ({t} {name} = {first}; {name} < {bound}; {name}++)")
         self.open_blocks.append(u)
 
     def _is_worth_unrolling(self, u: UOp) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from uops.backends.calling import ENTRY, PART
 from uops.backends.llvm.alu import EMIT, INSTRUCTION
 from uops.backends.llvm.builder import IRBuilder
 from uops.backends.llvm.layout import (
@@ -53,10 +54,6 @@ from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import base_memory, strip_afters
 
-#: Name of the function of a kernel.
-ENTRY = "kernel"
-#: Name of the function that runs some iterations of a THREAD loop.
-PART = "part"
 #: Alignment of private and local arrays in bytes, so that a vector access at their beginning crosses no cache line.
 ALIGNMENT = 64
 #: Smallest element, in bytes, that machines gather. For smaller ones, LLVM makes a branch per lane, which is large and slow. They

@@ -12,13 +12,13 @@ from uops import __version__
 from uops.backends import cache
 from uops.backends.cache import ObjectCache
 from uops.backends.cached_target import CachedTarget
-from uops.backends.calling import HostKernel
+from uops.backends.calling import ENTRY, PART, HostKernel
 from uops.backends.elf import defined_symbols, is_linkable_or_host_lacks_elf
 from uops.backends.llvm import binding, instructions
 from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.exponential import has_native_exp2
 from uops.backends.llvm.host import describe_machine
-from uops.backends.llvm.render import ENTRY, OPS, PART, render
+from uops.backends.llvm.render import OPS, render
 from uops.backends.llvm.types import NATIVE
 from uops.compiler.runtime.frame import ProgramFrame
 from uops.compiler.target import Ability, Kernel, NativeEntry
@@ -88,6 +88,6 @@ class LlvmTarget(CachedTarget):
 
     def enter(self, frame: ProgramFrame, fallback: Callable[..., Any]) -> NativeEntry | None:
         """Build a builtin for the whole program."""
-        from uops.backends.llvm.table import build_native_entry  # late: imports NumPy
+        from uops.backends.native_entry.table import build_native_entry  # late: imports NumPy
 
         return build_native_entry(frame, fallback, self.store)

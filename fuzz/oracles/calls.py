@@ -31,7 +31,7 @@ from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
 Array = npt.NDArray[Any]
-#: Size of results in bytes from which they lie in blocks of the runtime's own (`uops.backends.llvm.entry`).
+#: Size of results in bytes from which they lie in blocks of the runtime's own (`uops.backends.native_entry.module`).
 _LARGE = 1 << 14
 #: Number of invalid arguments per program.
 _INVALID_ARGUMENTS = 3

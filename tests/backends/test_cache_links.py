@@ -15,9 +15,10 @@ from uops.backends.c import driver
 from uops.backends.c.target import DriverTarget
 from uops.backends.cache import ObjectCache
 from uops.backends.elf import is_linkable_or_host_lacks_elf
-from uops.backends.llvm import binding, entry, table
+from uops.backends.llvm import binding
 from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
+from uops.backends.native_entry import module, table
 from uops.compiler import Config, compile, lower
 from uops.compiler.passes.optimize.search.clock import TargetClock
 from uops.fuzz.oracles.native import run_first_kernels_natively
@@ -130,7 +131,7 @@ def test_the_native_entry_is_made_again(tmp_path: Path) -> None:
         table.load_or_compile_native_module.cache_clear()
         table._link_native_module_for_good.cache_clear()
         assert table.load_or_compile_native_module(store) is not None
-        assert is_linkable_or_host_lacks_elf(store.get(place), entry.CALL)
+        assert is_linkable_or_host_lacks_elf(store.get(place), module.CALL)
 
 
 def test_the_tables_of_an_object_are_read_without_trust() -> None:

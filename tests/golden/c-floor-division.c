@@ -1,3 +1,4 @@
+// stores signed integers
 typedef signed char i8; typedef short i16; typedef int i32; typedef long i64;
 typedef unsigned char u8; typedef unsigned short u16; typedef unsigned int u32; typedef unsigned long u64;
 typedef float f32; typedef double f64;

@@ -18,13 +18,14 @@ from kernel_claims import GOLDEN
 from uops.backends import registry
 from uops.backends.c import driver, tinycc
 from uops.backends.c.backend import TIERS
-from uops.backends.c.render import ENTRY, render
+from uops.backends.c.render import render
 from uops.backends.c.target import DriverTarget, TinyTarget
 from uops.backends.cache import ObjectCache
+from uops.backends.calling import ENTRY
 from uops.backends.worker.client import BackendWorker, WorkerCase
-from uops.compiler import Target
+from uops.compiler import Config, Target, lower
 from uops.compiler import compile as compile_for
-from uops.compiler.target import Ability, Kernel
+from uops.compiler.target import Ability, Kernel, MachineModel
 from uops.spec.errors import Crash, Unsupported
 from uops.spec.extras import install_command
 from uops.spec.ir import args as A
@@ -142,15 +143,15 @@ def test_kernels_outlive_their_target_and_each_other(kernels, tier: str) -> None
 def test_code_may_be_dropped_while_another_text_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """As the cyclic collector does, in the thread that loads: it waits for nothing, and the state is deleted before the next."""
     monkeypatch.setattr(tinycc, "_lock", threading.Lock())
-    text, link = "void kernel(void) { }", tinycc._compile_to_address_or_zero
+    text, link = "void kernel(void) { }", tinycc._compile_to_addresses
     old, waiting = [tinycc.compile_in_memory(text, ENTRY)], []
 
-    def drop_and_link(library: ctypes.CDLL, state: int, source: str, symbol: str) -> int:
+    def drop_and_link(library: ctypes.CDLL, state: int, source: str, symbols: Sequence[str]) -> tuple[int, ...]:
         old.clear()
         waiting.append(len(tinycc._dropped))
-        return link(library, state, source, symbol)
+        return link(library, state, source, symbols)
 
-    monkeypatch.setattr(tinycc, "_compile_to_address_or_zero", drop_and_link)
+    monkeypatch.setattr(tinycc, "_compile_to_addresses", drop_and_link)
     loading = threading.Thread(target=tinycc.compile_in_memory, args=(text, ENTRY), daemon=True)
     loading.start()
     loading.join(20)
@@ -336,6 +337,42 @@ def test_a_gated_kernel_stays_inside_of_its_buffers_R52(kernels, tmp_path: Path)
     n, kernel = 37, GOLDEN["gated-copy"](kernels)
     arrays = [np.zeros(n, np.int16), np.arange(n, dtype=np.int16), np.zeros(1), np.ones(n, np.uint8)]
     assert sanitized(kernel, arrays, tmp_path) == arrays[1].tobytes().hex()
+
+
+def _param(slot: int, *shape: int) -> UOp:
+    return B.param(slot, shape, dt.float32)
+
+
+#: Programs of one kernel, which gcc's machine makes vectors of.
+VECTOR_PROGRAMS = {
+    "elementwise": lambda: B.add(B.mul(_param(0, 40, 24), _param(1, 40, 24)), _param(0, 40, 24)),
+    "sum of columns": lambda: B.reduce(_param(0, 64, 48), Op.ADD, (0,)),
+    "sum of rows": lambda: B.reduce(_param(0, 48, 64), Op.ADD, (1,)),
+    "transposed": lambda: B.contiguous(B.permute(_param(0, 40, 24), (1, 0))),
+    "padded": lambda: B.pad(_param(0, 21, 13), (1, 3), (24, 32)),
+    "product": lambda: B.reduce(
+        B.mul(
+            B.expand(B.reshape(_param(0, 32, 1, 24), (32, 1, 24)), (32, 16, 24)),
+            B.expand(B.permute(B.reshape(_param(1, 24, 16), (1, 24, 16)), (0, 2, 1)), (32, 16, 24)),
+        ),
+        Op.ADD,
+        (2,),
+    ),
+}
+
+
+@needs_gcc
+@pytest.mark.parametrize("name", VECTOR_PROGRAMS)
+def test_kernels_in_the_shape_of_vectors_overflow_nothing_R05(name: str, tmp_path: Path) -> None:
+    """The addresses of lanes are signed sums, and no flag makes those wrap."""
+    graph, rng = VECTOR_PROGRAMS[name](), np.random.default_rng(3)
+    target = DriverTarget("gcc", ObjectCache(None))
+    target.machine = MachineModel(vector_bytes=32, registers=16, caches=(1 << 15, 1 << 19), cores=1, fma=True)
+    (call,) = lower(graph, target, config=Config(reuse=False)).src
+    params = {u.arg.slot: u for u in call.body.src[0].instructions if u.op is Op.PARAM}
+    arrays = [rng.standard_normal(params[k].shape).astype(params[k].dtype.name) for k in sorted(params)]
+    assert "_7 = " in call.body.src[1].arg.code
+    assert sanitized(call.body.src[0], arrays, tmp_path)
 
 
 @needs_gcc

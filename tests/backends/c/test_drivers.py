@@ -13,6 +13,7 @@ from alu_claims import (  # noqa: F401 - the claims are tests
 from kernel_claims import (  # noqa: F401
     test_a_bitcast_of_a_reference_is_the_same_address,
     test_a_false_gate_leaves_the_address_untouched_R52,
+    test_a_loop_with_several_accumulators,
     test_load_store_where_and_registers_keep_nan_payloads_R28,
     test_nested_loops_and_an_accumulator,
     test_the_floating_point_environment_is_left_alone_R19,

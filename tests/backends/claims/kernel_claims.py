@@ -3,6 +3,8 @@
 A test module of a backend imports the claims and says with the fixture `tier` on which machines they are tested.
 """
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -60,6 +62,33 @@ def test_nested_loops_and_an_accumulator(kernels, tier) -> None:
     out = np.full(5, -1, np.float32)
     kernels.execute(row_sum(5, 7), [out, x], tier=tier)
     assert out.tolist() == x.sum(1).tolist()
+
+
+def interleaved_sum(op: Op, d: dt.DType, count: int, extent: int) -> UOp:
+    """p0[0] = the sum of `count` accumulators, which one loop begins at 1 and joins by `op` with every `count`-th element of p1."""
+    i, out, source = B.range_(extent, 0), B.param(0, (1,), d), B.param(1, (count * extent,), d)
+    cells = [B.at(register(1, d, 910 + k), 0) for k in range(count)]
+    begun = [B.store(c, B.const(1, d)) for c in cells]
+    fresh = [B.at(B.after(c.src[0], s), 0) for c, s in zip(cells, begun, strict=True)]
+    row = B.mul(B.cast(i, dt.int32), B.const(count, dt.int32))  # as kernels of the compiler count
+    terms = [B.load(B.at(source, B.add(row, B.const(k, dt.int32)) if k else row)) for k in range(count)]
+    steps = [B.store(c, UOp(op, (B.load(B.after(c, i)), x))) for c, x in zip(fresh, terms, strict=True)]
+    done = B.end(B.group(*steps), i)
+    total = functools.reduce(B.add, (B.load(B.at(B.after(c.src[0], done), 0)) for c in cells))
+    first = [u for s in begun for u in toposort(s)]  # before the loop
+    return UOp(Op.LINEAR, tuple(dict.fromkeys((*first, *toposort(B.store(B.at(out, 0), total))))))
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 8])
+@pytest.mark.parametrize("op", [Op.ADD, Op.SUB, Op.MUL], ids=lambda op: op.name)
+@pytest.mark.parametrize("d", [dt.int8, dt.int16, dt.int32, dt.int64, dt.uint8, dt.uint32, dt.float32], ids=str)
+def test_a_loop_with_several_accumulators(kernels, tier, d: dt.DType, op: Op, count: int) -> None:
+    function = {Op.ADD: np.add, Op.SUB: np.subtract, Op.MUL: np.multiply}[op]
+    for extent in (4, 16):
+        x = (np.arange(extent * count) % 11 % 3 + 1).astype(d.name).reshape(extent, count)
+        out, expected = np.zeros(1, d.name), functools.reduce(function, x, np.ones(count, d.name)).sum(dtype=d.name)
+        kernels.execute(interleaved_sum(op, d, count, extent), [out, x], tier=tier)
+        assert out[0] == expected
 
 
 @pytest.mark.parametrize("shift", [0, 3, -3, 50, 10**9, -(10**9)])

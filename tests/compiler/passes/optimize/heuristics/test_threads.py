@@ -7,9 +7,9 @@ import pytest
 from scheduled_programs import PROGRAMS, inputs, p
 
 from uops.backends.cache import ObjectCache
-from uops.backends.llvm import table
 from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
+from uops.backends.native_entry import sharing, table
 from uops.compiler import Config, compile, stages
 from uops.compiler.ir.loops import estimate_executed_instruction_count, find_thread_loop_around_effects
 from uops.compiler.passes.callify.callify import callify, outputs
@@ -51,8 +51,8 @@ def is_thread(u: UOp) -> bool:
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every kernel is worth the threads, and every iteration a piece; there are three cores."""
     monkeypatch.setattr(threads, "WORTH", 0)
-    monkeypatch.setattr(table, "PIECE_WORK", 1)
-    monkeypatch.setattr(table, "available_cores", lambda: 3)
+    monkeypatch.setattr(sharing, "PIECE_WORK", 1)
+    monkeypatch.setattr(sharing, "available_cores", lambda: 3)
 
 
 def many_cores() -> LlvmTarget:

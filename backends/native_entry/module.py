@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from enum import IntEnum, auto
 
-from uops.backends.llvm.native import IRFunction, render_module
-from uops.backends.llvm.pool import PARALLEL, define_pool_functions_and_globals
+from uops.backends.native_entry.ir import IRFunction, render_module
+from uops.backends.native_entry.pool import PARALLEL, define_pool_functions_and_globals
 
 
 class _WordLayout(IntEnum):

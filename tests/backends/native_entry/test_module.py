@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 import uops
 from uops.backends import registry
 from uops.backends.cache import ObjectCache
-from uops.backends.llvm import binding, entry, table
+from uops.backends.llvm import binding
 from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
+from uops.backends.native_entry import module, table
 from uops.compiler import Config, compile
 from uops.compiler.runtime.program import Compiled
 from uops.spec.errors import CompileError, SpecError, Trap, UopsError
@@ -231,7 +232,7 @@ def test_memory_that_is_not_given_is_zeros_and_stays_so() -> None:
 
 def test_results_are_memory_of_their_own() -> None:
     """Small ones are NumPy's, large ones blocks that come back only when nobody has them."""
-    for n in (16, entry.OWN_BLOCK):
+    for n in (16, module.OWN_BLOCK):
         program, _ = both(B.add(p(0, n), 1.0))
         x = rows(0, n)
         found = [program.function(x) for _ in range(8)]
@@ -247,8 +248,8 @@ def test_results_are_memory_of_their_own() -> None:
 
 
 def test_large_results_begin_where_a_cache_line_does() -> None:
-    program, _ = both(B.add(p(0, entry.OWN_BLOCK), 1.0))
-    x = rows(0, entry.OWN_BLOCK)
+    program, _ = both(B.add(p(0, module.OWN_BLOCK), 1.0))
+    x = rows(0, module.OWN_BLOCK)
     assert all(a.ctypes.data % 64 == 0 for a in [program.function(x) for _ in range(20)])
 
 
@@ -415,13 +416,13 @@ def test_an_array_whose_fields_are_elsewhere_is_noticed() -> None:
 
 def test_the_module_refers_to_nothing_but_what_it_says() -> None:
     host = binding.detect_host_without_gfni()
-    text = entry.render_entry_module(host.triple)
+    text = module.render_entry_module(host.triple)
     with pytest.raises(CompileError, match="Py_DecRef"):
-        binding.compile_object(text, host, LlvmTier.FAST, entry.SYMBOLS - {"Py_DecRef"})
-    image = binding.compile_object(text, host, LlvmTier.FAST, entry.SYMBOLS)
+        binding.compile_object(text, host, LlvmTier.FAST, module.SYMBOLS - {"Py_DecRef"})
+    image = binding.compile_object(text, host, LlvmTier.FAST, module.SYMBOLS)
     from uops.backends.elf import undefined_symbols
 
-    assert set(undefined_symbols(image)) - {"_GLOBAL_OFFSET_TABLE_"} == set(entry.SYMBOLS)
+    assert set(undefined_symbols(image)) - {"_GLOBAL_OFFSET_TABLE_"} == set(module.SYMBOLS)
 
 
 def test_the_public_backend_enters_natively() -> None:

@@ -13,7 +13,7 @@ are done, so a thread that has taken a piece may read it.
 
 from __future__ import annotations
 
-from uops.backends.llvm.native import IRFunction, Typed
+from uops.backends.native_entry.ir import IRFunction, Typed
 
 PARALLEL, FORKED = "uops_parallel", "uops_forked"
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from uops.backends.llvm.host import read_cgroup_cpu_quota, read_data_cache_sizes
+from uops.backends.host import read_cgroup_cpu_quota, read_data_cache_sizes
 
 
 def files(folder: Path, text: dict[str, str]) -> Path:

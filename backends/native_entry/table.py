@@ -20,19 +20,18 @@ import numpy as np
 
 from uops.backends.cache import ObjectCache
 from uops.backends.elf import is_linkable_or_host_lacks_elf
-from uops.backends.llvm import binding, entry
+from uops.backends.llvm import binding
 from uops.backends.llvm.binding import LlvmTier
-from uops.backends.llvm.entry import ArgumentEntry, TableHeader
-from uops.backends.llvm.entry import LaunchEntry as LaunchWords
-from uops.backends.llvm.host import available_cores
-from uops.backends.llvm.pool import FORKED
+from uops.backends.native_entry import module, sharing
+from uops.backends.native_entry.module import ArgumentEntry, TableHeader
+from uops.backends.native_entry.module import LaunchEntry as LaunchWords
+from uops.backends.native_entry.pool import FORKED
 from uops.compiler.runtime.frame import ArrayInput, KernelLaunch, ProgramFrame, VariableInput
 from uops.compiler.target import NativeEntry
 from uops.spec.errors import Crash
 
-#: Least work, in instructions, of a run that releases the interpreter's lock, and of a piece of a loop for another thread.
+#: Least work, in instructions, of a run that releases the interpreter's lock.
 LONG_WORK = 40_000
-PIECE_WORK = 8_000
 #: Alignment of temporaries in bytes: a cache line.
 _LINE = 64
 _FASTCALL = 0x80
@@ -99,7 +98,7 @@ def _load_builtin_constructor() -> Any:
 
 
 def _encode_program_table(frame: ProgramFrame, fallback: Callable[..., Any], native: NativeModule) -> bytes:
-    """Build the table of words of a program (`entry.TableHeader`)."""
+    """Build the table of words of a program (`module.TableHeader`)."""
     words = [0] * TableHeader.SIZE
 
     def append_section(rows: Iterable[Sequence[int]]) -> int:
@@ -142,7 +141,7 @@ def _encode_program_table(frame: ProgramFrame, fallback: Callable[..., Any], nat
         TableHeader.WIDEST: max((len(launch.buffers) for launch in frame.launches), default=0),
         TableHeader.SINGLE: frame.returns_single,
         TableHeader.LONG: sum(launch.instruction_count for launch in frame.launches) >= LONG_WORK,
-        TableHeader.THREADS: min(frame.threads or available_cores(), available_cores()),
+        TableHeader.THREADS: sharing.count_usable_threads(frame),
         TableHeader.NEW_ARRAY: native.numpy.new_array,
         TableHeader.SET_BASE: native.numpy.set_base,
         TableHeader.ARRAY_TYPE: native.numpy.array_type,
@@ -165,10 +164,10 @@ def _clamp_bounds_to_int64(i: VariableInput) -> tuple[int, int]:
 def _build_argument_entry(i: ArrayInput | VariableInput, shape_positions: dict[tuple[int, ...], int]) -> list[int]:
     row = [0] * ArgumentEntry.SIZE
     if isinstance(i, VariableInput):
-        row[ArgumentEntry.KIND], row[ArgumentEntry.TO] = entry.VARIABLE, i.variable
+        row[ArgumentEntry.KIND], row[ArgumentEntry.TO] = module.VARIABLE, i.variable
         row[ArgumentEntry.LOW], row[ArgumentEntry.HIGH] = _clamp_bounds_to_int64(i)
         return row
-    row[ArgumentEntry.KIND], row[ArgumentEntry.TO] = entry.OPTIONAL if i.optional else entry.REQUIRED, i.base
+    row[ArgumentEntry.KIND], row[ArgumentEntry.TO] = module.OPTIONAL if i.optional else module.REQUIRED, i.base
     row[ArgumentEntry.DTYPE] = id(i.dtype)
     row[ArgumentEntry.DIMENSIONS], row[ArgumentEntry.DIMENSIONS_AT] = len(i.shape), shape_positions[i.shape]
     row[ArgumentEntry.BOOLS] = _size_bytes(i.dtype, i.shape) if i.is_bool else 0
@@ -181,7 +180,7 @@ def _build_launch_entry(launch: KernelLaunch, arguments_word_position: int) -> l
     row[LaunchWords.KERNEL] = part or launch.kernel.address  # type: ignore[attr-defined]
     row[LaunchWords.ARGUMENTS], row[LaunchWords.ARGUMENTS_AT] = len(launch.buffers), arguments_word_position
     row[LaunchWords.EXTENT] = launch.thread_extent if part else 0
-    row[LaunchWords.CHUNKS] = min(launch.instruction_count // PIECE_WORK, _MOST)
+    row[LaunchWords.CHUNKS] = min(launch.instruction_count // sharing.PIECE_WORK, _MOST)
     return row
 
 
@@ -211,7 +210,7 @@ def _size_bytes(dtype: Any, shape: Sequence[int]) -> int:
 
 # The module
 
-_LINKED = entry.CALL, entry.EXECUTE, FORKED
+_LINKED = module.CALL, module.EXECUTE, FORKED
 
 
 @functools.cache
@@ -239,11 +238,11 @@ def load_or_compile_native_module(store: ObjectCache) -> NativeModule | None:
     host = binding.detect_host_without_gfni()
     if sys.platform != "linux" or sys.implementation.name != "cpython" or "t" in sys.abiflags:  # t: free-threaded
         return None
-    text = entry.render_entry_module(host.triple)
+    text = module.render_entry_module(host.triple)
     named = "entry", host.llvm, host.triple, host.cpu, host.features, text
 
     def make() -> bytes:
-        return binding.compile_object(text, host, LlvmTier.FAST, entry.SYMBOLS)
+        return binding.compile_object(text, host, LlvmTier.FAST, module.SYMBOLS)
 
     image = store.get_or_make(make, *named, usable=lambda image_bytes: is_linkable_or_host_lacks_elf(image_bytes, *_LINKED))
     return _link_native_module_for_good(image) or _link_native_module_for_good(
