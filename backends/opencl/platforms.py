@@ -1,0 +1,54 @@
+"""What is particular to the platforms of OpenCL that are known, as data. Any other platform is taken as the standard describes it.
+
+Takes: the name of a platform. Gives: its `PlatformTraits`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+POCL = "Portable Computing Language"
+OCLGRIND = "Oclgrind"
+
+
+@dataclass(frozen=True, slots=True)
+class PlatformTraits:
+    """What a platform needs, beyond the standard.
+
+    - `declares_builtins`: a text is built without the header of all builtin functions, whose declarations it brings along.
+    - `least_private_bytes`: the least size of a private array in a kernel with barriers.
+    - `has_exact_trunc`: the builtin `trunc` is used.
+    - `vector_lanes`: the lengths of vectors that loads and stores use, except on processors.
+    - `numbers_by_one_dimension`: all loops of a launch share one dimension, so neighbouring work-items touch neighbouring elements.
+    - `judges_accesses`: the device reports races and accesses out of bounds. It is taken only by name, as it is an emulator.
+    """
+
+    declares_builtins: bool = False
+    least_private_bytes: int = 0
+    has_exact_trunc: bool = True
+    vector_lanes: tuple[int, ...] = (2, 4, 8, 16)
+    numbers_by_one_dimension: bool = True
+    judges_accesses: bool = False
+
+
+TRAITS = {
+    POCL: PlatformTraits(
+        # Clang's header of all functions of OpenCL C takes nine tenths of a build.
+        declares_builtins=True,
+        # PoCL 3.0 takes a smaller array that is cleared, and lives across a barrier, for one that all work-items share (P02).
+        least_private_bytes=16,
+        # PoCL 3.0 converts to an integer inside of it, which is undefined for a NaN that its compiler has folded.
+        has_exact_trunc=False,
+        # Its compiler makes vectors of several work-items, and those of one cost time. Builtins of 16 lanes end the process.
+        vector_lanes=(),
+        # Its loops over work-items want the innermost range in a dimension of its own.
+        numbers_by_one_dimension=False,
+    ),
+    OCLGRIND: PlatformTraits(judges_accesses=True),
+}
+PLAIN = PlatformTraits()
+
+
+def find_traits(platform: str) -> PlatformTraits:
+    """Return the traits of the platform of that name."""
+    return TRAITS.get(platform, PLAIN)
