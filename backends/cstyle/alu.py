@@ -221,6 +221,8 @@ def _render_to_bool(needs: HelperProvider, source: DType, target: DType, x: str)
 
 def _render_conversion(needs: HelperProvider, source: DType, target: DType, x: str) -> str:
     """Return C's conversion: integers wrap, and floats are rounded once to nearest even."""
+    if target is dt.float32 and source.is_integer and source.storage.bits == 64 and Op.CAST in needs.language.float32_by_float64:
+        return f"{needs.require_helper('from_wide', dt.int64 if source.is_signed else dt.uint64)}({x})"
     return _convert(needs, target, x)
 
 

@@ -107,6 +107,17 @@ def _make_fma_head_and_body(d: DType) -> tuple[str, str]:
     return "f32 {}(f32 x, f32 y, f32 z)", body
 
 
+def _make_from_wide_head_and_body(source: DType) -> tuple[str, str]:
+    """Define the conversion of a 64-bit integer to float32, rounded once, by float64.
+
+    Above 2^53, float64 cannot hold all of its bits. The last 11 become one that says if any of them is set, so 53 are left.
+    """
+    t, one = ALIAS[source], render_integer(1, source)
+    inside = f"x <= {one} << 53" + (f" && x >= -({one} << 53)" if source.is_signed else "")
+    sticky = f"(x >> 11 | ({t})((x & {render_integer(2047, source)}) != 0)) * {render_integer(2048, source)}"
+    return f"f32 {{}}({t} x)", f"  return (f32)(f64)({inside} ? x : {sticky});\n"
+
+
 HELPERS: dict[str, Callable[..., tuple[str, str]]] = {
     "idiv": _make_idiv_head_and_body,
     "mod": _make_mod_head_and_body,
@@ -114,5 +125,6 @@ HELPERS: dict[str, Callable[..., tuple[str, str]]] = {
     "reinterpret": _make_reinterpret_head_and_body,
     "from_u64": _make_from_u64_head_and_body,
     "trunc": _make_trunc_head_and_body,
+    "from_wide": _make_from_wide_head_and_body,
     "fma": _make_fma_head_and_body,
 }

@@ -67,8 +67,8 @@ class Device:
             int, (handle.local_mem_size, handle.max_compute_units, handle.max_work_group_size)
         )
         self.vector_bytes = 4 * int(handle.native_vector_width_float)
-        by_float64 = _list_ops_computed_in_float64(cl, handle.single_fp_config)
-        self.options = OPTIONS if Op.DIV in by_float64 else (*OPTIONS, CORRECTLY_ROUNDED)
+        by_float64 = self.traits.float32_by_float64 | _list_ops_computed_in_float64(cl, handle.single_fp_config)
+        self.options = (*OPTIONS, *self.traits.options, *(() if Op.DIV in by_float64 else (CORRECTLY_ROUNDED,)))
         self.language = describe_language(self.traits, by_float64, self.lanes)
         self._log = DiagnosticsLog() if self.traits.judges_accesses else None
         self._context = cl.Context([handle])

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from uops.spec.ir.ops import Op
+
 POCL = "Portable Computing Language"
 OCLGRIND = "Oclgrind"
 
@@ -20,6 +22,8 @@ class PlatformTraits:
     - `has_exact_trunc`: the builtin `trunc` is used.
     - `vector_lanes`: the lengths of vectors that loads and stores use, except on processors.
     - `numbers_by_one_dimension`: all loops of a launch share one dimension, so neighbouring work-items touch neighbouring elements.
+    - `float32_by_float64`: ops of float32 that it rounds wrongly, whatever it claims.
+    - `options`: options of its compiler, beside those of every platform.
     - `judges_accesses`: the device reports races and accesses out of bounds. It is taken only by name, as it is an emulator.
     """
 
@@ -28,6 +32,8 @@ class PlatformTraits:
     has_exact_trunc: bool = True
     vector_lanes: tuple[int, ...] = (2, 4, 8, 16)
     numbers_by_one_dimension: bool = True
+    float32_by_float64: frozenset[Op] = frozenset()
+    options: tuple[str, ...] = ()
     judges_accesses: bool = False
 
 
@@ -44,7 +50,14 @@ TRAITS = {
         # Its loops over work-items want the innermost range in a dimension of its own.
         numbers_by_one_dimension=False,
     ),
-    OCLGRIND: PlatformTraits(judges_accesses=True),
+    OCLGRIND: PlatformTraits(
+        # Oclgrind 21.10 converts an integer to float64 first, and rounds twice (O01).
+        float32_by_float64=frozenset({Op.CAST}),
+        # Its compiler makes instructions that Oclgrind 21.10 does not have, such as `llvm.fshl` (O02). Without passes, Oclgrind
+        # also judges accesses that they would remove.
+        options=("-cl-opt-disable",),
+        judges_accesses=True,
+    ),
 }
 PLAIN = PlatformTraits()
 

@@ -24,6 +24,7 @@ from uops.spec.ir.ops import Op
 Array = Any
 #: Work-items of the kernel, and so operands of each op.
 LANES = 64
+_INTEGER = {dt.float32: dt.int32, dt.float64: dt.int64}
 _OTHER = {dt.float32: dt.float64, dt.float64: dt.float32}
 #: x, y, z and x * y + z, rounded once. Rounded twice, the first one is a tie, the second is 0, and the third is subnormal.
 _MULACCS: dict[DType, tuple[tuple[str, str, str, str], ...]] = {
@@ -56,11 +57,13 @@ _QUESTIONS = (
     _Question("a reciprocal", lambda x, y, z: B.alu(Op.RECIP, x), lambda x, y, z: 1 / x),
     _Question("a square root", lambda x, y, z: B.alu(Op.SQRT, x), lambda x, y, z: np.sqrt(x)),
 )
+#: An integer that lies a little above the middle of two float32. Rounded twice, it becomes the lower one.
+_ABOVE_MIDDLE = (1 << 62) + (1 << 38) + 1
 _MULACC = _Question("a product and sum, rounded once", B.mulacc, lambda x, y, z: x)
 
 
 def render_probe(language: Language) -> str:
-    """Return the text of the kernel. For each float it has an output, a conversion to the other float, and the operands."""
+    """Return the text of the kernel. For each float its arguments are operands, results, and conversions to the other float."""
     lane = B.range_(LANES, 0, AxisType.LOCAL)
     stores = []
     for k, (d, other) in enumerate(_OTHER.items()):
@@ -68,7 +71,9 @@ def render_probe(language: Language) -> str:
         x, y, z = (B.load(B.at(operands, B.add(lane, B.index(j * LANES)))) for j in range(3))
         for j, q in enumerate((*_QUESTIONS, _MULACC)):
             stores.append(B.store(B.at(results, B.add(lane, B.index(j * LANES))), q.node(x, y, z)))
-        stores.append(B.store(B.at(B.param(3 * k + 2, (LANES,), other), lane), B.cast(x, other)))
+        converted = B.param(3 * k + 2, (2 * LANES,), other)
+        for j, value in enumerate((x, B.bitcast(x, _INTEGER[d]))):
+            stores.append(B.store(B.at(converted, B.add(lane, B.index(j * LANES))), B.cast(value, other)))
     return render(UOp(Op.LINEAR, tuple(toposort(B.end(B.group(*stores), lane)))), language)
 
 
@@ -82,7 +87,9 @@ def create_probe_arrays() -> list[Array]:
         operands = np.where(np.arange(LANES) % 2 | ~np.isfinite(operands), ordinary, operands)
         operands[0, 4:12] = np.finfo(float_).smallest_subnormal * rng.integers(1, 1 << 20, 8)
         operands[:, : len(_MULACCS[d])] = np.array([[float.fromhex(t) for t in row[:3]] for row in _MULACCS[d]]).T
-        arrays += [operands, np.zeros((len(_QUESTIONS) + 1, LANES), float_), np.zeros(LANES, other.name)]
+        if d is dt.float64:
+            operands.view(np.int64)[0, 12] = _ABOVE_MIDDLE
+        arrays += [operands, np.zeros((len(_QUESTIONS) + 1, LANES), float_), np.zeros((2, LANES), other.name)]
     return arrays
 
 
@@ -90,14 +97,15 @@ def find_arithmetic_fault(arrays: list[Array]) -> str | None:
     """Return the first result of the kernel, in words, that is not the host's; None if there is none."""
     for k, (d, other) in enumerate(_OTHER.items()):
         operands, results, converted = arrays[3 * k : 3 * k + 3]
+        integer = _INTEGER[d]
         with np.errstate(all="ignore"):
             expected = {q.name: q.host(*operands) for q in _QUESTIONS}
-            conversion = operands[0].astype(other.name)
-        rows = dict(zip(expected, results)) | {_MULACC.name: results[-1][: len(_MULACCS[d])], f"a conversion to {other}": converted}
-        expected |= {
-            _MULACC.name: np.array([float.fromhex(row[3]) for row in _MULACCS[d]], d.name),
-            f"a conversion to {other}": conversion,
-        }
+            expected |= {
+                _MULACC.name: np.array([float.fromhex(row[3]) for row in _MULACCS[d]], d.name),
+                f"a conversion to {other}": operands[0].astype(other.name),
+                f"a conversion of {integer} to {other}, with the bits": operands[0].view(integer.name).astype(other.name),
+            }
+        rows = dict(zip(expected, (*results[:-1], results[-1][: len(_MULACCS[d])], *converted)))
         for name, wanted in expected.items():
             got = rows[name]
             same = (got.view(f"u{got.itemsize}") == wanted.view(f"u{got.itemsize}")) | (np.isnan(got) & np.isnan(wanted))

@@ -44,7 +44,7 @@ class Kernels(NamedTuple):
 #: The text for other platforms, as far as PoCL can take it: vectors, launches of one dimension, and float32 by float64.
 PLAIN_ON_POCL = describe_language(
     replace(find_traits(POCL), vector_lanes=(2, 4, 8), numbers_by_one_dimension=True),
-    frozenset({Op.DIV, Op.RECIP, Op.SQRT, Op.MULACC}),
+    frozenset({Op.DIV, Op.RECIP, Op.SQRT, Op.MULACC, Op.CAST}),
 )
 #: Machines by name: a Tier of LLVM, or one of these.
 MACHINES: dict[str, Callable[[], Target]] = {

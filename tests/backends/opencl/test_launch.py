@@ -297,7 +297,7 @@ def test_lanes_beyond_those_of_the_device_stay_loops() -> None:
 
 
 def test_what_a_device_does_not_round_correctly_is_computed_in_float64() -> None:
-    by_float64 = describe_language(PLAIN, frozenset({Op.DIV, Op.RECIP, Op.SQRT, Op.MULACC}))
+    by_float64 = describe_language(PLAIN, frozenset({Op.DIV, Op.RECIP, Op.SQRT, Op.MULACC, Op.CAST}))
 
     def text(d: dt.DType) -> str:
         i = B.range_(4, 0)
@@ -308,3 +308,12 @@ def test_what_a_device_does_not_round_correctly_is_computed_in_float64() -> None
     single, double = text(dt.float32), text(dt.float64)
     assert all(words in single for words in ("(f32)((f64)v", "(f32)sqrt((f64)v", "(f32)(1.0 / (f64)v", "= fma_f32(v"))
     assert "f32" not in double.partition("__kernel")[2] and "= fma(v" in double
+
+
+@pytest.mark.parametrize("d", [dt.int64, dt.uint64, dt.int32], ids=str)
+def test_a_64_bit_integer_becomes_float32_without_a_second_rounding(d: dt.DType) -> None:
+    i = B.range_(4, 0)
+    value = B.cast(B.load(B.at(B.param(1, (4,), d), i)), dt.float32)
+    kernel = linear(B.end(B.store(B.at(B.param(0, (4,), dt.float32), i), value), i))
+    assert ("from_wide_" in render(kernel, describe_language(PLAIN, frozenset({Op.CAST})))) == (d is not dt.int32)
+    assert "from_wide_" not in render(kernel, PLAIN_LANGUAGE)

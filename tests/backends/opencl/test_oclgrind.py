@@ -17,6 +17,7 @@ from uops.spec.errors import Crash
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.axes import AxisType
+from uops.spec.ir.ops import Op
 
 WHY = unavailable_reason("oclgrind")
 needs_oclgrind = pytest.mark.skipif(WHY is not None, reason=str(WHY))
@@ -74,6 +75,16 @@ def test_a_vector_that_ends_behind_its_array_is_named() -> None:
     assert "vload4" in text
     with pytest.raises(Crash, match="Invalid read of size"):
         run(text, np.zeros(4, np.float32), np.zeros(3, np.float32))
+
+
+@needs_oclgrind
+def test_shifts_that_make_a_rotation_run_O02() -> None:
+    i, x, out = B.range_(4, 0), B.param(1, (4,), dt.uint64), B.param(0, (4,), dt.uint64)
+    v = B.load(B.at(x, i))
+    rotated = B.or_(B.alu(Op.SHL, v, B.const(7, dt.uint64)), B.alu(Op.SHR, v, B.const(57, dt.uint64)))
+    given, got = np.array([1, 1 << 63, 3 << 62, 12345], np.uint64), np.zeros(4, np.uint64)
+    run(OpenClTarget("oclgrind").render(linear(B.end(B.store(B.at(out, i), rotated), i))), got, given)
+    assert got.tolist() == [(n << 7 | n >> 57) % (1 << 64) for n in given.tolist()]
 
 
 @needs_oclgrind
