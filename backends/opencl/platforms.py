@@ -15,7 +15,7 @@ OCLGRIND = "Oclgrind"
 
 @dataclass(frozen=True, slots=True)
 class PlatformTraits:
-    """What a platform needs, beyond the standard.
+    """The needs of a platform beyond the standard.
 
     - `declares_builtins`: a text is built without the header of all builtin functions, whose declarations it brings along.
     - `least_private_bytes`: the least size of a private array in a kernel with barriers.
