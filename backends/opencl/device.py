@@ -10,14 +10,13 @@ import re
 import threading
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from uops.backends.opencl.memory import SharedMemory
 from uops.backends.opencl.oclgrind import DiagnosticsLog
-from uops.backends.opencl.platforms import PlatformTraits, find_traits
+from uops.backends.opencl.platforms import find_traits
 from uops.backends.opencl.render import describe_language
 from uops.spec.errors import CompileError, Crash
 from uops.spec.ir.ops import Op
@@ -62,7 +61,7 @@ class Device:
         self.version: str = re.sub(r"\s+", " ", handle.platform.version).strip()
         self.name: str = handle.name.strip()
         self.driver: str = handle.driver_version
-        self.traits = choose_traits(cl, self.platform, handle.type)
+        self.traits = find_traits(self.platform)
         self.local_memory, self.units, self.lanes = map(
             int, (handle.local_mem_size, handle.max_compute_units, handle.max_work_group_size)
         )
@@ -122,12 +121,6 @@ class Device:
                 event.wait()
                 self._log.raise_for_new_diagnostics()
         event.wait()
-
-
-def choose_traits(cl: Any, platform: str, types: int) -> PlatformTraits:
-    """Return the traits of a device of a platform. A processor's compiler makes vectors of work-items, not of accesses."""
-    traits = find_traits(platform)
-    return traits if types & (cl.device_type.GPU | cl.device_type.ACCELERATOR) else replace(traits, vector_lanes=())
 
 
 def _list_ops_computed_in_float64(cl: Any, config: int) -> frozenset[Op]:

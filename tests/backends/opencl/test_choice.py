@@ -13,8 +13,7 @@ import pytest
 
 import uops
 from uops.backends.opencl import choice
-from uops.backends.opencl.device import choose_traits
-from uops.backends.opencl.platforms import OCLGRIND, PLAIN, POCL
+from uops.backends.opencl.platforms import OCLGRIND, PLAIN, POCL, find_traits
 from uops.spec.errors import Crash, Unsupported
 
 GPU, ACCELERATOR, CPU = 4, 8, 2
@@ -130,11 +129,9 @@ def test_platforms_are_compared_by_their_numbers() -> None:
     assert max(versions, key=choice._version_sort_key) == versions[0]
 
 
-def test_vectors_are_for_devices_that_are_no_processors() -> None:
-    assert choose_traits(SEVERAL, "Vendor", GPU) == PLAIN
-    assert choose_traits(SEVERAL, "Vendor", CPU).vector_lanes == ()
-    assert choose_traits(SEVERAL, POCL, GPU).vector_lanes == ()
-    assert choose_traits(SEVERAL, OCLGRIND, CPU | GPU).judges_accesses
+def test_only_emulators_must_be_named() -> None:
+    assert find_traits("Vendor") == PLAIN and not find_traits(POCL).judges_accesses
+    assert find_traits(OCLGRIND).judges_accesses
 
 
 ENVIRONMENT = (
