@@ -42,6 +42,11 @@ class Candidate(NamedTuple):
     rank: tuple[int, str, tuple[int, ...], int]
     handle: Any
 
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """The names of this candidate, with its position among equal ones."""
+        return self.platform, self.version, self.device, str(self.rank[-1])
+
     def is_chosen_by(self, choice: str) -> bool:
         """Return True if a choice names this candidate. No choice names any but emulators."""
         platform, _, device = choice.casefold().partition(":")
@@ -113,6 +118,17 @@ def _rank_of_type(cl: Any, types: int) -> int:
 
 
 def _open_candidate(cl: Any, c: Candidate) -> Device | str:
+    """Open a device, or return why it does not conform. A device that is open is not opened again, whatever choice names it."""
+    if c.identity not in _opened:
+        _opened[c.identity] = _open_and_probe(cl, c)
+    return _opened[c.identity]
+
+
+#: What became of the candidates so far. The kernels of a device, which programs share, know its memory.
+_opened: dict[tuple[str, ...], Device | str] = {}
+
+
+def _open_and_probe(cl: Any, c: Candidate) -> Device | str:
     """Open a device, or return why it does not conform."""
     missing = [f.name for f in _list_required_features(cl, c.handle) if f.device_config & f.required_bits != f.required_bits]
     if missing:

@@ -71,6 +71,15 @@ def describe_language(
     )
 
 
+def describe_differences(language: Language) -> str:
+    """Return the differences between the languages of devices, as a text that is the same in every process."""
+    syntax = language.workgroups
+    functions = sorted(f"{op.name} {d}" for op, d in language.functions)
+    by_float64 = sorted(op.name for op in language.float32_by_float64)
+    limits = (language.least_private_bytes, language.vector_lanes, *((syntax.dimensions, syntax.max_lanes) if syntax else ()))
+    return f"{functions} {by_float64} {limits}"
+
+
 def is_linear(language: Language) -> bool:
     """Return True if all loops of a launch share one dimension."""
     return language.workgroups is not None and language.workgroups.dimensions == 1

@@ -18,7 +18,7 @@ from uops.backends.opencl import instructions
 from uops.backends.opencl.choice import open_device
 from uops.backends.opencl.device import Device
 from uops.backends.opencl.kernel import OpenClKernel
-from uops.backends.opencl.render import OPS, is_linear, render
+from uops.backends.opencl.render import OPS, describe_differences, is_linear, render
 from uops.compiler.target import Ability, MachineModel, Target
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
@@ -54,7 +54,9 @@ class OpenClTarget(Target):
         self.device = d = open_device(device)
         self.language = language or d.language
         self.machine = describe_machine(d)
-        self.key = cache.digest_key(self.name, __version__, d.platform, d.name, d.version, d.driver, *d.options)
+        self.key = cache.digest_key(
+            self.name, __version__, d.platform, d.name, d.version, d.driver, *d.options, describe_differences(self.language)
+        )
 
     def can_lanes_meet_at_barriers(self, linear: UOp) -> bool:
         """Return True if a launch numbers all lanes of a kernel that meet at its Barriers."""

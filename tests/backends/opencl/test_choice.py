@@ -9,12 +9,18 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import uops
 from uops.backends.opencl import choice
 from uops.backends.opencl.platforms import OCLGRIND, PLAIN, POCL, find_traits
+from uops.backends.opencl.render import describe_language
+from uops.backends.opencl.target import OpenClTarget
+from uops.compiler import compile as compile_for
 from uops.spec.errors import Crash, Unsupported
+from uops.spec.ir import build as B
+from uops.spec.ir import dtypes as dt
 
 GPU, ACCELERATOR, CPU = 4, 8, 2
 FLAGS = SimpleNamespace(DENORM=1, INF_NAN=2, ROUND_TO_NEAREST=4, FMA=32, CORRECTLY_ROUNDED_DIVIDE_SQRT=128)
@@ -91,7 +97,7 @@ def test_no_platform_is_no_candidate() -> None:
 def test_a_device_without_what_strict_results_need_is_refused_with_the_feature(single: int, double: int, words: str) -> None:
     cl = Platforms(("Vendor", "1", [("GPU", GPU)]), single=single, double=double)
     (c,) = choice.list_candidates(cl)
-    assert str(choice._open_candidate(cl, c)).startswith(words)
+    assert str(choice._open_and_probe(cl, c)).startswith(words)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +114,7 @@ def test_a_device_that_builds_no_program_is_refused_with_the_reason(monkeypatch:
 
     monkeypatch.setattr(choice, "Device", fail)
     (c,) = choice.list_candidates(cl)
-    assert choice._open_candidate(cl, c) == "it runs no kernel: error: unknown target CPU 'generic'"
+    assert choice._open_and_probe(cl, c) == "it runs no kernel: error: unknown target CPU 'generic'"
 
 
 def test_a_refusal_names_every_device_and_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,3 +151,14 @@ def test_the_environment_names_a_device(value: str, words: str) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(uops.__file__).parents[1]), choice.VARIABLE: value}
     done = subprocess.run([sys.executable, "-c", ENVIRONMENT], env=environment, capture_output=True, text=True, check=True)
     assert words in done.stdout
+
+
+@pytest.mark.skipif(choice.unavailable_reason("pocl") is not None, reason=str(choice.unavailable_reason("pocl")))
+def test_two_names_of_one_device_share_its_memory_and_no_text_of_another_language() -> None:
+    """Programs share kernels, which find their arguments in the memory of their device."""
+    one, other = OpenClTarget("pocl"), OpenClTarget("portable computing")
+    assert one.device is other.device and one.key == other.key
+    assert OpenClTarget("pocl", describe_language(PLAIN)).key != one.key
+    given = {"p0": np.arange(4, dtype=np.float32)}
+    graph = B.add(B.param(0, (4,), dt.float32), 1.25)
+    assert [compile_for(graph, t)(given).values[0].tolist() for t in (one, other)] == [[1.25, 2.25, 3.25, 4.25]] * 2
