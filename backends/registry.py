@@ -58,8 +58,8 @@ BUILT_IN: dict[str, BuiltIn] = {
     "c:gcc": BuiltIn("uops.backends.c.backend:GccBackend", "the same C by the system's gcc", "`gcc` on `PATH`"),
     "c:clang": BuiltIn("uops.backends.c.backend:ClangBackend", "the same C by the system's clang", "`clang` on `PATH`"),
     "opencl": BuiltIn(
-        "uops.backends.opencl.backend:OpenClBackend", "OpenCL C on PoCL, on the processor",
-        "`pip install '.[opencl]'` (170 MB), or the system's PoCL",
+        "uops.backends.opencl.backend:OpenClBackend", "OpenCL C on the first device that conforms",
+        "`pip install '.[opencl]'` (170 MB, with PoCL), or a platform of the system",
     ),
     "cuda": BuiltIn(
         "uops.backends.cuda.backend:CudaBackend", "CUDA C by nvrtc, on the first GPU",

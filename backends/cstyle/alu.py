@@ -69,6 +69,8 @@ def render_wrapped(needs: HelperProvider, d: DType, expression: str) -> str:
 
 def render_binary(needs: HelperProvider, u: UOp, x: str, y: str) -> str:
     """Return a binary operator applied to its operands."""
+    if _is_computed_in_float64(needs, u):
+        return f"(f32)((f64){x} {_lookup_operator(needs, u.op, dt.float64)} (f64){y})"
     return render_wrapping_arithmetic(needs, u.op, u.dtype, x, y, cannot_overflow=_cannot_overflow(u))
 
 
@@ -83,6 +85,15 @@ def _cannot_overflow(u: UOp) -> bool:
     corners = [combined(x, y) for x in (a, A) for y in (b, B)]
     top = 1 << (u.dtype.storage.bits - u.dtype.is_signed)
     return -top * u.dtype.is_signed <= min(corners) and max(corners) < top
+
+
+def _is_computed_in_float64(needs: HelperProvider, u: UOp) -> bool:
+    """Return True for an op of float32 that the toolchain does not round correctly.
+
+    Rounding a quotient or square root of float32 to 53 bits and then to 24 gives what one rounding gives. Its distance from every
+    middle of two float32, subnormal ones too, is more than the first rounding changes (Figueroa, 1995: 53 >= 2 * 24 + 2).
+    """
+    return u.dtype is dt.float32 and u.op in needs.language.float32_by_float64
 
 
 def render_comparison(needs: HelperProvider, u: UOp, x: str, y: str) -> str:
@@ -118,11 +129,16 @@ def render_not(needs: HelperProvider, u: UOp, x: str) -> str:
 
 def render_recip(needs: HelperProvider, u: UOp, x: str) -> str:
     """Return the reciprocal."""
+    if _is_computed_in_float64(needs, u):
+        return f"(f32)({render_finite_float(1.0, dt.float64)} / (f64){x})"
     return f"{render_finite_float(1.0, u.dtype)} / {x}"
 
 
 def render_function_call(needs: HelperProvider, u: UOp, *x: str) -> str:
     """Return a call of a function that the language rounds correctly. Raises Unsupported."""
+    if _is_computed_in_float64(needs, u):
+        wide = needs.language.functions[u.op, dt.float64]
+        return f"{needs.require_helper('fma', dt.float32)}({', '.join(x)})" if len(x) == 3 else f"(f32){wide}((f64){x[0]})"
     name = needs.language.functions.get((u.op, u.dtype))
     if name is None:
         raise Unsupported(f"{u.op.name} of {u.dtype}", needs.language.name)
@@ -205,6 +221,8 @@ def _render_to_bool(needs: HelperProvider, source: DType, target: DType, x: str)
 
 def _render_conversion(needs: HelperProvider, source: DType, target: DType, x: str) -> str:
     """Return C's conversion: integers wrap, and floats are rounded once to nearest even."""
+    if target is dt.float32 and source.is_integer and source.storage.bits == 64 and Op.CAST in needs.language.float32_by_float64:
+        return f"{needs.require_helper('from_wide', dt.int64 if source.is_signed else dt.uint64)}({x})"
     return _convert(needs, target, x)
 
 

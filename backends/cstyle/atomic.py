@@ -18,6 +18,7 @@ def render_atomic_add_call(w: CWriter, d: DType, pointer: str, value: str, space
     """Return a statement that atomically adds `value` to the element at `pointer`.
 
     An element that is smaller than any word that the language exchanges is part of an aligned word, of which the rest is kept.
+    Where a plain read would race with the exchanges of others, the first exchange expects 0, and finds what there is.
     Raises Unsupported in a language without atomic exchanges.
     """
     syntax = w.language.workgroups
@@ -41,7 +42,7 @@ def render_atomic_add_call(w: CWriter, d: DType, pointer: str, value: str, space
         f"{syntax.exchange_pragmas.get(size, '')}"
         f"{w.language.function_head} void {name}(volatile {space}{ALIAS[element]} *{'p' if steps else 'at'}, {ALIAS[d]} x) {{\n"
         f"{steps}"
-        f"  {ALIAS[word]} old = *at, seen;\n"
+        f"  {ALIAS[word]} old = {'*at' if syntax.has_atomic_volatile_reads else '0'}, seen;\n"
         f"  while ((seen = {syntax.exchanges[size].format('at', 'old', new)}) != old) old = seen;\n"
         "}\n"
     )

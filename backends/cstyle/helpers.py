@@ -90,6 +90,34 @@ def _make_trunc_head_and_body(d: DType) -> tuple[str, str]:
     return f"{f} {{}}({f} x)", f"{body}  return whole == {zero} ? x * {zero} : whole;\n"
 
 
+def _make_fma_head_and_body(d: DType) -> tuple[str, str]:
+    """Define x * y + z of float32, rounded once, by float64.
+
+    The product is exact, and the error of the sum is computed exactly. An inexact sum takes its odd neighbour, which is never in
+    the middle of two float32 (rounding to odd: Boldo and Melquiond, 2008). Of an infinity or NaN, the error is NaN.
+    """
+    body = (
+        "  const f64 product = (f64)x * (f64)y, sum = product + (f64)z;\n"
+        "  const f64 part = sum - product, error = (product - (sum - part)) + ((f64)z - part);\n"
+        "  union { f64 value; u64 bits; } odd;\n"
+        "  odd.value = sum;\n"
+        "  if ((error < 0.0 || error > 0.0) && !(odd.bits & 1ul)) odd.bits += (error > 0.0) == (sum > 0.0) ? 1ul : ~0ul;\n"
+        "  return (f32)odd.value;\n"
+    )
+    return "f32 {}(f32 x, f32 y, f32 z)", body
+
+
+def _make_from_wide_head_and_body(source: DType) -> tuple[str, str]:
+    """Define the conversion of a 64-bit integer to float32, rounded once, by float64.
+
+    Above 2^53, float64 cannot hold all of its bits. The last 11 become one that says if any of them is set, so 53 are left.
+    """
+    t, one = ALIAS[source], render_integer(1, source)
+    inside = f"x <= {one} << 53" + (f" && x >= -({one} << 53)" if source.is_signed else "")
+    sticky = f"(x >> 11 | ({t})((x & {render_integer(2047, source)}) != 0)) * {render_integer(2048, source)}"
+    return f"f32 {{}}({t} x)", f"  return (f32)(f64)({inside} ? x : {sticky});\n"
+
+
 HELPERS: dict[str, Callable[..., tuple[str, str]]] = {
     "idiv": _make_idiv_head_and_body,
     "mod": _make_mod_head_and_body,
@@ -97,4 +125,6 @@ HELPERS: dict[str, Callable[..., tuple[str, str]]] = {
     "reinterpret": _make_reinterpret_head_and_body,
     "from_u64": _make_from_u64_head_and_body,
     "trunc": _make_trunc_head_and_body,
+    "from_wide": _make_from_wide_head_and_body,
+    "fma": _make_fma_head_and_body,
 }

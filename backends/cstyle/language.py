@@ -39,6 +39,9 @@ _SUFFIX: dict[DType, str] = {
 # fmt: on
 #: Dtypes of buffers and of arithmetic; the compiler lowers other floats to integers.
 NATIVE = tuple(d for d in ALIAS if d is not dt.index)
+#: Largest number of work-items in a group: that of CUDA, and the smallest limit of a PoCL device, which allocates private
+#: arrays for each.
+MAX_LANES = 1024
 #: Magnitude below which integral floats are written in decimal digits, which every parser reads exactly.
 _PLAIN = 1 << 20
 
@@ -63,10 +66,12 @@ class WorkgroupSyntax:
 
     `group` and `lane` are formats of the number of a workgroup, and of a work-item in it, in dimension {}. A launch has
     `dimensions` of them. A language with one dimension numbers any loops by it, the innermost fastest: neighbouring work-items
-    then touch neighbouring elements. `dynamic` formats an extent that argument {} holds.
+    then touch neighbouring elements. `dynamic` formats an extent that argument {} holds. A group has at most
+    `max_lanes` work-items.
 
     `barrier` is the statement of a Barrier. `exchanges` maps an element size in bytes to an expression: it compares the word at {0}
     with {1}, replaces it by {2} if they are equal, and returns what was there. `exchange_pragmas` has what it needs before.
+    `has_atomic_volatile_reads` is True if a volatile read of a word does not race with its exchanges.
     `local_pool` is the name of the array of bytes in which LOCAL buffers lie; None if each is an array of its own.
     """
 
@@ -76,8 +81,10 @@ class WorkgroupSyntax:
     barrier: str
     exchanges: Mapping[int, str]
     exchange_pragmas: Mapping[int, str] = field(default_factory=dict)
+    has_atomic_volatile_reads: bool = False
     dynamic: str = "{}"
     local_pool: str | None = None
+    max_lanes: int = MAX_LANES
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +99,9 @@ class Language:
     `opaque_functions` has functions that return their operand, which the toolchain then takes for no constant. `unroll_hint` is a
     line before a loop that should be unrolled {} times. `part_bounds` are expressions of the iterations of a THREAD loop that one
     call runs, the first and the exclusive last; None if the launch numbers them.
+    line before a loop that should be unrolled {} times. `float32_by_float64` has the ops of float32 that the toolchain does not
+    round correctly, of which Cast is that of 64-bit integers. They are computed in float64 and rounded again, to the same result.
+    `vector_lanes` has the lengths of the vectors by which neighbouring elements are loaded and stored.
     """
 
     name: str
@@ -110,6 +120,8 @@ class Language:
     opaque_functions: Mapping[DType, tuple[str, str]] = field(default_factory=dict)
     unroll_hint: str = ""
     part_bounds: tuple[str, str] | None = None
+    float32_by_float64: frozenset[Op] = frozenset()
+    vector_lanes: tuple[int, ...] = ()
 
     def value_type(self, d: DType) -> str:
         """Return the name of a value's type. Raises Unsupported for a dtype that instruction selection should have removed."""

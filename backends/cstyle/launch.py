@@ -29,9 +29,6 @@ from uops.spec.ir.scope import base_memory, numbers_workgroups
 from uops.spec.untrusted import quote_name
 
 _LAUNCHED = GRID | WORKGROUP
-#: Largest number of work-items in a group: that of CUDA, and the smallest limit of a PoCL device, which allocates private
-#: arrays for each.
-MAX_LANES = 1024
 #: Ops with effects beyond the work-item, whatever memory they touch.
 _EFFECTS = frozenset({Op.STORE, Op.ATOMICADD, Op.BARRIER, Op.IF, Op.CUSTOM, Op.INS})
 #: Order of lanes in a language of one dimension, the slowest first; 1 for all others. Lanes of outputs are faster than those of
@@ -189,7 +186,7 @@ def plan_launch(instructions: Sequence[UOp], language: Language) -> LaunchPlan:
         if extent is None:
             raise Unsupported(f"SPECIAL {quote_name(str(u.arg.name))} whose extent the launch cannot know", language.name)
         plan.assign_dimension(u, extent, in_grid=numbers_workgroups(u))
-    if plan.has_too_many_dimensions() or math.prod(e for e in plan.lanes if isinstance(e, int)) > MAX_LANES:
+    if plan.has_too_many_dimensions() or math.prod(e for e in plan.lanes if isinstance(e, int)) > plan.syntax.max_lanes:
         raise Unsupported(f"SPECIAL in a launch of groups {plan.groups} and lanes {plan.lanes}", language.name)
     outer = _find_launchable_ranges_around_effects(instructions)
     groups = [u for u in outer if u.arg.type in GRID]
@@ -217,7 +214,7 @@ def _select_lane_ranges_fitting_group(ranges: Sequence[UOp], plan: LaunchPlan) -
     total, fitting = math.prod(max(1, e) for e in plan.lanes if isinstance(e, int)), list[UOp]()
     for u in ranges:
         extent = _find_launch_extent(u)
-        if isinstance(extent, int) and total * max(1, extent) <= MAX_LANES:
+        if isinstance(extent, int) and total * max(1, extent) <= plan.syntax.max_lanes:
             total *= max(1, extent)
             fitting.append(u)
     return fitting

@@ -17,10 +17,10 @@ Spec: Load, Store, Barrier; R60 (Barrier), R118 (Wmma's fragments). PTX ISA: 9.7
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from uops.backends.cstyle.neighbours import is_multiple_of
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, toposort
@@ -104,40 +104,6 @@ def render_load_matrices(count: int, is_transposed: bool) -> tuple[str, str]:
     return f"load_matrices_{count}{suffix}", _LOAD_MATRICES.format(
         count=count, suffix=suffix, qualifier=qualifier, registers=registers, outputs=outputs, is_transposed=int(is_transposed)
     )
-
-
-# ------------------------------------------------------------------------------------------------------------- neighbours
-
-
-def is_multiple_of(u: UOp, n: int) -> bool:
-    """Return True if an integer expression is known to be a multiple of `n`, a power of two that divides its wrapping."""
-    if n == 1:
-        return True
-    match u.op:
-        case Op.CONST:
-            return int(u.arg.value) % n == 0
-        case Op.CAST:
-            return u.operand.dtype.is_integer and is_multiple_of(u.operand, n)
-        case Op.ADD | Op.SUB:
-            return is_multiple_of(u.lhs, n) and is_multiple_of(u.rhs, n)
-        case Op.MUL:
-            factors = [math.gcd(int(s.arg.value), n) if s.op is Op.CONST else 1 for s in u.src]
-            known = math.prod(factors)
-            return known % n == 0 or any(is_multiple_of(s, n // math.gcd(known, n)) for s in u.src if s.op is not Op.CONST)
-        case _:
-            return False
-
-
-def first_of_aligned_run(position: UOp, count: int) -> UOp | None:
-    """Return the first of `count` neighbouring positions if it is a multiple of their number, else None."""
-    if position.op is Op.ADD:
-        for base, steps in (position.src, position.src[::-1]):
-            offsets = steps.constant_elements
-            if base.op is Op.STACK and offsets is not None and [int(k) for k in offsets] == list(range(count)):
-                first, *others = base.elements
-                if all(x is first for x in others) and is_multiple_of(first, count):
-                    return first
-    return None
 
 
 def find_async_buffers(instructions: Sequence[UOp]) -> set[UOp]:

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 
 from uops.backends.cstyle import atomic
 from uops.backends.cstyle import render as family
-from uops.backends.cstyle.language import Language, WorkgroupSyntax
-from uops.backends.cstyle.launch import MAX_LANES, Extent, LaunchPlan, plan_launch
+from uops.backends.cstyle.language import MAX_LANES, Language, WorkgroupSyntax
+from uops.backends.cstyle.launch import Extent, LaunchPlan, plan_launch
+from uops.backends.cstyle.neighbours import first_of_aligned_run
 from uops.backends.cuda import accesses, mma
 from uops.backends.facts import find_written_slots
 from uops.spec.errors import Unsupported
@@ -68,6 +69,7 @@ CUDA = Language(
             4: "atomicCAS((u32 *){}, {}, {})",
             8: "atomicCAS((unsigned long long *){}, {}, {})",
         },
+        has_atomic_volatile_reads=True,
         dynamic="(u32)n{}",
         local_pool="shared",
     ),
@@ -178,7 +180,7 @@ class CudaKernelRenderer(family.CKernelRenderer):
         size = count * d.itemsize
         if count == 1 or size not in accesses.WIDTHS or at.base != self.memory_refs[memory].base or memory.dtype is not d:
             return 0
-        if accesses.first_of_aligned_run(reference.positions[0], count) is None or (gate is not None and gate.shape):
+        if first_of_aligned_run(reference.positions[0], count) is None or (gate is not None and gate.shape):
             return 0
         if memory.op is Op.BUFFER:
             return size if at.space is AddrSpace.LOCAL else 0

@@ -19,8 +19,8 @@ from uops.backends import cache
 from uops.backends.c import tinycc
 from uops.backends.cache import ObjectCache
 from uops.backends.cached_target import CachedTarget
-from uops.backends.cstyle.language import NATIVE
-from uops.backends.cstyle.launch import MAX_LANES, LaunchShape, can_lanes_meet_at_barriers, parse_launch_comment
+from uops.backends.cstyle.language import MAX_LANES, NATIVE
+from uops.backends.cstyle.launch import LaunchShape, can_lanes_meet_at_barriers, parse_launch_comment
 from uops.backends.cuda import driver, instructions, mma, nvrtc, shim
 from uops.backends.cuda.driver import DeviceLaunch
 from uops.backends.cuda.memory import DeviceMemory

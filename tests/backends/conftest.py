@@ -4,6 +4,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -17,6 +18,8 @@ from uops.backends.cross.target import CrossTarget
 from uops.backends.cuda.target import CudaTarget, ShimTarget
 from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
+from uops.backends.opencl.platforms import POCL, find_traits
+from uops.backends.opencl.render import describe_language
 from uops.backends.opencl.target import OpenClTarget
 from uops.compiler import Target
 from uops.spec.errors import Unsupported
@@ -38,12 +41,20 @@ class Kernels(NamedTuple):
     apply: Callable[..., Any]
 
 
+#: The text for other platforms, as far as PoCL can take it: vectors, launches of one dimension, and float32 by float64.
+PLAIN_ON_POCL = describe_language(
+    replace(find_traits(POCL), vector_lanes=(2, 4, 8), numbers_by_one_dimension=True),
+    frozenset({Op.DIV, Op.RECIP, Op.SQRT, Op.MULACC, Op.CAST}),
+)
 #: Machines by name: a Tier of LLVM, or one of these.
 MACHINES: dict[str, Callable[[], Target]] = {
     "tcc": TinyTarget,
     "gcc": lambda: DriverTarget("gcc", ObjectCache(None)),
     "clang": lambda: DriverTarget("clang", ObjectCache(None)),
     "opencl": OpenClTarget,
+    "opencl:intel": lambda: OpenClTarget("intel"),
+    "opencl:oclgrind": lambda: OpenClTarget("oclgrind"),
+    "opencl:plain": lambda: OpenClTarget("pocl", PLAIN_ON_POCL),
     "cuda": lambda: CudaTarget(ObjectCache(None)),
     "cuda:shim": ShimTarget,
     **{name: functools.partial(CrossTarget, p, LlvmTier.FAST, store=ObjectCache(None)) for name, p in PROCESSORS.items()},

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from kernel_call_programs import F32, PROGRAMS, Program, elementwise, floats, load, loop, param, special
 
-from uops.backends.opencl import device
+from uops.backends.opencl.choice import unavailable_reason
 from uops.backends.registry import create_backend
 from uops.compiler import Config, compile
 from uops.compiler.entry import (
@@ -38,7 +38,7 @@ from uops.spec.verify.infer import infer_dialect
 from uops.spec.verify.verifier import verify
 
 FRESH = Config(verify=True, validate=False, reuse=False)
-no_device = pytest.mark.skipif(device.unavailable_reason() is not None, reason=str(device.unavailable_reason()))
+no_device = pytest.mark.skipif(unavailable_reason() is not None, reason=str(unavailable_reason()))
 BACKENDS = ["llvm", "c", pytest.param("opencl", marks=no_device)]
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples" / "bestiary").glob("*.uops"))
 #: The example whose op has no form of loops below: a Wmma is an instruction, which these targets do not have.

@@ -19,7 +19,7 @@ static inline u32 reinterpret_f32_u32(f32 x) {
 }
 
 static inline void atomic_add_global_f32(volatile __global u32 *at, f32 x) {
-  u32 old = *at, seen;
+  u32 old = 0, seen;
   while ((seen = atomic_cmpxchg(at, old, reinterpret_f32_u32(reinterpret_u32_f32(old) + x))) != old) old = seen;
 }
 

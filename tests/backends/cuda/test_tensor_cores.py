@@ -13,7 +13,7 @@ from workgroup_kernels import local
 
 import uops
 from uops import Tensor
-from uops.backends.cuda import accesses, driver, mma, nvrtc
+from uops.backends.cuda import driver, mma, nvrtc
 from uops.backends.cuda.target import MEMORY, CudaTarget, ShimTarget
 from uops.compiler.config import Config
 from uops.compiler.passes.optimize.schedule import tensor_tiles
@@ -174,33 +174,3 @@ def test_an_architecture_has_its_own_instructions_and_older_ones() -> None:
     other = next(d for d in DESCRIPTORS if d.vendor == "AMD")
     foreign = WmmaArg(other.name, other.dims, other.dtype_in, other.dtype_out, "GPU", other.threads)
     assert not mma.has_instruction(foreign, "sm_90")
-
-
-@pytest.mark.parametrize(
-    ("make", "n", "is_known"),
-    [
-        (lambda r: B.mul(r, B.const(8, dt.int32)), 8, True),
-        (lambda r: B.mul(r, B.const(4, dt.int32)), 8, False),
-        (lambda r: B.mul(B.mul(r, B.const(2, dt.int32)), B.const(4, dt.int32)), 8, True),
-        (lambda r: B.add(B.mul(r, B.const(8, dt.int32)), B.const(16, dt.int32)), 8, True),
-        (lambda r: B.add(B.mul(r, B.const(8, dt.int32)), B.const(4, dt.int32)), 8, False),
-        (lambda r: r, 2, False),
-        (lambda r: r, 1, True),
-    ],
-)
-def test_multiples_are_known_by_their_factors(make: Any, n: int, is_known: bool) -> None:
-    r = B.cast(B.range_(64, 0, AxisType.LOOP), dt.int32)
-    assert accesses.is_multiple_of(make(r), n) is is_known
-
-
-def test_only_neighbours_from_an_aligned_one_are_a_run() -> None:
-    r = B.cast(B.range_(64, 0, AxisType.LOOP), dt.int32)
-
-    def positions(base: UOp, *steps: int) -> UOp:
-        return B.add(B.stack(*[base] * len(steps)), B.stack(*[B.const(s, dt.int32) for s in steps]))
-
-    aligned = B.mul(r, B.const(4, dt.int32))
-    assert accesses.first_of_aligned_run(positions(aligned, 0, 1, 2, 3), 4) is aligned
-    assert accesses.first_of_aligned_run(positions(aligned, 0, 1, 3, 2), 4) is None
-    assert accesses.first_of_aligned_run(positions(aligned, 1, 2, 3, 4), 4) is None
-    assert accesses.first_of_aligned_run(positions(B.mul(r, B.const(2, dt.int32)), 0, 1, 2, 3), 4) is None

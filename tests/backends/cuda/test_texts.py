@@ -10,7 +10,8 @@ import pytest
 from kernel_claims import GOLDEN, linear, register
 from workgroup_kernels import nest, reversal, special
 
-from uops.backends.cstyle.launch import MAX_LANES, LaunchShape, parse_launch_comment
+from uops.backends.cstyle.language import MAX_LANES
+from uops.backends.cstyle.launch import LaunchShape, parse_launch_comment
 from uops.backends.cuda import nvrtc, shim
 from uops.backends.cuda.render import CUDA, OPS, render
 from uops.compiler.target import PLAIN_OPS

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from types import SimpleNamespace
 
 import pytest
 from kernel_claims import GOLDEN, linear, register, row_sum
 from workgroup_kernels import local, nest, reversal, special
 
-from uops.backends.cstyle.launch import MAX_LANES, parse_launch_comment
-from uops.backends.opencl import device
-from uops.backends.opencl.render import OPENCL, OPS, render
+from uops.backends.cstyle.language import MAX_LANES
+from uops.backends.cstyle.launch import parse_launch_comment
+from uops.backends.opencl.platforms import PLAIN
+from uops.backends.opencl.render import OPENCL, OPS, describe_language, render
 from uops.compiler.target import PLAIN_OPS
 from uops.spec.errors import CompileError, Unsupported
 from uops.spec.ir import args as A
@@ -241,41 +241,79 @@ def test_memory_of_a_workgroup_has_no_initializer_and_a_register_has() -> None:
     assert math.prod(parse_launch_comment(text).lanes) == 1
 
 
-class _Compiler:
-    """What `device.find_generic_device_build_fault` uses of pyopencl, with a compiler that fails with some words, or builds."""
-
-    class Error(Exception):
-        pass
-
-    def __init__(self, words: str | None) -> None:
-        self.words = words
-        self.built = 0
-
-    def Program(self, context: object, source: str) -> _Compiler:
-        return self
-
-    def build(self, **settings: object) -> None:
-        self.built += 1
-        if self.words is not None:
-            raise self.Error(self.words)
+#: The language of a device of which nothing particular is known.
+PLAIN_LANGUAGE = describe_language(PLAIN)
 
 
-@pytest.mark.parametrize(
-    ("version", "words", "fault", "built"),
-    [
-        ("OpenCL 1.2 pocl HSTR: pthread-x86_64-pc-linux-gnu-znver3", "error: never asked", None, 0),
-        ("OpenCL 1.2 pocl HSTR: pthread-x86_64-pc-linux-gnu-generic", None, None, 1),
-        (
-            "OpenCL 1.2 pocl HSTR: pthread-x86_64-pc-linux-gnu-generic",
-            "failed\n\nerror: unknown target CPU 'generic'\n",
-            "error: unknown target CPU 'generic'",
-            1,
-        ),
-    ],
-)
-def test_a_device_whose_compiler_does_not_know_the_processor_is_missing_with_the_reason(
-    version: str, words: str | None, fault: str | None, built: int
-) -> None:
-    compiler = _Compiler(words)
-    assert device.find_generic_device_build_fault(compiler, None, SimpleNamespace(version=version)) == fault
-    assert compiler.built == built
+def copy_of_neighbours(step: int, count: int, d: dt.DType = dt.float32) -> UOp:
+    """p0[step * g + k] = p1[step * g + k], for k < count together."""
+    g, x, out = B.range_(8, 0, AxisType.GLOBAL), B.param(1, (64,), d), B.param(0, (64,), d)
+    first = B.mul(g, B.index(step))
+    where = B.add(B.stack(*[first] * count), B.stack(*map(B.index, range(count))))
+    return linear(B.end(B.store(B.at(out, where), B.load(B.at(x, where))), g))
+
+
+@pytest.mark.parametrize("count", [2, 4, 8])
+def test_neighbours_are_loaded_and_stored_as_a_vector(count: int) -> None:
+    """Their first element has the alignment of an element alone."""
+    text = render(copy_of_neighbours(3, count), PLAIN_LANGUAGE)
+    assert text.count(f"vload{count}(0, (__global float *)&p1[") == 1
+    assert text.count(f"vstore{count}((float{count})(") == 1
+    assert "vload" not in render(copy_of_neighbours(3, count), OPENCL)
+
+
+def test_elements_that_are_no_neighbours_or_of_no_vector_are_accessed_one_by_one() -> None:
+    assert "vload" not in render(copy_of_neighbours(3, 3), PLAIN_LANGUAGE)
+    assert "vload" not in render(copy_of_neighbours(4, 4, dt.bool_), PLAIN_LANGUAGE)
+
+
+def test_a_gate_keeps_a_vector_from_its_address_R52() -> None:
+    g, x, out = B.range_(8, 0, AxisType.GLOBAL), B.param(1, (16,), dt.int16), B.param(0, (64,), dt.int16)
+    where = B.add(B.stack(*[B.mul(g, B.index(4))] * 4), B.stack(*map(B.index, range(4))))
+    gate, others = B.lt(g, B.index(4)), B.stack(*[B.const(k, dt.int16) for k in range(4)])
+    text = render(linear(B.end(B.store(B.at(out, where), B.load(B.at(x, where), others, gate), gate), g)), PLAIN_LANGUAGE)
+    assert "? vload4(0, (__global short *)&p1[" in text and ": (short4)(0, 1, 2, 3);" in text
+    assert any(line.strip().startswith("if (") and "vstore4(" in line for line in text.splitlines())
+
+
+def test_the_text_for_any_device_is_the_golden_one(golden) -> None:
+    golden("opencl-plain-neighbours.cl", render(copy_of_neighbours(4, 4), PLAIN_LANGUAGE))
+
+
+def test_a_launch_of_one_dimension_states_its_lanes_and_the_innermost_is_the_fastest() -> None:
+    """Some devices compile for smaller groups than a launch may have, if the text does not say its size."""
+    text = render(nest((6, AxisType.GLOBAL), (4, AxisType.LOCAL), (8, AxisType.LOCAL)), PLAIN_LANGUAGE)
+    assert parse_launch_comment(text).lanes == (4, 8)
+    assert "__attribute__((reqd_work_group_size(32, 1, 1)))" in text
+    assert "= ((u32)get_local_id(0) % 8);" in text and "= ((u32)get_local_id(0) / (8));" in text
+
+
+def test_lanes_beyond_those_of_the_device_stay_loops() -> None:
+    small = describe_language(PLAIN, max_lanes=64)
+    text = render(nest((64, AxisType.LOCAL), (2, AxisType.LOCAL)), small)
+    assert parse_launch_comment(text).lanes == (64,) and text.count("for (") == 1
+    with pytest.raises(CompileError, match="R60"):
+        render(reversal(4, 128), small)
+
+
+def test_what_a_device_does_not_round_correctly_is_computed_in_float64() -> None:
+    by_float64 = describe_language(PLAIN, frozenset({Op.DIV, Op.RECIP, Op.SQRT, Op.MULACC, Op.CAST}))
+
+    def text(d: dt.DType) -> str:
+        i = B.range_(4, 0)
+        x, y = (B.load(B.at(B.param(k, (4,), d), i)) for k in (1, 2))
+        value = B.mulacc(B.div(x, y), B.alu(Op.SQRT, x), B.alu(Op.RECIP, y))
+        return render(linear(B.end(B.store(B.at(B.param(0, (4,), d), i), value), i)), by_float64)
+
+    single, double = text(dt.float32), text(dt.float64)
+    assert all(words in single for words in ("(f32)((f64)v", "(f32)sqrt((f64)v", "(f32)(1.0 / (f64)v", "= fma_f32(v"))
+    assert "f32" not in double.partition("__kernel")[2] and "= fma(v" in double
+
+
+@pytest.mark.parametrize("d", [dt.int64, dt.uint64, dt.int32], ids=str)
+def test_a_64_bit_integer_becomes_float32_without_a_second_rounding(d: dt.DType) -> None:
+    i = B.range_(4, 0)
+    value = B.cast(B.load(B.at(B.param(1, (4,), d), i)), dt.float32)
+    kernel = linear(B.end(B.store(B.at(B.param(0, (4,), dt.float32), i), value), i))
+    assert ("from_wide_" in render(kernel, describe_language(PLAIN, frozenset({Op.CAST})))) == (d is not dt.int32)
+    assert "from_wide_" not in render(kernel, PLAIN_LANGUAGE)

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uops.backends.cstyle.launch import MAX_LANES, parse_launch_comment
-from uops.backends.opencl import device
+from uops.backends.cstyle.language import MAX_LANES
+from uops.backends.cstyle.launch import parse_launch_comment
+from uops.backends.opencl.choice import unavailable_reason
 from uops.backends.opencl.target import OpenClTarget
 from uops.compiler import Config, compile, lower
 from uops.interp import run
@@ -20,12 +21,12 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
-pytestmark = pytest.mark.skipif(device.unavailable_reason() is not None, reason=str(device.unavailable_reason()))
+pytestmark = pytest.mark.skipif(unavailable_reason("pocl") is not None, reason=str(unavailable_reason("pocl")))
 
 
 @pytest.fixture(scope="module")
 def target() -> OpenClTarget:
-    return OpenClTarget()
+    return OpenClTarget("pocl")
 
 
 def gemm(m: int, k: int, n: int) -> UOp:

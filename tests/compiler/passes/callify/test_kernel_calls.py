@@ -9,7 +9,7 @@ import pytest
 from kernel_call_programs import F32, PROGRAMS, Program, elementwise, floats, load, loop, on_memory, param, size
 
 import uops
-from uops.backends.opencl import device
+from uops.backends.opencl.choice import unavailable_reason
 from uops.backends.registry import create_backend
 from uops.compiler import Config, compile
 from uops.compiler.ir.extents import max_elements
@@ -28,7 +28,7 @@ from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.verifier import verify
 
 FRESH = Config(verify=True, validate=False, reuse=False)
-no_device = pytest.mark.skipif(device.unavailable_reason() is not None, reason=str(device.unavailable_reason()))
+no_device = pytest.mark.skipif(unavailable_reason() is not None, reason=str(unavailable_reason()))
 BACKENDS = ["llvm", "c", pytest.param("opencl", marks=no_device)]
 
 
