@@ -38,7 +38,7 @@ def _digest_driver_source() -> str:
 
 
 class _CTarget(Target):
-    """What the C targets share: the renderer, and threads for the loops of kernels. `store` has the objects on disk."""
+    """The part that the C targets share: the renderer, and threads for the loops of kernels. `store` has the objects on disk."""
 
     name = "c"
     abilities = frozenset({Ability.NATIVE_ENTRY})

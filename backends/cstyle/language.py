@@ -98,10 +98,9 @@ class Language:
     `wrapping_functions` has, for some integers, the name and definition of a function from u32 that does what a cast should.
     `opaque_functions` has functions that return their operand, which the toolchain then takes for no constant. `unroll_hint` is a
     line before a loop that should be unrolled {} times. `part_bounds` are expressions of the iterations of a THREAD loop that one
-    call runs, the first and the exclusive last; None if the launch numbers them.
-    line before a loop that should be unrolled {} times. `float32_by_float64` has the ops of float32 that the toolchain does not
-    round correctly, of which Cast is that of 64-bit integers. They are computed in float64 and rounded again, to the same result.
-    `vector_lanes` has the lengths of the vectors by which neighbouring elements are loaded and stored.
+    call runs, the first and the exclusive last; None if the launch numbers them. `float32_by_float64` has the ops of float32 that
+    the toolchain does not round correctly, of which Cast is that of 64-bit integers. They are computed in float64 and rounded
+    again, to the same result. `vector_lanes` has the lengths of the vectors by which neighbouring elements are loaded and stored.
     """
 
     name: str
