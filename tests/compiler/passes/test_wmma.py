@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from described import DescribedTarget
 from kernel_judge import CONFIG, barrier, count, judge, kernel, local, register, special, target
 
 from uops.compiler.config import Config
@@ -167,7 +168,7 @@ def test_the_lowered_kernel_is_one_of_workgroups_without_races(d: Descriptor) ->
         assert (np.abs(got.astype(np.float64) - expected) <= bound).all()
 
 
-class NoTensorCores:
+class NoTensorCores(DescribedTarget):
     """A target with workgroups and no Wmma, whose instruction lists the interpreter reads."""
 
     name, key = "no tensor cores", "no tensor cores"

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from described import DescribedTarget
 from scheduled_programs import PROGRAMS, inputs, matmul, p, softmax
 
 from uops.compiler.passes.callify.callify import callify, outputs
@@ -42,7 +43,7 @@ TINY = MachineModel(vector_bytes=16, workgroup=256, local_memory=64)
 G, R, L = AxisType.GROUP_REDUCE, AxisType.REDUCE, AxisType.LOCAL
 
 
-class Gpu:
+class Gpu(DescribedTarget):
     """A target for selection: nothing is rendered."""
 
     name, key, machine, dtypes = "gpu", "gpu", MACHINE, PLAIN_DTYPES

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from described import DescribedTarget
 from scheduled_programs import p
 
 from uops.compiler.passes.callify.callify import callify, outputs
@@ -29,7 +30,7 @@ from uops.compiler.passes.optimize.schedule.tensor_tiles import WorkgroupTile, t
 from uops.compiler.passes.rangeify import cost
 from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.compiler.passes.select.select import select
-from uops.compiler.target import PLAIN_DTYPES, PLAIN_OPS, Kernel, MachineModel, Target
+from uops.compiler.target import PLAIN_DTYPES, PLAIN_OPS, MachineModel
 from uops.interp import run
 from uops.interp.tensor.storage import NUMPY
 from uops.spec.errors import SpecError, Trap
@@ -71,7 +72,7 @@ BF16 = named("m16n8k16.row.col.f32.bf16")
 AMX = named("tdpbf16ps")
 
 
-class Selected(Target):
+class Selected(DescribedTarget):
     """A target for selection: nothing is rendered."""
 
     name, key = "tensor cores", "tensor cores"
@@ -80,15 +81,6 @@ class Selected(Target):
 
     def __init__(self, m: MachineModel) -> None:
         self.machine = m
-
-    def render(self, linear: UOp) -> str:
-        raise NotImplementedError
-
-    def compile(self, source: str) -> bytes:
-        raise NotImplementedError
-
-    def load(self, binary: bytes) -> Kernel:
-        raise NotImplementedError
 
 
 def gemm(m: int, k: int, n: int, d: Descriptor, transposed: bool = False) -> UOp:
