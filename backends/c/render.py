@@ -13,7 +13,7 @@ from uops.backends.cstyle.language import Language, render_integer
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DTypeKind
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import WRITES, Op
 
 #: First line of the text of a kernel that stores signed integers, and so may sum them in a loop (`driver`).
 SIGNED_STORES = "// stores signed integers"
@@ -60,7 +60,7 @@ def render(linear: UOp) -> str:
 
 
 def _stores_signed_integer(u: UOp) -> bool:
-    return u.op in (Op.STORE, Op.ATOMICADD) and u.value.dtype.kind in (DTypeKind.INT, DTypeKind.INDEX)
+    return u.op in WRITES and u.value.dtype.kind in (DTypeKind.INT, DTypeKind.INDEX)
 
 
 def find_functions(source: str) -> tuple[str, ...]:

@@ -202,7 +202,7 @@ def test_a_guarded_kernel_runs_in_a_worker() -> None:
 class Lending(TinyTarget):
     """TinyCC, as if its kernels reached only what is lent."""
 
-    abilities = frozenset({Ability.LENDING})
+    abilities = TinyTarget.abilities | {Ability.LENDING}
 
     def __init__(self) -> None:
         super().__init__()
