@@ -16,7 +16,7 @@ from uops.spec.ir.ops import Op
 from uops.spec.ir.text import parse, show
 
 sys.path.insert(0, str(Path(__file__).parent))  # test modules share `schedules`
-pytest.register_assert_rewrite("schedules", "described")
+pytest.register_assert_rewrite("schedules")
 
 
 class PyRef(Target):

@@ -18,6 +18,7 @@ from uops.compiler.passes.linearize import linearize
 from uops.compiler.passes.select.select import select
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules import INDEXING
+from uops.compiler.target import Kernel
 from uops.interp import run
 from uops.spec.ir import build as b
 from uops.spec.ir.axes import AxisType
@@ -34,6 +35,19 @@ Parts = Mapping[UOp, tuple[UOp, tuple[UOp, ...]]]
 FAST = LlvmTarget(LlvmTier.FAST, ObjectCache(None))
 FULL = LlvmTarget(LlvmTier.FULL, ObjectCache(None))
 UNVERIFIED = Config(verify=False, reuse=False)
+
+
+class DescribedTarget(Target):
+    """What a test says of a target. Nothing is rendered, compiled or loaded."""
+
+    def render(self, linear: UOp) -> str:
+        raise NotImplementedError
+
+    def compile(self, source: str) -> bytes:
+        raise NotImplementedError
+
+    def load(self, binary: bytes) -> Kernel:
+        raise NotImplementedError
 
 
 def scheduled(graph: UOp, *changes: Change) -> UOp:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from described import DescribedTarget
 from kernel_judge import CONFIG, barrier, count, judge, kernel, local, register, special, target
+from schedules import DescribedTarget
 
 from uops.compiler.config import Config
 from uops.compiler.passes.callify.callify import callify

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from described import DescribedTarget
 from scheduled_programs import PROGRAMS, inputs, matmul, p, softmax
+from schedules import DescribedTarget
 
 from uops.compiler.passes.callify.callify import callify, outputs
 from uops.compiler.passes.expand import expand

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from described import DescribedTarget
 from scheduled_programs import p
+from schedules import DescribedTarget
 
 from uops.compiler.passes.callify.callify import callify, outputs
 from uops.compiler.passes.expand import expand
