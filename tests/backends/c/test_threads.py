@@ -3,6 +3,7 @@
 import ctypes
 import os
 import platform
+import signal
 import subprocess
 import sys
 import tempfile
@@ -252,7 +253,7 @@ def test_a_kernel_that_faults_in_a_thread_ends_the_process() -> None:
 run = share(target, load(target, counting(1 << 40, 1 << 40)), 1 << 40, 64 * sharing.PIECE_WORK, 4, patch)
 run(np.zeros(64, np.int64))
 """)
-    assert done.returncode == -11, done.stderr
+    assert -done.returncode in (signal.SIGSEGV, signal.SIGABRT), done.stderr  # the C library may see the damaged heap first
 
 
 @pytest.mark.usefixtures("needs_tcc")
