@@ -138,6 +138,11 @@ def defined_symbols(image: bytes) -> frozenset[str]:
     return frozenset(s.name for s in ElfFile(image).symbols if s.name and s.section != UNDEFINED)
 
 
+def defines_symbol(image: bytes, symbol: str) -> bool:
+    """Return True if an image is an ELF file that defines a symbol."""
+    return image.startswith(_MAGIC) and symbol in defined_symbols(image)
+
+
 def is_linkable_or_host_lacks_elf(image: bytes, *symbols: str) -> bool:
     """Return True if an object's tables are whole, it is built for this machine, and it defines `symbols`. Without ELF, always."""
     host_header = _read_python_executable_header()

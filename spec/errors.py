@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 
 class UopsError(Exception):
     """The base class of every error that this package raises on purpose."""
@@ -55,3 +57,12 @@ class Unsound(UopsError):
 
 class Crash(UopsError):
     """A bug in this package: a state that no well-formed input may reach."""
+
+
+def find_unsupported_reason(attempt: Callable[[], object]) -> str | None:
+    """Return why something is unsupported here, by trying it; None if it is not."""
+    try:
+        attempt()
+    except Unsupported as e:
+        return e.what
+    return None

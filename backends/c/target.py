@@ -21,7 +21,7 @@ from uops.backends.cache import ObjectCache
 from uops.backends.cached_target import CachedTarget
 from uops.backends.calling import ENTRY, PART, HostKernel
 from uops.backends.cstyle.language import NATIVE
-from uops.backends.elf import defined_symbols, is_linkable_or_host_lacks_elf
+from uops.backends.elf import defines_symbol, is_linkable_or_host_lacks_elf
 from uops.backends.native_entry.sharing import has_loop_worth_sharing
 from uops.compiler.runtime.frame import ProgramFrame
 from uops.compiler.target import Ability, NativeEntry, Target
@@ -112,7 +112,7 @@ class DriverTarget(_CTarget, CachedTarget):
 
     def load(self, binary: bytes) -> HostKernel:
         """Load a shared object and return its kernel as a function of this process. Raises Crash if it does not link."""
-        shared = binary[:4] == b"\x7fELF" and PART in defined_symbols(binary)
+        shared = defines_symbol(binary, PART)
         library = driver.load_shared_object(binary, ENTRY, *((PART,) if shared else ()))
         return _make_kernel(library.addresses, library)
 

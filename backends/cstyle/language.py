@@ -86,6 +86,11 @@ class WorkgroupSyntax:
     local_pool: str | None = None
     max_lanes: int = MAX_LANES
 
+    @property
+    def is_linear(self) -> bool:
+        """True if all loops of a launch share one dimension."""
+        return self.dimensions == 1
+
 
 @dataclass(frozen=True, slots=True)
 class Language:

@@ -58,7 +58,7 @@ class LaunchPlan:
     @property
     def is_linear(self) -> bool:
         """True if all loops of the launch share one dimension."""
-        return self.syntax.dimensions == 1
+        return self.syntax.is_linear
 
     def launch_comment(self, arguments: Sequence[str], local_bytes: int = 0, private_bytes: int = 0) -> str:
         """Return the comment that describes the launch: the kinds of the arguments by slot, the extents, and, where LOCAL memory is

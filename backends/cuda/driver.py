@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from uops.spec.errors import Crash, Unsupported
+from uops.spec.errors import Crash, Unsupported, find_unsupported_reason
 from uops.spec.resources import limit_data_instead_of_addresses
 
 _P, _I, _U, _Z = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint, ctypes.c_size_t
@@ -60,11 +60,7 @@ _INVALID_CONTEXT = 201
 
 def unavailable_reason() -> str | None:
     """Return why there is no GPU to run on, or None."""
-    try:
-        open_device()
-    except Unsupported as e:
-        return e.what
-    return None
+    return find_unsupported_reason(open_device)
 
 
 @functools.cache

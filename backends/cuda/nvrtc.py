@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from uops.spec.errors import Crash, Unsupported
+from uops.spec.errors import Crash, Unsupported, find_unsupported_reason
 from uops.spec.extras import install_command
 
 OPTIONS = (
@@ -27,11 +27,7 @@ _P = ctypes.c_void_p
 
 def unavailable_reason() -> str | None:
     """Return why nvrtc cannot be used on this system, or None."""
-    try:
-        load_nvrtc()
-    except Unsupported as e:
-        return e.what
-    return None
+    return find_unsupported_reason(load_nvrtc)
 
 
 @functools.cache

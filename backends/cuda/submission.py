@@ -12,7 +12,7 @@ from typing import Any
 
 from uops.backends.cuda.driver import LaunchGraph
 from uops.backends.cuda.memory import DeviceMemory
-from uops.compiler.runtime.frame import KernelLaunch, ProgramFrame
+from uops.compiler.runtime.frame import ProgramFrame
 
 
 class ProgramSubmission:
@@ -36,7 +36,7 @@ class ProgramSubmission:
             self._memory.keep_host_contents(addresses[base])
 
     def _start(self, addresses: Sequence[int], variables: Sequence[int]) -> None:
-        tables = [_fill_tables(launch, addresses, variables) for launch in self._launches]
+        tables = [launch.make_tables(addresses, variables) for launch in self._launches]
         if len(tables) > 1:
             prepared = [kernel.prepare(*t) for kernel, t in zip(self._kernels, tables, strict=True)]
             complete = [p for p in prepared if p is not None]
@@ -47,11 +47,3 @@ class ProgramSubmission:
                 return
         for kernel, t in zip(self._kernels, tables, strict=True):
             kernel(*t)
-
-
-def _fill_tables(launch: KernelLaunch, addresses: Sequence[int], variables: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return the tables of a kernel's call: an address or 0, and a value or 0, per argument."""
-    return (
-        [0 if b is None else addresses[b[0]] + b[1] for b in launch.buffers],
-        [0 if v is None else variables[v] for v in launch.variables],
-    )

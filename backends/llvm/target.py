@@ -13,7 +13,7 @@ from uops.backends import cache
 from uops.backends.cache import ObjectCache
 from uops.backends.cached_target import CachedTarget
 from uops.backends.calling import ENTRY, PART, HostKernel
-from uops.backends.elf import defined_symbols, is_linkable_or_host_lacks_elf
+from uops.backends.elf import defines_symbol, is_linkable_or_host_lacks_elf
 from uops.backends.llvm import binding, instructions
 from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.exponential import has_native_exp2
@@ -71,7 +71,7 @@ class LlvmTarget(CachedTarget):
 
     def load(self, binary: bytes) -> HostKernel:
         """Link a function into this process. Raises Crash if the binary does not link."""
-        shared = binary[:4] == b"\x7fELF" and PART in defined_symbols(binary)
+        shared = defines_symbol(binary, PART)
         linked = binding.load_object(binary, ENTRY, *((PART,) if shared else ()))
         return HostKernel(linked.address, linked, linked.addresses[-1] if shared else 0)
 

@@ -25,7 +25,7 @@ from uops.backends.opencl.device import Device
 from uops.backends.opencl.kernel import OpenClKernel
 from uops.backends.opencl.platforms import find_traits
 from uops.backends.opencl.render import is_linear
-from uops.spec.errors import CompileError, Crash, Unsupported
+from uops.spec.errors import CompileError, Crash, Unsupported, find_unsupported_reason
 from uops.spec.extras import install_command
 from uops.spec.untrusted import quote_name
 
@@ -57,11 +57,7 @@ class Candidate(NamedTuple):
 
 def unavailable_reason(choice: str | None = None) -> str | None:
     """Return why there is no device to run on, or None."""
-    try:
-        open_device(choice)
-    except Unsupported as e:
-        return e.what
-    return None
+    return find_unsupported_reason(lambda: open_device(choice))
 
 
 def open_device(choice: str | None = None) -> Device:

@@ -82,7 +82,7 @@ def describe_differences(language: Language) -> str:
 
 def is_linear(language: Language) -> bool:
     """Return True if all loops of a launch share one dimension."""
-    return language.workgroups is not None and language.workgroups.dimensions == 1
+    return language.workgroups is not None and language.workgroups.is_linear
 
 
 #: The language of PoCL's devices.

@@ -72,6 +72,13 @@ class KernelLaunch:
     thread_extent: int
     instruction_count: int
 
+    def make_tables(self, addresses: Sequence[int], variable_values: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Return the addresses and the scalars of the kernel's call, for an address per base; 0 where the other table has one."""
+        return (
+            [0 if b is None else addresses[b[0]] + b[1] for b in self.buffers],
+            [0 if v is None else variable_values[v] for v in self.variables],
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class ProgramFrame:

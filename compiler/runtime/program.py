@@ -221,7 +221,7 @@ class Compiled:
 
         def execute(addresses: Sequence[int], variable_values: Sequence[int]) -> None:
             for launch in launches:
-                _call_kernel(launch, addresses, variable_values)
+                launch.kernel(*launch.make_tables(addresses, variable_values))
 
         return execute if entry is None else entry.execute
 
@@ -334,15 +334,7 @@ class Compiled:
         for on_host, launches in self._launch_groups:
             with nullcontext() if on_host else self._lend(arrays_to_lend):
                 for launch in launches:
-                    _call_kernel(launch, addresses, variable_values)
-
-
-def _call_kernel(launch: KernelLaunch, addresses: Sequence[int], variable_values: Sequence[int]) -> None:
-    """Call the kernel of a launch, on the addresses of the program's bases."""
-    launch.kernel(
-        [0 if b is None else addresses[b[0]] + b[1] for b in launch.buffers],
-        [0 if v is None else variable_values[v] for v in launch.variables],
-    )
+                    launch.kernel(*launch.make_tables(addresses, variable_values))
 
 
 class _KernelWithCost(NamedTuple):

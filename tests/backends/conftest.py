@@ -29,7 +29,7 @@ from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 
 sys.path.insert(0, str(Path(__file__).parent / "claims"))  # test modules share the modules of claims
-pytest.register_assert_rewrite("alu_claims", "kernel_claims", "render_claims", "workgroup_claims")
+pytest.register_assert_rewrite("alu_claims", "kernel_claims", "render_claims", "thread_kernels", "workgroup_claims")
 
 
 class Kernels(NamedTuple):

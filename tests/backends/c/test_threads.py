@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from thread_kernels import check_a_part_does_its_iterations_and_the_kernel_all, counting, load, share
 
 import uops
 from uops.backends.c import driver
@@ -35,7 +36,7 @@ from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.dtypes import DType
-from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
 MAKE: dict[str, Callable[[], Any]] = {
@@ -53,41 +54,12 @@ def target(request: pytest.FixtureRequest, skip_absent: Callable[[str, Exception
         return skip_absent(request.param, e)
 
 
-def counting(bound: UOp | int, size: int, inner: int = 1, d: DType = dt.index) -> UOp:
-    """p0[i] += 1, `inner` times, for each i of a THREAD loop."""
-    extent = B.const(bound, d) if isinstance(bound, int) else bound
-    i, j = B.range_(extent, 0, AxisType.THREAD), B.range_(inner, 1)
-    place = B.at(B.param(0, (size,), dt.int64), i)
-    store = B.store(place, B.add(B.load(B.after(place, j)), 1))
-    return UOp(Op.LINEAR, tuple(toposort(B.end(B.end(store, j), i))))
-
-
-def load(target: Any, kernel: UOp) -> Any:
-    return target.load(target.compile(target.render(kernel)))
-
-
-def share(target: Any, kernel: Any, n: int, work: int, threads: int, patch: pytest.MonkeyPatch) -> Callable[[Any], None]:
-    """Runs the kernel on an array, as if it did `work`, with as many threads, cores or not."""
-    patch.setattr(sharing, "available_cores", lambda: threads)
-    launch = KernelLaunch(kernel, ((0, 0),), (None,), n, work)
-    entered = target.enter(ProgramFrame(1, 0, None, (), (), (), (launch,), False, threads), lambda: None)
-    assert entered is not None
-    return lambda array: entered.execute([array.ctypes.data], [])
-
-
 @pytest.mark.parametrize("d", [dt.index, dt.int32, dt.int8], ids=str)
 def test_a_part_does_its_iterations_and_the_kernel_all(target: Any, d: DType) -> None:
     text = render(counting(10, 10, d=d))
     assert find_functions(text) == (ENTRY, PART)
     kernel = load(target, counting(10, 10, d=d))
-    found = np.zeros(10, np.int64)
-    address = ctypes.c_uint64(found.ctypes.data)
-    part = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(kernel.part)
-    for begin, end in ((0, 3), (3, 4), (4, 4), (7, 10)):
-        part(ctypes.addressof(address), None, begin, end)
-    assert found.tolist() == [1, 1, 1, 1, 0, 0, 0, 1, 1, 1]
-    kernel([found.ctypes.data], [0])
-    assert found.tolist() == [2, 2, 2, 2, 1, 1, 1, 2, 2, 2]
+    check_a_part_does_its_iterations_and_the_kernel_all(kernel)
 
 
 @pytest.mark.parametrize("n", [2, 3, 17, 1001])
@@ -199,7 +171,7 @@ def test_a_kernel_without_threads_is_one_function(target: Any, kernels: Any) -> 
 SCRIPT = """
 import os, signal, sys
 import numpy as np, pytest
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = sys.argv[1:]
 from test_threads import *
 patch, target = pytest.MonkeyPatch(), MAKE["tcc"]()
 """
@@ -207,7 +179,7 @@ patch, target = pytest.MonkeyPatch(), MAKE["tcc"]()
 
 def script(text: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(Path(uops.__file__).parents[1])}
-    command = [sys.executable, "-c", SCRIPT + text, str(Path(__file__).parent)]
+    command = [sys.executable, "-c", SCRIPT + text, str(Path(__file__).parent), str(Path(__file__).parents[1] / "claims")]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from thread_kernels import check_a_part_does_its_iterations_and_the_kernel_all, counting, load, share
 
 import uops
 from uops.backends.cache import ObjectCache
@@ -18,50 +19,22 @@ from uops.backends.calling import PART
 from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 from uops.backends.native_entry import sharing
-from uops.compiler.runtime.frame import KernelLaunch, ProgramFrame
-from uops.spec.ir import build as B
-from uops.spec.ir import dtypes as dt
-from uops.spec.ir.axes import AxisType
-from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import Op
 
 TARGET = LlvmTarget(LlvmTier.FAST, ObjectCache(None))
 Execute = Callable[[Any], None]
 
 
-def counting(n: int, inner: int = 1) -> UOp:
-    """p0[i] += 1, `inner` times, for each i of a THREAD loop."""
-    i, j = B.range_(n, 0, AxisType.THREAD), B.range_(inner, 1)
-    place = B.at(B.param(0, (n,), dt.int64), i)
-    store = B.store(place, B.add(B.load(B.after(place, j)), 1))
-    return UOp(Op.LINEAR, tuple(toposort(B.end(B.end(store, j), i))))
-
-
 def executor(n: int, work: int, threads: int, monkeypatch: pytest.MonkeyPatch, inner: int = 1) -> Execute:
     """Runs the counting kernel on an array, as if it did `work`, with as many threads, cores or not."""
-    monkeypatch.setattr(sharing, "available_cores", lambda: threads)
-    kernel = TARGET.load(TARGET.compile(TARGET.render(counting(n, inner))))
+    kernel = load(TARGET, counting(n, n, inner))
     assert kernel.part
-    launch = KernelLaunch(kernel, ((0, 0),), (None,), n, work)
-    entered = TARGET.enter(ProgramFrame(1, 0, None, (), (), (), (launch,), False, threads), lambda: None)
-    assert entered is not None
-    return lambda array: entered.execute([array.ctypes.data], [])
+    return share(TARGET, kernel, n, work, threads, monkeypatch)
 
 
 def test_a_part_does_its_iterations_and_the_kernel_all() -> None:
-    import ctypes
-
-    text = TARGET.render(counting(10))
+    text = TARGET.render(counting(10, 10))
     assert f"@{PART}(" in text
-    kernel = TARGET.load(TARGET.compile(text))
-    found = np.zeros(10, np.int64)
-    address = ctypes.c_uint64(found.ctypes.data)
-    part = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(kernel.part)
-    for begin, end in ((0, 3), (3, 4), (4, 4), (7, 10)):
-        part(ctypes.addressof(address), None, begin, end)
-    assert found.tolist() == [1, 1, 1, 1, 0, 0, 0, 1, 1, 1]
-    kernel([found.ctypes.data], [0])
-    assert found.tolist() == [2, 2, 2, 2, 1, 1, 1, 2, 2, 2]
+    check_a_part_does_its_iterations_and_the_kernel_all(TARGET.load(TARGET.compile(text)))
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 7])
@@ -142,7 +115,7 @@ def test_idle_threads_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
 SCRIPT = """
 import os, sys, threading, time
 import numpy as np, pytest
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = sys.argv[1:]
 from test_pool import executor, sharing, tasks
 patch = pytest.MonkeyPatch()
 """
@@ -150,7 +123,7 @@ patch = pytest.MonkeyPatch()
 
 def script(text: str) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(uops.__file__).parents[1])}
-    command = [sys.executable, "-c", SCRIPT + text, str(Path(__file__).parent)]
+    command = [sys.executable, "-c", SCRIPT + text, str(Path(__file__).parent), str(Path(__file__).parents[1] / "claims")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout) == (0, "well\n"), done.stderr
 
