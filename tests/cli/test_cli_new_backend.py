@@ -112,6 +112,19 @@ def test_a_time_limit_must_be_positive(uops: Uops, tmp_path: Path) -> None:
     assert shown.exit_code == 2 and "expected a positive number of seconds, got nan" in " ".join(shown.output.split())
 
 
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--tier", "exhaustive", "--probe"), "leave out --probe and --timeout"),
+        (("--tier", "exhaustive", "--timeout", "5"), "leave out --probe and --timeout"),
+        (("--probe", "--baseline", __file__), "leave out --baseline"),
+    ],
+)
+def test_an_option_that_would_be_ignored_is_refused(uops: Uops, tmp_path: Path, options: tuple[str, ...], says: str) -> None:
+    shown = uops("conform", "--backend", "interp", "--report", str(tmp_path), *options)
+    assert shown.exit_code == 2 and says in " ".join(shown.output.split())
+
+
 def test_a_program_that_takes_longer_fails(uops: Uops, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slow = BACKEND.replace('raise Unsupported("flips", self.name)', "__import__('time').sleep(60)").replace("refusing", "slow")
     (tmp_path / "slow_backend.py").write_text(slow)

@@ -130,6 +130,10 @@ def conform(
         raise click.UsageError("the exhaustive tier tries every input: leave out --sample")
     if tier == "exhaustive" and journal:
         raise click.UsageError("the exhaustive tier keeps its journal in the report directory: leave out --journal")
+    if tier == "exhaustive" and (probe or timeout is not None):
+        raise click.UsageError("the exhaustive tier has no gaps and a time limit of its own: leave out --probe and --timeout")
+    if probe and baseline:
+        raise click.UsageError("--probe looks for gaps and compares nothing: leave out --baseline")
     if tier == "exhaustive":
         ctx.exit(_run_exhaustive_tier_and_print(backend_name or "", rows, jobs, Path(report), as_json))
     if timeout is not None and not 0 < timeout < math.inf:
