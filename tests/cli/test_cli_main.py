@@ -35,6 +35,7 @@ COMMANDS = (
     "fuzz",
     "mutants",
     "check-certificate",
+    "new-backend",
 )
 
 

@@ -89,9 +89,9 @@ def _print_table(rows: list[Json]) -> None:
     """Print a line per backend: those that are here first."""
     from rich import box
     from rich.table import Table
-    from rich.text import Text
 
     from uops.backends.contract import Capabilities
+    from uops.cli.texts import Text
 
     here, missing = [r for r in rows if r["here"]], [r for r in rows if not r["here"]]
     out = make_console()
