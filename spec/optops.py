@@ -99,11 +99,12 @@ class OptOp:
         """Return the OptOp with these arguments. Raises ValueError, LookupError or TypeError."""
         flags = [f.name for f in fields(cls) if f.type == "bool"]
         valued = [f for f in fields(cls) if f.name not in flags]
-        rest = list(words[len(valued) :])
-        if rest and not flags:
-            raise TypeError(f"{cls.__name__} has {len(valued)} arguments, got {len(words)}")
+        given = list(words[len(valued) :])
+        if given and given not in [[name] for name in flags]:
+            names = ", ".join(f.name for f in fields(cls))
+            raise TypeError(f"expected the arguments ({names}) of {cls.__name__}, got {' '.join(words)}")
         values: dict[str, Any] = {f.name: AxisType[w] if f.type == "AxisType" else int(w) for f, w in zip(valued, words)}
-        return cls(**values, **{name: rest == [name] for name in flags})
+        return cls(**values, **{name: given == [name] for name in flags})
 
 
 @dataclass(frozen=True, slots=True)
