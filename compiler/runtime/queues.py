@@ -150,7 +150,7 @@ class QueueRunner:
         try:
             run.run_queue(first)
         finally:
-            run.stop_unless_done()
+            run.stop_unless_queue_ended(first)
             for thread in threads:
                 thread.wait_and_give_back()
         if run.error is not None:
@@ -186,9 +186,9 @@ class _Run:
         for event in self.ended:
             event.set()
 
-    def stop_unless_done(self) -> None:
-        """Stop the other devices if this one was interrupted."""
-        if self.error is not None:
+    def stop_unless_queue_ended(self, steps: Sequence[int]) -> None:
+        """Stop the other devices if the steps of this one did not all end: an interrupt may come outside of `run_queue`, too."""
+        if not all(self.ended[number].is_set() for number in steps):
             self.stop()
 
 

@@ -32,6 +32,7 @@ from uops.interp.allowed.value import (
     SetArray,
     allow_anything,
     as_set_array,
+    best_of,
     broadcast_value,
     from_points_widening_if_many,
     negate_float_set,
@@ -242,11 +243,12 @@ def _evaluate_load(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> A
     source = scope.cells[u.buffer]
     if source.__class__ is not StorageRef:
         return branch.select_or_unite_branches(f, gate, overlay.set_of_node(scope, u.buffer), alternative)
-    if isinstance(gate, SetArray):
-        return allow_anything(f, cell, np.broadcast_to(~gate.exact_mask(), cell.shape))
     contents = overlay.memory_sets_before(source.storage, overlay.access_number(scope, u))
     loaded = None if contents is None else contents.read_sets(source, cell)
-    return branch.select_by_exact_condition(f, gate, cell if loaded is None else loaded, alternative)
+    chosen = branch.select_by_exact_condition(f, best_of(gate), cell if loaded is None else loaded, alternative)
+    if not isinstance(gate, SetArray):
+        return chosen
+    return branch.select_by_exact_condition(f, np.broadcast_to(gate.exact_mask(), cell.shape), chosen, allow_anything(f, cell))
 
 
 def _evaluate_bitcast(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:

@@ -42,7 +42,10 @@ def test_a_table_without_an_optop_names_its_file() -> None:
         require_every_optop((Split,), "here.py")
 
 
-@pytest.mark.parametrize("text", ["split 0", "split 0 1 SIDEWAYS", "split 0 8 LOOP tpo", "split 0 8 LOOP top top", "padto 0 1 2", "swap 0 a", "noglobals", ""])
+@pytest.mark.parametrize(
+    "text",
+    ["split 0", "split 0 1 SIDEWAYS", "split 0 8 LOOP tpo", "split 0 8 LOOP top top", "padto 0 1 2", "swap 0 a", "noglobals", ""],
+)
 def test_other_texts_are_no_optops(text: str) -> None:
     with pytest.raises((ValueError, LookupError, TypeError)):
         optops.parse_optop(text)

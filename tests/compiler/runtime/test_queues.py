@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from uops.backends.registry import create_backend
 from uops.compiler.config import Config
+from uops.compiler.runtime import queues
 from uops.compiler.runtime.program import Compiled
 from uops.compiler.runtime.queues import LaunchAccess, MemoryRange, QueueRunner, QueueSchedule, QueueStep, schedule_launches
 from uops.spec.ir import build as b
@@ -145,3 +146,32 @@ def test_an_interrupted_run_leaves_no_launch_behind() -> None:
     with pytest.raises(KeyboardInterrupt):
         QueueRunner(schedule, [interrupt, work, lambda addresses, values: ended.append(False)]).run([], [])
     assert ended == [True]
+
+
+def test_an_interrupt_outside_of_a_step_ends_the_other_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It strikes before the first device has begun, whose step the second one waits for."""
+    run_queue = queues._Run.run_queue
+
+    def interrupt_first_device(run: queues._Run, steps: Sequence[int]) -> None:
+        if 0 in steps:
+            raise KeyboardInterrupt
+        run_queue(run, steps)
+
+    monkeypatch.setattr(queues._Run, "run_queue", interrupt_first_device)
+    executed: list[int] = []
+    runner = QueueRunner(
+        QueueSchedule((QueueStep((0,), ()), QueueStep((1,), (0,))), {"D0": (0,), "D1": (1,)}),
+        [lambda addresses, values, k=k: executed.append(k) for k in range(2)],
+    )
+    seen: list[BaseException] = []
+
+    def run_and_catch() -> None:
+        try:
+            runner.run([], [])
+        except KeyboardInterrupt as e:
+            seen.append(e)
+
+    thread = threading.Thread(target=run_and_catch, daemon=True)
+    thread.start()
+    thread.join(30)
+    assert seen and not executed

@@ -112,6 +112,19 @@ def test_r52_a_gated_load_takes_sets_from_both_sides():
     assert found.contains(np.where(gate, np.sin(X), X)).all()
 
 
+def test_r52_an_open_gate_of_a_load_opens_its_own_elements_alone():
+    """Elsewhere the sets of memory and of the alternative stay: the gate compares sines with X, and with numbers beyond them."""
+    stored = b.assign(_buffer(), _sine())
+    bound = np.where([True] * 2 + [False] * 6, np.sin(X), [2, 2, 2, -2, -2, -2, 2, -2]).astype(np.float32)
+    gate = b.lt(b.sin(b.param(2, (8,), dt.float32)), b.param(3, (8,), dt.float32))
+    alternative = b.exp2(b.param(1, (8,), dt.float32))
+    found = compute_allowed_sets(b.load(stored, alternative, gate), {"p0": X, "p1": X, "p2": X, "p3": bound}).values[0]
+    assert found.kinds()["any"] == 2 and (found.width_ulps()[2:] > 0).all()
+    exact = np.where(np.sin(X) < bound, np.sin(X), np.exp2(X))
+    assert found.contains(exact).all()
+    assert not found.contains(np.where(np.sin(X) < bound, np.exp2(X), np.sin(X)))[2:].any()
+
+
 def test_r52_an_open_gate_of_a_store_leaves_either():
     p = b.sin(b.param(0, (8,), dt.float32))
     gate = b.lt(p, b.param(1, (8,), dt.float32))
