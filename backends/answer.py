@@ -23,7 +23,7 @@ from uops.spec.ir.ops import CALL_LIKE, Op
 from uops.spec.ir.scope import base_memory, root_items, scope_sources
 from uops.spec.result import Result
 from uops.spec.verify.dialects import Dialect
-from uops.spec.verify.infer import infer_dialect
+from uops.spec.verify.infer import infer_tensor_kernel_or_bestiary_dialect
 
 #: Ops whose sources need not all be evaluated: a body or a Tuple may hold values that nothing reads.
 _LAZY = CALL_LIKE | {Op.GETTUPLE}
@@ -33,7 +33,7 @@ _OBJECT = np.dtype(object)
 def find_result_form_mismatch(graph: UOp, inputs: Mapping[str, Any], result: Result) -> str | None:
     """Describe the first error in the form of `result` as the answer to `graph` on `inputs`; None if it is well-formed."""
     unnamed: frozenset[UOp] = frozenset()
-    if infer_dialect(graph) is Dialect.BESTIARY:
+    if infer_tensor_kernel_or_bestiary_dialect(graph) is Dialect.BESTIARY:
         from uops.compiler.entry import find_unnamed_buffers  # late: only this dialect needs it
         from uops.spec.bestiary.legalize import legalize
 
@@ -74,7 +74,7 @@ def collect_caller_input_nodes(root: UOp) -> dict[str, UOp]:
             if s not in seen:
                 seen.add(s)
                 stack.append(s)
-    return _index_inputs_by_key(nodes)
+    return _filter_inputs_and_index_by_key(nodes)
 
 
 def memory_key(m: UOp) -> str:
@@ -87,7 +87,7 @@ def is_variable(u: UOp) -> bool:
     return u.op is Op.PARAM and u.arg.name is not None and u.arg.bounds is not None
 
 
-def _index_inputs_by_key(nodes: Iterable[UOp]) -> dict[str, UOp]:
+def _filter_inputs_and_index_by_key(nodes: Iterable[UOp]) -> dict[str, UOp]:
     by_key: dict[str, UOp] = {}
     for u in nodes:
         if u.op is Op.PARAM or (u.op is Op.BUFFER and u.arg.addrspace is AddrSpace.GLOBAL):
@@ -97,7 +97,9 @@ def _index_inputs_by_key(nodes: Iterable[UOp]) -> dict[str, UOp]:
 
 def _collect_stored_memory(root: UOp) -> dict[str, UOp]:
     """Return the memory that every run of `root` writes, by key."""
-    return _index_inputs_by_key(base_memory(u.buffer) for u in toposort(root, gate=lambda u: u.op not in _LAZY) if u.op is Op.STORE)
+    return _filter_inputs_and_index_by_key(
+        base_memory(u.buffer) for u in toposort(root, gate=lambda u: u.op not in _LAZY) if u.op is Op.STORE
+    )
 
 
 def _describe_dtype_or_shape_mismatch(expected_node: UOp, inputs: Mapping[str, Any], value: Any) -> str | None:

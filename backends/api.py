@@ -18,7 +18,7 @@ from uops.spec.ir.text import parse_file_and_locate_nodes
 from uops.spec.result import Result
 from uops.spec.untrusted import describe_path
 from uops.spec.verify.dialects import Dialect
-from uops.spec.verify.infer import infer_dialect
+from uops.spec.verify.infer import infer_tensor_kernel_or_bestiary_dialect
 from uops.spec.verify.verifier import verify
 
 #: Maps arrays by key (`p<slot>`, `b<unique>`, a variable's name) to the values of the root and the buffers written.
@@ -39,9 +39,9 @@ def compile(
 ) -> Program:
     """Compile a graph, or the `.uops` file at a path, for the backend of that name.
 
-    `dialect` is what the graph is written in; by default `infer_dialect` says it. A TENSOR graph is a program. A graph of a later
-    dialect is a kernel, or a launch of kernels, and enters the pipeline at the stage that takes it. A backend that is no compiler
-    target needs the surface `kernel` for it.
+    `dialect` is what the graph is written in; by default `infer_tensor_kernel_or_bestiary_dialect` says it. A TENSOR graph is a
+    program. A graph of a later dialect is a kernel, or a launch of kernels, and enters the pipeline at the stage that takes it. A
+    backend that is no compiler target needs the surface `kernel` for it.
 
     On a compiler target, the program is compiled now and may be called by several threads. Any other backend evaluates the graph at
     each call, and its program is for the calling thread. The backend is loaded into this process, whoever wrote it; only the
@@ -59,7 +59,13 @@ def compile(
     if not isinstance(graph_or_file, (UOp, str, os.PathLike)):
         raise SpecTypeError(f"compile takes a UOp or a path, got {type(graph_or_file).__name__}")
     graph = graph_or_file if isinstance(graph_or_file, UOp) else _read_file(graph_or_file, allow_native)
-    written = infer_dialect(graph) if dialect is None else Dialect(dialect) if isinstance(dialect, str) else dialect
+    written = (
+        infer_tensor_kernel_or_bestiary_dialect(graph)
+        if dialect is None
+        else Dialect(dialect)
+        if isinstance(dialect, str)
+        else dialect
+    )
     verify(graph, written if dialect is not None or written is Dialect.TENSOR else None)
     if validate and written not in (Dialect.TENSOR, Dialect.CALLIFIED, Dialect.BESTIARY):
         raise Unsupported(f"validation of a program of the {written.value} dialect: claims are about TENSOR programs", backend)

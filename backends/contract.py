@@ -18,7 +18,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 from uops.spec.result import Result
-from uops.spec.verify.infer import infer_dialect
+from uops.spec.verify.infer import infer_tensor_kernel_or_bestiary_dialect
 
 if TYPE_CHECKING:
     from uops.compiler import Target
@@ -217,7 +217,7 @@ class CompilerBackend(Backend):
 
     def run(self, graph: UOp, inputs: Inputs) -> Result:
         """Compile the graph, or look up its compiled program, and call it. It may be of any dialect."""
-        dialect = infer_dialect(graph)
+        dialect = infer_tensor_kernel_or_bestiary_dialect(graph)
         target = self.unguarded_target
         if target is None:
             from uops.backends.worker.guard import GuardedProgram, GuardSide  # late, as it loads the compiler
@@ -231,7 +231,7 @@ class CompilerBackend(Backend):
         """Return the launch as the last stage gives it."""
         from uops.compiler import lower  # late: other backends implement this contract without the compiler
 
-        return lower(launch, self.target, dialect=infer_dialect(launch))
+        return lower(launch, self.target, dialect=infer_tensor_kernel_or_bestiary_dialect(launch))
 
     @property
     def unguarded_target(self) -> Target | None:

@@ -33,7 +33,7 @@ from numpy.lib import format as npy
 
 from uops.spec.errors import UopsError
 from uops.spec.ir import dtypes as dt
-from uops.spec.untrusted import describe_path, escape_unprintable, open_regular_file, quote_name, write_bytes
+from uops.spec.untrusted import describe_path, escape_to_one_line, escape_unprintable, open_regular_file, write_bytes
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -119,7 +119,9 @@ class InputFile(Mapping[str, Any]):
         total = sum(d.nbytes for d in self._members.values())
         if total > MOST_BYTES:
             raise BadInputs(f"{self.called} is not an input file: its arrays have {total:,} bytes, at most {MOST_BYTES:,} are read")
-        self._kinds = {n: self._read_and_check_encoding_name(n, n + _SUFFIX) for n in self._members if n + _SUFFIX in self._members}
+        self._kinds = {
+            n: self._read_known_encoding_and_limit_digits(n, n + _SUFFIX) for n in self._members if n + _SUFFIX in self._members
+        }
 
     def decoded_header(self, name: str) -> MemberHeader:
         """Return the header of a member, with the dtype that it encodes where NumPy cannot store that dtype."""
@@ -143,7 +145,7 @@ class InputFile(Mapping[str, Any]):
             self._known[name] = _decode_array_or_int(f"{self.called}: {name}", name, self._read_array(name), self._kinds.get(name))
         return self._known[name]
 
-    def _read_and_check_encoding_name(self, encoded_member: str, encoding_member: str) -> str:
+    def _read_known_encoding_and_limit_digits(self, encoded_member: str, encoding_member: str) -> str:
         """Read the member that names another one's encoding. Raises BadInputs for an unknown encoding."""
         d = self._members[encoding_member]
         word = (
@@ -164,13 +166,13 @@ class InputFile(Mapping[str, Any]):
     def _open_archive(self) -> Iterator[zipfile.ZipFile]:
         """Open the file as an archive for the duration of the context."""
         if not isinstance(self.file, (str, Path)):
-            with self._parse_archive(self.file) as archive:
+            with self._parse_zip_rejecting_bare_npy(self.file) as archive:
                 yield archive
             return
-        with open_regular_file(self.file) as f, self._parse_archive(f) as archive:
+        with open_regular_file(self.file) as f, self._parse_zip_rejecting_bare_npy(f) as archive:
             yield archive
 
-    def _parse_archive(self, f: BinaryIO) -> zipfile.ZipFile:
+    def _parse_zip_rejecting_bare_npy(self, f: BinaryIO) -> zipfile.ZipFile:
         try:
             if f.read(len(npy.MAGIC_PREFIX)) == npy.MAGIC_PREFIX:
                 raise BadInputs(f"{self.called} is not an input file: it is one array, not an .npz of named arrays")
@@ -288,7 +290,7 @@ def _describe_error(e: BaseException) -> str:
 
 
 def _escape(name: str) -> str:
-    return quote_name(name)[:100]
+    return escape_to_one_line(name)[:100]
 
 
 def _decode_array_or_int(error_prefix: str, name: str, a: Array, encoding: str | None) -> Any:

@@ -22,7 +22,7 @@ from uops.backends.contract import Backend, Capabilities, CompilerBackend
 from uops.backends.worker.frames import BadFrame, describe_exception, one_line
 from uops.spec.errors import UopsError
 from uops.spec.suggest import format_did_you_mean
-from uops.spec.untrusted import quote_name
+from uops.spec.untrusted import escape_to_one_line
 
 T = TypeVar("T")
 GROUP = "uops.backends"
@@ -161,7 +161,7 @@ def locate_factory(name: str) -> FactoryPath:
     entry = None if name in BUILT_IN else _list_entry_points().get(name)
     target = BUILT_IN[name].factory if name in BUILT_IN else entry.value if entry else name if ":" in name else None
     if target is None:
-        known_names = ", ".join(map(quote_name, names()))
+        known_names = ", ".join(map(escape_to_one_line, names()))
         raise UnknownBackend(
             f"no backend is called {name!r}; known: {known_names} (or module:attribute){format_did_you_mean(name, names())}"
         )
@@ -188,7 +188,7 @@ def create_backend(name: str, **options: Any) -> Backend:
 def describe_backend(name: str, backend: Backend) -> BackendInfo:
     """Ask a backend for its BackendInfo. Raises BrokenBackend."""
     own_name = getattr(backend, "name", name)
-    printable_name = quote_name(own_name) if isinstance(own_name, str) else name
+    printable_name = escape_to_one_line(own_name) if isinstance(own_name, str) else name
     version, capabilities = query_version(name, backend), query_capabilities(name, backend)
     return BackendInfo(printable_name, version, capabilities, isinstance(backend, CompilerBackend))
 
@@ -203,7 +203,7 @@ def query_capabilities(name: str, backend: Backend) -> Capabilities:
 
 def query_version(name: str, backend: Backend) -> str:
     """Return a backend's version, safe to print. Raises BrokenBackend."""
-    text = quote_name(_call_and_check_result_type(name, "version", backend.version, str))
+    text = escape_to_one_line(_call_and_check_result_type(name, "version", backend.version, str))
     if len(text) > MOST_VERSION:
         raise BrokenBackend(f"backend {name!r}: version() gave {len(text):,} characters, expected at most {MOST_VERSION:,}")
     return text

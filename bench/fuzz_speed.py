@@ -107,7 +107,11 @@ def load_kernels(target: Any, sources: list[str]) -> list[Any]:
     """Return the kernels of sources, made together as campaigns do."""
     from uops.fuzz.oracles.subject import BatchCompiler
 
-    return target.together(sources) if isinstance(target, BatchCompiler) else [target.load(target.compile(s)) for s in sources]
+    return (
+        target.compile_and_load_batch(sources)
+        if isinstance(target, BatchCompiler)
+        else [target.load(target.compile(s)) for s in sources]
+    )
 
 
 def time_runs(programs: list[tuple[Any, Any, Any]]) -> float:

@@ -53,7 +53,7 @@ from uops.compiler.validate.launch import _PROCESS, ValidationReport, validate
 from uops.spec.errors import CompileError, Unsupported
 from uops.spec.ir.node import UOp
 from uops.spec.ir.text import parse_file, show
-from uops.spec.verify.infer import infer_dialect
+from uops.spec.verify.infer import infer_tensor_kernel_or_bestiary_dialect
 
 BACKENDS = ("llvm", "c", "opencl")
 #: All that may be named: the targets of the compiler that come with the package.
@@ -79,7 +79,13 @@ def list_programs() -> Iterator[tuple[str, Program]]:
 def _validate_graph(graph: UOp, backend: str) -> list[ValidationReport]:
     """Lower a graph of any dialect with validation, and return the reports; none of a dialect that is not validated."""
     with _record_reports() as reports:
-        lower(graph, _target(backend), "plan", config.Config(reuse=False, validate=True), dialect=infer_dialect(graph))
+        lower(
+            graph,
+            _target(backend),
+            "plan",
+            config.Config(reuse=False, validate=True),
+            dialect=infer_tensor_kernel_or_bestiary_dialect(graph),
+        )
     return reports
 
 

@@ -17,22 +17,22 @@ from typing import NamedTuple
 from uops.compiler.ir.bodies import map_kernel_bodies, order_outside_kernels
 from uops.compiler.ir.buffers import highest_unique
 from uops.compiler.ir.equal_effects import order_atomic_adds
-from uops.compiler.ir.loops import bind_effects_to_their_loops
-from uops.compiler.native import require_variables_fit_program
-from uops.compiler.passes.callify.callify import CallifiedProgram, ProgramOutput, inline_calls_and_drop_markers
+from uops.compiler.ir.loops import bind_accesses_to_loops_and_split_ends
+from uops.compiler.native import require_variables_within_program_bounds
+from uops.compiler.passes.callify.callify import CallifiedProgram, ProgramOutput, inline_calls_and_drop_gradient_markers
 from uops.compiler.passes.callify.hazards import map_base_memory
 from uops.compiler.passes.callify.kernel_calls import (
     find_written_slots,
     is_global_buffer,
-    param_for_argument,
+    make_param_without_device,
     pass_memory_to_kernel_calls,
 )
 from uops.compiler.passes.callify.loop_regions import (
     OutlinedProgram,
     bind_calls_to_loops,
     is_one_kernel,
+    outline_kernel_storing_root_value,
     outline_loop_regions,
-    outline_whole_kernel,
 )
 from uops.compiler.place import untranslatable_error
 from uops.spec.errors import SpecError
@@ -42,7 +42,7 @@ from uops.spec.ir.node import UOp, nodes_with_op, substitute, toposort
 from uops.spec.ir.ops import KERNEL_ACCESSES, MEMORY_ROOTS, Op
 from uops.spec.ir.scope import base_memory, strip_afters
 from uops.spec.verify.dialects import KERNEL_OPS, LAUNCH_DIALECTS, Dialect
-from uops.spec.verify.infer import infer_dialect
+from uops.spec.verify.infer import infer_tensor_kernel_or_bestiary_dialect
 
 #: What an argument of a launch may be, below its views.
 _MEMORY = frozenset({Op.BUFFER, Op.PARAM, Op.BINARY})
@@ -69,11 +69,11 @@ class EnteringProgram(NamedTuple):
     private: frozenset[UOp] = frozenset()
 
 
-def convert_to_entering_program(graph: UOp, dialect: Dialect) -> EnteringProgram:
+def convert_to_launch_or_tensor_graph(graph: UOp, dialect: Dialect) -> EnteringProgram:
     """Return a graph of any dialect as a launch; one that gives values, or has kernels as loops alone, as a graph of TENSOR.
 
-    A launch of KERNEL may be of a later dialect, as `infer_dialect` does not tell them apart: it is of the first that it is legal
-    in. Raises SpecError for what breaks a claim, CompileError for what has no such form.
+    A launch of KERNEL may be of a later dialect, as `infer_tensor_kernel_or_bestiary_dialect` does not tell them apart: it is of
+    the first that it is legal in. Raises SpecError for what breaks a claim, CompileError for what has no such form.
     """
     private: frozenset[UOp] = frozenset()
     if dialect is Dialect.BESTIARY:
@@ -81,31 +81,33 @@ def convert_to_entering_program(graph: UOp, dialect: Dialect) -> EnteringProgram
 
         given, graph = graph, legalize(graph)
         private = find_unnamed_buffers(given, graph)
-        dialect = infer_dialect(graph)
-    if dialect is Dialect.CALLIFIED or (dialect is Dialect.TENSOR and not _has_loop_regions(graph)):
+        dialect = infer_tensor_kernel_or_bestiary_dialect(graph)
+    if dialect is Dialect.CALLIFIED or (dialect is Dialect.TENSOR and not _has_loops_but_is_no_single_kernel(graph)):
         return EnteringProgram(graph, dialect, private)
     if is_launch(graph):
         return EnteringProgram(*_canonicalize_launch_and_find_dialect(graph, dialect), private)
-    if _has_loop_regions(graph) or (graph.dtype is not dt.void and infer_dialect(graph) is Dialect.KERNEL):
-        outlined = _outline_kernels_of_values(graph)
+    if _has_loops_but_is_no_single_kernel(graph) or (
+        graph.dtype is not dt.void and infer_tensor_kernel_or_bestiary_dialect(graph) is Dialect.KERNEL
+    ):
+        outlined = _outline_loop_regions_or_whole_kernel(graph)
         return EnteringProgram(outlined.root, Dialect.TENSOR, private | outlined.temporaries)
     return EnteringProgram(*_canonicalize_launch_and_find_dialect(wrap_kernel_as_launch(graph), dialect), private)
 
 
-def _has_loop_regions(graph: UOp) -> bool:
+def _has_loops_but_is_no_single_kernel(graph: UOp) -> bool:
     """Return True for a tensor graph with loops outside of its Calls, perhaps in a Function."""
     if not nodes_with_op(graph, Op.RANGE) or not any(u.op is Op.RANGE for u in order_outside_kernels(graph)):
         return False
     return not is_one_kernel(graph)
 
 
-def _outline_kernels_of_values(graph: UOp) -> OutlinedProgram:
+def _outline_loop_regions_or_whole_kernel(graph: UOp) -> OutlinedProgram:
     if not is_one_kernel(graph):
-        return outline_loop_regions(inline_calls_and_drop_markers(bind_calls_to_loops(graph)))
+        return outline_loop_regions(inline_calls_and_drop_gradient_markers(bind_calls_to_loops(graph)))
     if any(u.op is Op.SPECIAL for u in toposort(graph)):
         detail = "every lane of a launch computes the root, expected a Sink: a launch gives results through memory"
         raise untranslatable_error("R123 (values of a launch)", graph, detail, graph)
-    return outline_whole_kernel(graph)
+    return outline_kernel_storing_root_value(graph)
 
 
 def find_unnamed_buffers(bestiary: UOp, legal: UOp) -> frozenset[UOp]:
@@ -123,7 +125,7 @@ def _flatten_kernel_memory_accesses(launch: UOp) -> UOp:
     if not rewritten:
         return launch
     first_unique = highest_unique(toposort(launch)) + 1
-    calls = [_unschedule_and_flatten_memory_of_call(call, first_unique) if call in rewritten else call for call in launch.src]
+    calls = [_clear_scheduled_flag_and_flatten_memory(call, first_unique) if call in rewritten else call for call in launch.src]
     return launch.replace(src=tuple(calls))
 
 
@@ -138,7 +140,7 @@ def _has_unflattened_memory_accesses(body: UOp) -> bool:
     return not is_flat or chooses_lanes or takes_whole or any(is_global_buffer(u) for u in order)
 
 
-def _unschedule_and_flatten_memory_of_call(call: UOp, first_unique: int) -> UOp:
+def _clear_scheduled_flag_and_flatten_memory(call: UOp, first_unique: int) -> UOp:
     """Return the Call of a launch with its body in the forms of a launch."""
     body = call.body
     unscheduled = body if body.arg is None else body.replace(arg=replace(body.arg, scheduled=False))
@@ -148,17 +150,17 @@ def _unschedule_and_flatten_memory_of_call(call: UOp, first_unique: int) -> UOp:
 def _canonicalize_launch_and_find_dialect(launch: UOp, dialect: Dialect) -> tuple[UOp, Dialect]:
     for call in launch.src:
         if call.body.op is Op.PROGRAM:
-            require_variables_fit_program(call, launch)
-    launch = map_kernel_bodies(launch, bind_effects_to_their_loops)
-    dialect = _find_first_legal_dialect(launch) if dialect is Dialect.KERNEL else dialect
+            require_variables_within_program_bounds(call, launch)
+    launch = map_kernel_bodies(launch, bind_accesses_to_loops_and_split_ends)
+    dialect = _find_first_legal_dialect_or_kernel(launch) if dialect is Dialect.KERNEL else dialect
     if dialect in _BEFORE_SELECT:  # no pass from select on simplifies a position
         launch = map_kernel_bodies(launch, order_atomic_adds)
     if dialect in _BEFORE_SELECT and (flat := _flatten_kernel_memory_accesses(launch)) is not launch:
-        launch, dialect = flat, _find_first_legal_dialect(flat)
+        launch, dialect = flat, _find_first_legal_dialect_or_kernel(flat)
     return mark_kernels_that_keep_their_loops(launch, dialect) if dialect in _BEFORE_EXPAND else launch, dialect
 
 
-def _find_first_legal_dialect(launch: UOp) -> Dialect:
+def _find_first_legal_dialect_or_kernel(launch: UOp) -> Dialect:
     """Return the first dialect of launches in which a launch is well-formed; KERNEL for one that is in none."""
     from uops.spec.verify.verifier import find_broken_claims  # late: programs of TENSOR do not need it
 
@@ -179,7 +181,7 @@ def wrap_kernel_as_launch(kernel: UOp) -> UOp:
         raise SpecError(f"a launch has results in memory alone, but the root is {kernel.op.name.lower()}: put a Sink on top (R166)")
     order = toposort(kernel)
     memory = [u for u in order if u.op is Op.PARAM or is_global_buffer(u)]
-    params = {u: param_for_argument(u, k) for k, u in enumerate(memory)}
+    params = {u: make_param_without_device(u, k) for k, u in enumerate(memory)}
     call = UOp(Op.CALL, (substitute(kernel, params), *memory))
     return UOp(Op.LINEAR, (pass_memory_to_kernel_calls(call, highest_unique(order) + 1).root,))
 
@@ -189,13 +191,17 @@ def mark_kernels_that_keep_their_loops(launch: UOp, dialect: Dialect) -> UOp:
     calls = []
     for call in launch.src:
         body, *arguments = call.src
-        if body.op is Op.SINK and not body.arg.scheduled and (dialect is Dialect.SCHEDULED or not _may_be_scheduled(call)):
+        if (
+            body.op is Op.SINK
+            and not body.arg.scheduled
+            and (dialect is Dialect.SCHEDULED or not _has_one_store_with_reorderable_loops(call))
+        ):
             body = body.replace(arg=replace(body.arg, scheduled=True))
         calls.append(call.replace(src=(body, *arguments)))
     return launch.replace(src=tuple(calls))
 
 
-def _may_be_scheduled(call: UOp) -> bool:
+def _has_one_store_with_reorderable_loops(call: UOp) -> bool:
     """Return True if a kernel is one of those that rangeify makes: the iterations of its one Store may run in any order.
 
     Its loops are LOOP or REDUCE, and no bound depends on another loop. Of the memory that it writes, an iteration reads at most

@@ -100,18 +100,18 @@ def log_transform(
         )
 
 
-def log_transform_into_part_of_graph(
-    pass_name: str, before: UOp, after: UOp, replacements: Replacements, replacement_of_before: UOp, built_around_inner: UOp
+def log_fusion_of_one_graph(
+    pass_name: str, before: UOp, fused_graph: UOp, replacements: Replacements, replacement_of_before: UOp, wrapped_replacement: UOp
 ) -> None:
-    """Log that `before` went into `after` beside other graphs, if somebody records.
+    """Log that `before` went into `fused_graph` beside other graphs, if somebody records.
 
-    By `replacements` it became `replacement_of_before`, around which `built_around_inner` was built.
+    By `replacements` it became `replacement_of_before`, around which `wrapped_replacement` was built.
     """
     log = _active.get()
     if log is not None:
         inside = {*toposort(replacement_of_before)}
-        extra_nodes = {before: tuple([u for u in toposort(built_around_inner) if u not in inside])}
-        log.transforms.append(GraphTransform(pass_name, before, after, replacements, extra_nodes=extra_nodes, is_part=True))
+        extra_nodes = {before: tuple([u for u in toposort(wrapped_replacement) if u not in inside])}
+        log.transforms.append(GraphTransform(pass_name, before, fused_graph, replacements, extra_nodes=extra_nodes, is_part=True))
 
 
 def log_decisions(decisions: Iterable[object], before: UOp, after: UOp) -> None:

@@ -3,10 +3,11 @@
 Takes: a target's name, and a node or a name. Gives: a template of the target's language, or a function. Spec: Codegen/Ins, Custom,
 CustomFunction, Program; R167 (native text), R168 (Ins and Custom on a target), R169 (functions and programs).
 
-A Custom or CUSTOMI holds its template. An Ins holds a mnemonic, and `register_instruction` says what text it is on a target for
-operands and a result of given dtypes. A CustomFunction holds a name, and `register_function` says which function it is. Samples:
+A Custom or CUSTOMI holds its template. An Ins holds a mnemonic, and `register_or_withdraw_instruction` says what text it is on a
+target for operands and a result of given dtypes. A CustomFunction holds a name, and `register_function` says which function it is.
+Samples:
 
-    register_instruction("llvm", "bswap", (dt.uint32,), dt.uint32, "call i32 @llvm.bswap.i32(i32 {0})")
+    register_or_withdraw_instruction("llvm", "bswap", (dt.uint32,), dt.uint32, "call i32 @llvm.bswap.i32(i32 {0})")
     register_function("reverse", lambda out, values: np.copyto(out, values[::-1]))
 
 `uops.compiler.host_functions` has the functions that are registered from the start. The instructions are those of the backends.
@@ -27,7 +28,7 @@ from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import OPAQUE_INSTRUCTIONS, Op
 from uops.spec.ir.scope import is_variable, scope_nodes
-from uops.spec.untrusted import quote_name
+from uops.spec.untrusted import escape_to_one_line
 
 #: A function of the host: it takes the memory of its Call as flat arrays, and a variable as an int, and writes in place. An array
 #: that the Call does not write is read-only. No array may be used after the return.
@@ -60,7 +61,9 @@ def registry_version() -> int:
     return _registry.version
 
 
-def register_instruction(target: str, mnemonic: str, operands: Sequence[DType], result: DType, template: str | None) -> None:
+def register_or_withdraw_instruction(
+    target: str, mnemonic: str, operands: Sequence[DType], result: DType, template: str | None
+) -> None:
     """Register the text of an Ins on a target for operands and a result of these dtypes, or withdraw it with None.
 
     `template` is what CUSTOMI would hold: `{k}` stands for operand k, and a doubled brace for itself. A small float is the unsigned
@@ -92,21 +95,25 @@ def find_function(target: str, name: str) -> HostFunction:
     found = _registry.functions.get((target, name)) or _registry.functions.get((EVERY_TARGET, name))
     if found is None:
         known = sorted({n for t, n in _registry.functions if t in (target, EVERY_TARGET)})
-        what = f"the CustomFunction {quote_name(name)}: it is not registered (`uops.compiler.native.register_function`)"
+        what = f"the CustomFunction {escape_to_one_line(name)}: it is not registered (`uops.compiler.native.register_function`)"
         raise Unsupported(f"{what}; registered are {', '.join(known) or 'none'}", target)
     return found
 
 
-def template_of_instruction(target: str, u: UOp) -> str:
+def find_template_of_ins_or_custom(target: str, ins_or_custom: UOp) -> str:
     """Return the template of an Ins, Custom or CUSTOMI. Raises Unsupported for an Ins that the target has not registered."""
-    if u.op is not Op.INS:
-        return str(u.arg.fmt)
-    operands = tuple([s.dtype for s in u.src])
-    template = _registry.instructions.get(_InstructionKey(target, u.arg.name, operands, u.dtype))
+    if ins_or_custom.op is not Op.INS:
+        return str(ins_or_custom.arg.fmt)
+    operands = tuple([s.dtype for s in ins_or_custom.src])
+    template = _registry.instructions.get(_InstructionKey(target, ins_or_custom.arg.name, operands, ins_or_custom.dtype))
     if template is None:
-        known = [_describe_dtypes(k.operands, k.result) for k in _registry.instructions if k[:2] == (target, u.arg.name)]
-        of = f"INS {quote_name(u.arg.name)} of {_describe_dtypes(operands, u.dtype)}"
-        hint = f"it is registered for {' and '.join(known) or 'no dtypes'} (`uops.compiler.native.register_instruction`)"
+        known = [
+            _describe_dtypes(k.operands, k.result) for k in _registry.instructions if k[:2] == (target, ins_or_custom.arg.name)
+        ]
+        of = f"INS {escape_to_one_line(ins_or_custom.arg.name)} of {_describe_dtypes(operands, ins_or_custom.dtype)}"
+        hint = (
+            f"it is registered for {' and '.join(known) or 'no dtypes'} (`uops.compiler.native.register_or_withdraw_instruction`)"
+        )
         raise Unsupported(f"{of}: {hint}", target)
     return template
 
@@ -167,13 +174,13 @@ def require_program_of_target(program: UOp, name: str, key: str) -> None:
     _, source, _ = program.src
     expected, got = describe_target(name, key), source.arg.target
     if got != expected:
-        of = f"for the target {quote_name(got)!r}" if got else "for a target that it does not name"
+        of = f"for the target {escape_to_one_line(got)!r}" if got else "for a target that it does not name"
         raise CompileError(
             f"R169 (functions and programs): a Program was compiled {of}, expected {expected!r}; compile it again for this target"
         )
 
 
-def require_variables_fit_program(call: UOp, error_root: UOp) -> None:
+def require_variables_within_program_bounds(call: UOp, error_root: UOp) -> None:
     """Raise CompileError unless the variables of a Call are within the bounds that its Program was compiled for."""
     linear, *_ = call.body.src
     for p in (u for u in scope_nodes(linear) if is_variable(u)):

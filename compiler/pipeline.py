@@ -18,17 +18,20 @@ from typing import NamedTuple
 from uops.compiler import config as configuration
 from uops.compiler.config import Config
 from uops.compiler.decompose import SMALL
-from uops.compiler.entry import ProgramInterface, convert_to_entering_program, describe_callified, describe_launch
+from uops.compiler.entry import ProgramInterface, convert_to_launch_or_tensor_graph, describe_callified, describe_launch
 from uops.compiler.ir.bodies import KernelBodyCache, map_kernel_bodies
-from uops.compiler.ir.devices import find_named_devices, require_known_devices
+from uops.compiler.ir.devices import find_named_devices, require_known_device_names
 from uops.compiler.log import LoweringLog, active_log, record_transforms
 from uops.compiler.native import registry_version, require_programs_and_functions_for_target
 from uops.compiler.passes.callify.callify import convert_graph_to_call
 from uops.compiler.passes.expand import expand_vector_axes_and_split_ends
 from uops.compiler.passes.linearize import linearize_kernel
-from uops.compiler.passes.memory_plan import plan_memory
+from uops.compiler.passes.memory_plan import place_intermediates_in_arenas_per_device
 from uops.compiler.passes.optimize.heuristics.block_fusion import fuse_kernel_chains
-from uops.compiler.passes.optimize.optimize import schedule_kernel_or_build_scan, select_scheduler
+from uops.compiler.passes.optimize.optimize import (
+    build_scan_or_scatter_or_schedule_kernel,
+    select_random_beam_or_heuristic_scheduler,
+)
 from uops.compiler.passes.optimize.schedule.schedule import Scheduler
 from uops.compiler.passes.private_memory import reuse_private_memory
 from uops.compiler.passes.rangeify.rangeify import rangeify
@@ -74,7 +77,7 @@ class LoweringState:
     @functools.cached_property
     def scheduler(self) -> Scheduler:
         """The function that chooses the schedules of this program's kernels."""
-        return select_scheduler(self.config, self.target)
+        return select_random_beam_or_heuristic_scheduler(self.config, self.target)
 
     @functools.cached_property
     def body_cache_key(self) -> Hashable:
@@ -95,7 +98,7 @@ class KernelPrograms:
         self.cached: dict[UOp, UOp] = {}  # instruction list -> its program, of an earlier lowering
         self.bodies: dict[UOp, list[UOp]] = {}  # instruction list -> the bodies that became it
 
-    def find_cached_instructions(self, body: UOp) -> UOp | None:
+    def find_cached_instructions_and_keep_program(self, body: UOp) -> UOp | None:
         """Return the instruction list of a body that an earlier program had, or None."""
         program = None if self.key is None else _PROGRAMS.get(body, self.key)
         if program is None:
@@ -138,7 +141,7 @@ class Pass:
     steps: tuple[str, ...] = ()
 
 
-def _callify_and_apply_fast_math_if_set(root: UOp, state: LoweringState) -> UOp:
+def _callify_report_and_apply_fast_math_if_set(root: UOp, state: LoweringState) -> UOp:
     callified = convert_graph_to_call(root)
     call = callified.call
     _record_and_report_interface(describe_callified(callified, state.private), state)
@@ -176,7 +179,11 @@ def _fuse_kernels_if_scheduled_by_heuristics(root: UOp, state: LoweringState) ->
 
 
 def _schedule_body(body: UOp, state: LoweringState) -> UOp:
-    return schedule_kernel_or_build_scan(body, _machine_within_threads(state), state.scheduler) if state.config.optimize else body
+    return (
+        build_scan_or_scatter_or_schedule_kernel(body, _machine_within_threads(state), state.scheduler)
+        if state.config.optimize
+        else body
+    )
 
 
 def _select_instructions_and_record_steps(body: UOp, state: LoweringState) -> UOp:
@@ -196,7 +203,7 @@ def _render_body(linear: UOp, state: LoweringState) -> UOp:
 # fmt: off
 #: All passes, in order.
 PIPELINE: tuple[Pass, ...] = (
-    Pass("callify", "callify", Dialect.TENSOR, Dialect.CALLIFIED, _callify_and_apply_fast_math_if_set),
+    Pass("callify", "callify", Dialect.TENSOR, Dialect.CALLIFIED, _callify_report_and_apply_fast_math_if_set),
     Pass("rangeify", "rangeify", Dialect.CALLIFIED, Dialect.KERNEL, lambda u, s: rangeify(u, s.target.machine),
          (("callify", "kernels are split from one body without Functions, with its hazards made explicit"),)),
     Pass("join", "optimize", Dialect.KERNEL, Dialect.SCHEDULED, _fuse_kernels_if_scheduled_by_heuristics,
@@ -217,7 +224,7 @@ PIPELINE: tuple[Pass, ...] = (
           ("wmma", "the lanes of a warp meet at Barriers")), per_kernel=True),
     Pass("private memory", "plan", Dialect.LINEAR, Dialect.LINEAR, lambda u, s: reuse_private_memory(u),
          (("workgroups", "it makes LOCAL memory, and loops of lanes that need no Barrier"),), per_kernel=True),
-    Pass("plan", "plan", Dialect.LINEAR, Dialect.PLANNED, lambda u, s: plan_memory(u, s.external),
+    Pass("plan", "plan", Dialect.LINEAR, Dialect.PLANNED, lambda u, s: place_intermediates_in_arenas_per_device(u, s.external),
          (("callify", "memory that callers see keeps its place"),
           ("linearize", "lifetimes are those of the final order"))),
     Pass("render", "render", Dialect.PLANNED, Dialect.PROGRAM, _render_body,
@@ -226,7 +233,7 @@ PIPELINE: tuple[Pass, ...] = (
 # fmt: on
 
 
-def require_consistent_pipeline(passes: Sequence[Pass]) -> None:
+def require_legal_pass_order_and_dialects(passes: Sequence[Pass]) -> None:
     """Raise Crash unless the passes fit together.
 
     Each must take the dialect that the one before gives, and rely on earlier ones only, with a reason. Together they must have
@@ -246,7 +253,7 @@ def require_consistent_pipeline(passes: Sequence[Pass]) -> None:
         raise Crash(f"the stages must be {STAGES}, got those of {[p.name for p in passes]}")
 
 
-require_consistent_pipeline(PIPELINE)
+require_legal_pass_order_and_dialects(PIPELINE)
 #: Dialect -> the stage that gives it.
 STAGE_OF_DIALECT = {gives: stage for stage, gives in {p.stage: p.gives for p in PIPELINE}.items()}
 
@@ -264,8 +271,8 @@ def lower(
         raise SpecError(f"no stage {upto!r}; the stages are {', '.join(STAGES)}")
     memory = active_cache() or LoweringCache()
     with use_lowering_cache(memory):  # callify goes through the same graph
-        graph, dialect, private = convert_to_entering_program(graph, dialect)
-        _require_known_and_matching_devices(graph, target)
+        graph, dialect, private = convert_to_launch_or_tensor_graph(graph, dialect)
+        _require_known_devices_and_verify_if_many(graph, target)
     effective_config = config or configuration.default_config()
     state = LoweringState(target, effective_config, memory=memory, on_interface=on_interface, entry=dialect, private=private)
     last = next(p.name for p in reversed(PIPELINE) if p.stage == upto)
@@ -274,17 +281,17 @@ def lower(
     elif last not in [p.name for p in passes_from(dialect)]:
         raise SpecError(f"a program of the {dialect.value} dialect is past the stage {upto!r}")
     else:
-        with _record_if_validating(state), _compile_each_kernel_while_lowering_next(state) if upto == STAGES[-1] else nullcontext():
-            lowered = next(lowered for p, lowered in _run_passes_and_yield_graphs(graph, state) if p.name == last)
+        with _record_if_validating(state), _overlap_compilation_unless_inspected(state) if upto == STAGES[-1] else nullcontext():
+            lowered = next(lowered for p, lowered in _run_passes_validate_and_yield_graphs(graph, state) if p.name == last)
     if lowered.op is Op.LINEAR:
         require_programs_and_functions_for_target(lowered, target.name, target.key)
     return lowered
 
 
-def _require_known_and_matching_devices(graph: UOp, target: Target) -> None:
+def _require_known_devices_and_verify_if_many(graph: UOp, target: Target) -> None:
     """Raise Unsupported for a device that the target lacks, and SpecError for a value on another device than its user (R72)."""
     named = find_named_devices(graph)
-    require_known_devices(named, target.name)
+    require_known_device_names(named, target.name)
     if len(named) > 1:
         from uops.spec.verify.verifier import verify  # late: programs on one device do not need the verifier
 
@@ -300,7 +307,7 @@ def _report_compiled_launch_interface(launch: UOp, state: LoweringState) -> UOp:
 
 
 @contextmanager
-def _compile_each_kernel_while_lowering_next(state: LoweringState) -> Iterator[None]:
+def _overlap_compilation_unless_inspected(state: LoweringState) -> Iterator[None]:
     """Lower one kernel to its instruction list before the next, unless somebody looks at the graphs between passes.
 
     So the machine code of a kernel is compiled while the next is lowered. A kernel of an earlier program is not lowered again.
@@ -324,7 +331,7 @@ def stages(
     graphs = {"tensor": graph}
     last = {p.stage: p.name for p in PIPELINE}
     with _record_if_validating(state):
-        for p, lowered in _run_passes_and_yield_graphs(graph, state):
+        for p, lowered in _run_passes_validate_and_yield_graphs(graph, state):
             if last[p.stage] == p.name:
                 graphs[p.stage] = lowered
                 on_stage(p.stage)
@@ -345,7 +352,7 @@ def record_lowering_up_to_plan(graph: UOp, target: Target, config: Config | None
     state = LoweringState(target, config or configuration.default_config(), steps=steps)
     graphs: dict[str, UOp] = {}
     with record_transforms() as log:
-        for p, lowered in _run_passes_and_yield_graphs(graph, state):
+        for p, lowered in _run_passes_validate_and_yield_graphs(graph, state):
             graphs[p.name] = lowered
             if p.name == "plan":
                 break
@@ -360,7 +367,7 @@ def _record_if_validating(state: LoweringState) -> AbstractContextManager[object
     return record_transforms() if active_log() is None else nullcontext()
 
 
-def _run_passes_and_yield_graphs(graph: UOp, state: LoweringState) -> Iterator[tuple[Pass, UOp]]:
+def _run_passes_validate_and_yield_graphs(graph: UOp, state: LoweringState) -> Iterator[tuple[Pass, UOp]]:
     """Yield each pass with the graph that it gives; of `per_kernel` neighbours that run together, the last one."""
     if state.config.verify:
         _verify_dialect(graph, state.entry, "", state)
@@ -419,7 +426,7 @@ def _reuse_or_lower_and_submit_kernel(
     passes: Sequence[Pass], state: LoweringState, programs: KernelPrograms | None, body: UOp
 ) -> UOp:
     """Run passes on one kernel, and have `programs` compile its instruction list meanwhile."""
-    lowered = None if programs is None else programs.find_cached_instructions(body)
+    lowered = None if programs is None else programs.find_cached_instructions_and_keep_program(body)
     if lowered is not None:
         return lowered
     lowered = body
@@ -466,7 +473,7 @@ class _VerifierTarget:
         return self.target.dtypes | {dt.uint8} | (frozenset(SMALL) if self.has_wmma else frozenset())
 
 
-def _ops_lowered_after(pass_name: str) -> frozenset[Op]:
+def _find_ops_lowered_by_later_passes(pass_name: str) -> frozenset[Op]:
     """Return the ops that a pass after this one lowers where the target lacks them; "" stands for the input."""
     names = [p.name for p in PIPELINE]
     position = names.index(pass_name) if pass_name else -1
@@ -487,7 +494,7 @@ def _verify_dialect(graph: UOp, dialect: Dialect, pass_name: str, state: Lowerin
 
     entering = not pass_name
     try:
-        until_lowered = _ops_lowered_after(pass_name)
+        until_lowered = _find_ops_lowered_by_later_passes(pass_name)
         has_wmma = bool(nodes_with_op(graph, Op.WMMA))
         target = _VerifierTarget(state.target, until_lowered, has_wmma)
         verify(graph, dialect, target=None if dialect in _BEFORE_SELECT or (entering and dialect is Dialect.SELECTED) else target)

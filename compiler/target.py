@@ -91,7 +91,7 @@ class Ability(Enum):
     #: What `compile` returns may come from a cache on disk.
     CODE_CACHE = "remake"
     #: It compiles the kernels of several texts at once faster than one by one.
-    BATCHES = "together"
+    BATCHES = "compile_and_load_batch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class Target(ABC):
         """Compile a source anew, and replace what the cache holds."""
         return self.compile(source)
 
-    def together(self, sources: Sequence[str]) -> list[Kernel]:
+    def compile_and_load_batch(self, sources: Sequence[str]) -> list[Kernel]:
         """Compile and load one kernel per text, in order."""
         return [load_or_remake_kernel(self, source, self.compile(source)) for source in sources]
 

@@ -19,7 +19,7 @@ from uops.compiler.target import Target
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.ir.record import dataclass as record
-from uops.spec.untrusted import quote_name
+from uops.spec.untrusted import escape_to_one_line
 
 __all__ = ["LinkCause", "NodeLink", "PartLinks", "ProgramPart", "LoweringTrace", "trace_lowering"]
 
@@ -132,7 +132,7 @@ def _make_kernel_part(kernel_number: int, body: UOp, arguments: tuple[UOp, ...])
         return ProgramPart(f"kernel {kernel_number}", linear, arguments, str(source.arg.code))
     has_name = body.op is Op.SINK and body.arg is not None
     name = (
-        f"{kernel_number}: {quote_name(body.arg.name)}" if has_name else f"kernel {kernel_number}"
+        f"{kernel_number}: {escape_to_one_line(body.arg.name)}" if has_name else f"kernel {kernel_number}"
     )  # with its number, as equal kernels have one name
     return ProgramPart(name, body, arguments)
 
@@ -326,7 +326,7 @@ class _KnownSources:
         self.sources_of.setdefault(new_node, []).append(old_node)
         self.users[new_node] = self.users.get(new_node, 0) + len(self.graph.users.get(old_node, ()))
 
-    def find_candidate_old_nodes(self, new_node: UOp) -> list[UOp]:
+    def find_candidates_via_least_used_source(self, new_node: UOp) -> list[UOp]:
         """Return nodes that may have become `new_node`: users of the nodes that became one of its sources, the one with fewest
         users."""
         if not new_node.src:
@@ -359,12 +359,12 @@ class _SharedLookups:
             self._steps[id(transform.steps)] = {s.before: s for s in transform.steps}
         return self._steps[id(transform.steps)]
 
-    def get_steps_by_normal_form(self, rewrite_log: RewriteLog | None) -> Mapping[UOp, tuple[RewriteStep, ...]]:
+    def get_steps_by_produced_normal_form(self, rewrite_log: RewriteLog | None) -> Mapping[UOp, tuple[RewriteStep, ...]]:
         """Return the steps of a Rewriter by normal form."""
         if rewrite_log is None:
             return {}
         if id(rewrite_log) not in self._histories:
-            self._histories[id(rewrite_log)] = group_steps_by_normal_form(rewrite_log)
+            self._histories[id(rewrite_log)] = group_steps_by_produced_normal_form(rewrite_log)
         return self._histories[id(rewrite_log)]
 
 
@@ -380,14 +380,14 @@ class _NodeRelation:
         (self._link_rewritten_nodes if transform.rules else self._link_replaced_and_matched_nodes)()
         for u, nodes in (transform.extra_nodes or {}).items():
             for v in _as_tuple(nodes):
-                self._add_arrow_if_new(u, v, True, (LinkCause(transform.pass_name),))
+                self._add_new_arrow_if_target_in_graph_after(u, v, True, (LinkCause(transform.pass_name),))
         if transform.is_part:  # a node without a source here has one in another part
             return
         if not self.owners.get(transform.after):
-            self._add_arrow_if_new(transform.before, transform.after, True, (LinkCause(transform.pass_name),))
-        self._link_created_nodes_via_users(shared.get_steps_by_normal_form(transform.terms))
+            self._add_new_arrow_if_target_in_graph_after(transform.before, transform.after, True, (LinkCause(transform.pass_name),))
+        self._link_created_nodes_via_users(shared.get_steps_by_produced_normal_form(transform.terms))
 
-    def _add_arrow_if_new(self, u: UOp, v: UOp, is_indirect: bool, causes: tuple[LinkCause, ...]) -> None:
+    def _add_new_arrow_if_target_in_graph_after(self, u: UOp, v: UOp, is_indirect: bool, causes: tuple[LinkCause, ...]) -> None:
         owners = self.owners.setdefault(v, {})
         if v in self.nodes_after and u not in owners:
             owners[u] = None
@@ -401,7 +401,7 @@ class _NodeRelation:
         cause = (LinkCause(self.transform.pass_name),)
         for u in sorted(targets, key=graph.position.__getitem__):
             for v in targets[u]:
-                self._add_arrow_if_new(u, v, False, () if v is u else cause)
+                self._add_new_arrow_if_target_in_graph_after(u, v, False, () if v is u else cause)
 
     def _match_unreplaced_nodes(self, graph: _GraphIndex, replaced: Mapping[UOp, tuple[UOp, ...]]) -> dict[UOp, UOp]:
         """Map nodes that the pass did not replace to what they became, as far as that is in the graph after.
@@ -412,7 +412,7 @@ class _NodeRelation:
         sources = _KnownSources(graph, ((u, v[0] if v else u) for u, v in replaced.items()))
         images: dict[UOp, UOp] = {}
         for v in self.order:
-            for u in sources.find_candidate_old_nodes(v):
+            for u in sources.find_candidates_via_least_used_source(v):
                 if sources.sources_match(v, u) and (u is v or u.replace(src=v.src) is v):
                     images[u] = v
                     sources.record_replacement(u, v)
@@ -424,12 +424,12 @@ class _NodeRelation:
         memo: dict[UOp, _RewriteOutcome] = {}
         for u in toposort(self.transform.before):
             outcome = _follow_rewrites(u, self.transform, steps, memo)
-            self._add_arrow_if_new(u, outcome.final, False, outcome.causes)
+            self._add_new_arrow_if_target_in_graph_after(u, outcome.final, False, outcome.causes)
             pending = list(outcome.inner_nodes)
             seen = set(pending)
             while pending:
                 inner = _follow_rewrites(pending.pop(), self.transform, steps, memo)
-                self._add_arrow_if_new(u, inner.final, True, (*outcome.causes, *inner.causes))
+                self._add_new_arrow_if_target_in_graph_after(u, inner.final, True, (*outcome.causes, *inner.causes))
                 pending += [x for x in inner.inner_nodes if x not in seen]
                 seen.update(inner.inner_nodes)
 
@@ -443,10 +443,10 @@ class _NodeRelation:
             if not self.owners.get(v):
                 cause = (LinkCause(self.transform.pass_name), *(LinkCause("rules", s) for s in steps.get(v, ())))
                 for u in dict.fromkeys(u for w in users.get(v, ()) for u in self.owners.get(w, ())):
-                    self._add_arrow_if_new(u, v, True, cause)
+                    self._add_new_arrow_if_target_in_graph_after(u, v, True, cause)
 
 
-def group_steps_by_normal_form(rewrite_log: RewriteLog) -> dict[UOp, tuple[RewriteStep, ...]]:
+def group_steps_by_produced_normal_form(rewrite_log: RewriteLog) -> dict[UOp, tuple[RewriteStep, ...]]:
     """Return for each normal form of a Rewriter the steps that ended in it, or created it below their result."""
     by_form: dict[UOp, dict[int, RewriteStep]] = {}
     for s in rewrite_log.log or ():
@@ -516,7 +516,7 @@ def _compose_relations(
     begin = sorted((u for u in first if u in start_node_positions), key=start_node_positions.__getitem__)
     reached_from: dict[UOp, _Reached] = {u: {u: (False, ())} for u in begin}
     for r, targets in zip(relations, later, strict=True):
-        reached_from = {u: _follow_arrows(reached, r, targets) for u, reached in reached_from.items()}
+        reached_from = {u: _follow_arrows_preferring_direct(reached, r, targets) for u, reached in reached_from.items()}
     return [
         NodeLink(u, v, is_indirect, tuple({(c.by, id(c.step)): c for c in causes}.values()))
         for u, reached in reached_from.items()
@@ -524,7 +524,9 @@ def _compose_relations(
     ]
 
 
-def _follow_arrows(reached_so_far: _Reached, relation: _NodeRelation, allowed_targets: Collection[UOp]) -> _Reached:
+def _follow_arrows_preferring_direct(
+    reached_so_far: _Reached, relation: _NodeRelation, allowed_targets: Collection[UOp]
+) -> _Reached:
     """Return the targets that one more relation reaches, with a direct link where there is one."""
     following: _Reached = {}
     for middle, (is_indirect, causes) in reached_so_far.items():

@@ -16,7 +16,7 @@ import numpy as np
 from uops.interp.tensor.actions import import_kernel_bridge
 from uops.interp.tensor.machine import TensorMachine
 from uops.interp.tensor.memory import StorageRef
-from uops.interp.tensor.placement import check_placements
+from uops.interp.tensor.placement import check_derived_devices_and_axes
 from uops.interp.tensor.scope import VOID, TensorScope
 from uops.interp.tensor.storage import Array
 from uops.spec.errors import SpecTypeError
@@ -25,7 +25,7 @@ from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import EFFECT_GROUPS, Op
 from uops.spec.result import Result
 from uops.spec.verify.dialects import Dialect
-from uops.spec.verify.infer import infer_dialect
+from uops.spec.verify.infer import infer_tensor_kernel_or_bestiary_dialect
 from uops.spec.verify.verifier import verify
 
 #: Callback per evaluated node, those of Function and Call bodies included: the node and its value, None for a void node.
@@ -57,8 +57,8 @@ def run(
     With `check`, a graph that breaks a claim of its rows raises SpecError with that claim. Every node's dtype, shape, min_max,
     device and axis are asserted (Unsound). Without it, the caller vouches for the graph. `schedule` is a seed that draws an
     order for everything unordered in kernels. `lanes` runs kernels lane by lane. `dialect` is what the graph is written in;
-    None: the one that `infer_dialect` finds. Raises Trap where the specification defines a failure, and SpecError for an ill-formed
-    graph or input.
+    None: the one that `infer_tensor_kernel_or_bestiary_dialect` finds. Raises Trap where the specification defines a failure, and
+    SpecError for an ill-formed graph or input.
     """
     if not isinstance(root, UOp):
         raise SpecTypeError(f"run takes a graph, a UOp, got {type(root).__name__}; build one with uops.spec.ir.build or parse one")
@@ -67,7 +67,7 @@ def run(
     if check:
         verify(root)
     if dialect is None:
-        dialect = infer_dialect(root)
+        dialect = infer_tensor_kernel_or_bestiary_dialect(root)
     if dialect is _BESTIARY:
         from uops.interp import bestiary  # late: few graphs need it, and a test guards what `run` loads
 
@@ -83,7 +83,7 @@ def _evaluate_to_values_and_written_buffers(machine: TensorMachine, root: UOp, i
     for cell in _evaluate_root_cells(machine, root, is_kernel):
         values.append(_array(machine.load_if_reference(cell)))
     if machine.check:
-        check_placements(machine)
+        check_derived_devices_and_axes(machine)
     buffers = {}
     for s in machine.storages.values():
         if s.writes:
@@ -156,7 +156,7 @@ def evaluate(root: UOp, inputs: Mapping[str, Any], *, check: bool = True) -> dic
         verify(root)
     options = check, None, False
     values: dict[UOp, Array] = _decide_if_kernel_and_run(
-        root, inputs, infer_dialect(root), options, _evaluate_and_collect_node_values
+        root, inputs, infer_tensor_kernel_or_bestiary_dialect(root), options, _evaluate_and_collect_node_values
     )
     return values
 

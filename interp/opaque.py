@@ -25,7 +25,7 @@ from typing import Any
 from uops.interp.standard_meanings import STANDARD_MEANINGS
 from uops.spec.errors import SpecError, Trap
 from uops.spec.ir.ops import Op
-from uops.spec.untrusted import quote_name
+from uops.spec.untrusted import escape_to_one_line
 
 Meaning = Callable[..., Any]
 #: The ops that take a registered meaning.
@@ -69,7 +69,7 @@ def require_meaning(kind: Op, name: str) -> Meaning:
     """Return the registered meaning of `name`. Raises Trap where there is none."""
     registered = find_meaning(kind, name)
     if registered is None:
-        raise Trap(f"Opaque({quote_name(name)}): no meaning is registered for this {kind.name}")
+        raise Trap(f"Opaque({escape_to_one_line(name)}): no meaning is registered for this {kind.name}")
     return registered
 
 
@@ -81,5 +81,7 @@ def call_custom_function(name: str, arguments: Sequence[Any], num_written: int) 
     returned = require_meaning(Op.CUSTOM_FUNCTION, name)(*arguments)
     results = returned if isinstance(returned, tuple) else (returned,)
     if len(results) != num_written:
-        raise SpecError(f"CustomFunction {quote_name(name)} gives {len(results)} arrays, its Call writes {num_written} (R63)")
+        raise SpecError(
+            f"CustomFunction {escape_to_one_line(name)} gives {len(results)} arrays, its Call writes {num_written} (R63)"
+        )
     return results

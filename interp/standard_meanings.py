@@ -39,26 +39,26 @@ def sort(out: Any, values: Any) -> Any:
     return np.sort(values)
 
 
-def crc32(out: Any, data: Any) -> Any:
+def crc32(out_like: Any, data: Any) -> Any:
     """Return the CRC-32 of the bytes of an array, bit by bit."""
     register = 0xFFFFFFFF
     for byte in data.tobytes():
         register ^= byte
         for _ in range(8):
             register = register >> 1 ^ (_CRC_POLYNOMIAL if register & 1 else 0)
-    return np.full(out.shape, register ^ 0xFFFFFFFF, out.dtype)
+    return np.full(out_like.shape, register ^ 0xFFFFFFFF, out_like.dtype)
 
 
-def decode_zlib_stream(out: Any, encoded: Any) -> Any:
-    """Return the bytes of the zlib stream that `encoded` begins with. Raises Trap unless it is as long as `out`."""
+def decode_zlib_stream(out_like: Any, encoded: Any) -> Any:
+    """Return the bytes of the zlib stream that `encoded` begins with. Raises Trap unless it is as long as `out_like`."""
     try:
         decoder = zlib.decompressobj()
         data = decoder.decompress(encoded.tobytes())
     except zlib.error as e:
         raise Trap(f"EncDec: the stream cannot be decoded: {e}") from e
-    if not decoder.eof or len(data) != out.nbytes:
-        raise Trap(f"EncDec: expected a whole stream of {out.nbytes} bytes, got {len(data)}")
-    return np.frombuffer(data, out.dtype)
+    if not decoder.eof or len(data) != out_like.nbytes:
+        raise Trap(f"EncDec: expected a whole stream of {out_like.nbytes} bytes, got {len(data)}")
+    return np.frombuffer(data, out_like.dtype)
 
 
 #: (op, name) -> its meaning.

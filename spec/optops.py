@@ -1,7 +1,7 @@
 """OptOps: the scheduling transforms of a kernel's ranges, their table and their legality (R90 to R98).
 
 The axes of a kernel, `Axis(id, type, extent)`, describe its iteration space. They are numbered by the priority of their type, then
-by id (R95, axis number). `illegality_reason` checks an OptOp, `apply_optop_to_axes` returns the axes after it.
+by id (R95, axis number). `illegality_reason` checks an OptOp, `apply_legal_optop_to_axes` returns the axes after it.
 
 Each OptOp is one class: its fields, its row of the table, its legality, the axes after it, its text, and how its arguments are
 drawn. `OPTOPS` lists the classes. What other layers know of an OptOp is a table by class that `require_every_optop` completes.
@@ -84,7 +84,7 @@ class OptOp:
         raise NotImplementedError(type(self).__name__)
 
     @classmethod
-    def draw(cls, axes: Sequence[Axis], source: ChoiceSource) -> OptOp | None:
+    def draw_candidate(cls, axes: Sequence[Axis], source: ChoiceSource) -> OptOp | None:
         """Draw an OptOp of this class for some axes, in order, or None. It may be illegal."""
         raise NotImplementedError(cls.__name__)
 
@@ -170,7 +170,7 @@ class Split(OptOp):
         return [*axes[: self.axis], shorter, *axes[self.axis + 1 :], new]
 
     @classmethod
-    def draw(cls, axes: Sequence[Axis], source: ChoiceSource) -> Split | None:
+    def draw_candidate(cls, axes: Sequence[Axis], source: ChoiceSource) -> Split | None:
         """Draw a Split whose types and direction the table of axis types admits; the factor may not divide the extent."""
         k = source.integer(0, len(axes) - 1)
         kind, extent = axes[k].type, axes[k].extent
@@ -227,7 +227,7 @@ class Padto(OptOp):
         return [*axes[: self.axis], replace(axes[self.axis], extent=extent), *axes[self.axis + 1 :]]
 
     @classmethod
-    def draw(cls, axes: Sequence[Axis], source: ChoiceSource) -> Padto:
+    def draw_candidate(cls, axes: Sequence[Axis], source: ChoiceSource) -> Padto:
         """Draw an axis and a multiple."""
         return cls(source.integer(0, len(axes) - 1), source.choice(_FACTORS))
 
@@ -269,7 +269,7 @@ class Swap(OptOp):
         return [changed.get(x.id, x) for x in axes]
 
     @classmethod
-    def draw(cls, axes: Sequence[Axis], source: ChoiceSource) -> Swap | None:
+    def draw_candidate(cls, axes: Sequence[Axis], source: ChoiceSource) -> Swap | None:
         """Draw two axes of one type, or None if the first one drawn is alone."""
         a = source.integer(0, len(axes) - 1)
         others = [k for k, x in enumerate(axes) if k != a and x.type is axes[a].type]
@@ -301,7 +301,7 @@ class Nolocals(OptOp):
         return axes
 
     @classmethod
-    def draw(cls, axes: Sequence[Axis], source: ChoiceSource) -> Nolocals:
+    def draw_candidate(cls, axes: Sequence[Axis], source: ChoiceSource) -> Nolocals:
         """Return the only OptOp of the class."""
         return cls()
 
@@ -359,7 +359,7 @@ class TC(OptOp):
         raise TypeError("TC makes its axes from the target's descriptor")
 
     @classmethod
-    def draw(cls, axes: Sequence[Axis], source: ChoiceSource) -> None:
+    def draw_candidate(cls, axes: Sequence[Axis], source: ChoiceSource) -> None:
         """Draw nothing: few kernels are products, and it comes first. Schedules of conformance and of searches begin with it."""
 
 
@@ -426,7 +426,7 @@ def illegality_reason(
     return opt.find_illegality(OptOpContext(tuple(sort_axes(axes)), tuple(applied), tuple(descriptors), is_matmul))
 
 
-def apply_optop_to_axes(opt: OptOp, axes: Sequence[Axis]) -> list[Axis]:
+def apply_legal_optop_to_axes(opt: OptOp, axes: Sequence[Axis]) -> list[Axis]:
     """Return the axes after a legal OptOp, in order.
 
     Raises TypeError for TC, whose axes depend on the target's descriptor, and where a changed extent is symbolic.

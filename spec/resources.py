@@ -18,7 +18,7 @@ from uops.spec.ir.node import Dim
 _ADDRESSES = 1 << 47
 
 
-def memory_limit() -> int:
+def compute_min_of_ram_and_rlimits() -> int:
     """Return the bytes that this process may use: physical memory, or RLIMIT_AS or RLIMIT_DATA where one is less."""
     try:
         physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -56,7 +56,7 @@ def address_space_in_use() -> int:
         return 0
 
 
-def array_bytes(dtype: DType, shape: Sequence[Dim]) -> int:
+def array_bytes_with_symbolic_dims_as_one(dtype: DType, shape: Sequence[Dim]) -> int:
     """Return the size of an array in bytes. A symbolic extent counts as 1, an index value as 8 bytes (R08, index dtype)."""
     size = dtype.itemsize if dtype.bits else 8
     for n in shape:
@@ -66,5 +66,5 @@ def array_bytes(dtype: DType, shape: Sequence[Dim]) -> int:
 
 def describe_memory_excess(size: int) -> str | None:
     """Return why `size` bytes are more than this process may use, or None if they are not."""
-    limit = memory_limit()
+    limit = compute_min_of_ram_and_rlimits()
     return f"it needs {size:,} bytes, more than the {limit:,} bytes of memory" if size > limit else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from uops.spec.untrusted import quote_name
+from uops.spec.untrusted import escape_to_one_line
 
 
 def format_did_you_mean(name: str, candidates: Iterable[str]) -> str:
@@ -15,4 +15,4 @@ def format_did_you_mean(name: str, candidates: Iterable[str]) -> str:
     """
     names = {n.lower(): n for n in candidates}
     close = difflib.get_close_matches(name.lower(), sorted(names), n=3)
-    return f"; did you mean {' or '.join(quote_name(names[c]) for c in close)}?" if close else ""
+    return f"; did you mean {' or '.join(escape_to_one_line(names[c]) for c in close)}?" if close else ""

@@ -28,7 +28,7 @@ from uops.compiler.target import Ability, NativeEntry, Target
 from uops.spec.errors import Unsupported
 from uops.spec.ir.node import UOp
 
-instructions.register_instructions_of_host()
+instructions.register_bswap_and_popcnt_if_host_is_x86()
 
 
 @functools.cache

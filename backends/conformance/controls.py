@@ -108,7 +108,7 @@ class Zeros(_SpoilingControl):
         return np.zeros_like(value)
 
 
-class AllNan(_SpoilingControl):
+class AllBitsSet(_SpoilingControl):
     """A control that returns NaNs; all bits set where the dtype has no NaN."""
 
     name = "control-nan"
@@ -156,7 +156,7 @@ class NoNan(_SpoilingControl):
         return np.where(np.isnan(a.astype(np.float64)), np.zeros_like(a), a)
 
 
-class RaisesOnNan(Interp):
+class RaisesOnNanInput(Interp):
     """A control that raises on every program with a NaN in its inputs."""
 
     name = "control-fussy"
@@ -169,7 +169,7 @@ class RaisesOnNan(Interp):
         return super().run(graph, inputs)
 
 
-class RaisesOnManyValues(Interp):
+class RaisesOnManyDistinctInputValues(Interp):
     """A control that raises on every program with more than 90 distinct values in an input."""
 
     name = "control-narrow"
@@ -181,7 +181,7 @@ class RaisesOnManyValues(Interp):
         return super().run(graph, inputs)
 
 
-class CrashingOnFloat32(Interp):
+class CrashingOnFloat32Input(Interp):
     """A control whose process ends on every program with a float32 input."""
 
     name = "control-crashing"
@@ -193,7 +193,7 @@ class CrashingOnFloat32(Interp):
         return super().run(graph, inputs)
 
 
-class HangingOnFloat32(Interp):
+class HangingOnFloat32Input(Interp):
     """A control that never answers for a program with a float32 input."""
 
     name = "control-hanging"

@@ -32,8 +32,8 @@ from uops.backends import registry
 from uops.backends.conformance.references import F32_REFERENCES, F64_REFERENCES, ReferenceFunction, draw_test_points
 from uops.backends.contract import Backend
 from uops.backends.testing.journal import Journal
-from uops.backends.worker.client import query_backend_info
-from uops.backends.worker.frames import BadFrame, parse_header
+from uops.backends.worker.client import query_info_isolating_foreign_backend
+from uops.backends.worker.frames import BadFrame, parse_header_and_escape_texts
 from uops.backends.worker.serve import tie_to_parent_and_raise_oom_score
 from uops.spec.ir import build as b
 from uops.spec.ir.node import UOp
@@ -176,7 +176,7 @@ class _ChunkJudges:
 
 def _parse_tally_of_chunk(job: ExhaustiveChunk, text: bytes) -> Tally:
     """Read the tally of a chunk from another process. Raises BadFrame for anything else."""
-    tally = parse_header(text)
+    tally = parse_header_and_escape_texts(text)
     types = {f.name: type(getattr(Tally(job.name), f.name)) for f in fields(Tally)}
     if {k: type(v) for k, v in tally.items()} != types or not all(isinstance(e, str) for e in tally["examples"]):
         raise BadFrame(f"its answer is not a tally: {tally!r:.200}")
@@ -203,7 +203,12 @@ def _serve_chunks(backend: str, path: list[str], pipe: Connection) -> None:
 
 def _make_journal_header(backend: str) -> dict[str, object]:
     """Return the settings to which a journal's tallies belong."""
-    return {"backend": backend, "version": query_backend_info(backend).version, "chunk_bits": CHUNK_BITS, "points": POINT_CHUNK}
+    return {
+        "backend": backend,
+        "version": query_info_isolating_foreign_backend(backend).version,
+        "chunk_bits": CHUNK_BITS,
+        "points": POINT_CHUNK,
+    }
 
 
 def _read_finished_chunks(journal: Journal) -> tuple[dict[str, Tally], set[ExhaustiveChunk]]:
@@ -221,7 +226,7 @@ def _read_finished_chunks(journal: Journal) -> tuple[dict[str, Tally], set[Exhau
 
 def _run_and_judge_chunk(backend: Backend, job: ExhaustiveChunk) -> Tally:
     reference = (F32_REFERENCES | F64_REFERENCES)[job.name]
-    operands = tuple(_generate_chunk_operands(job, reference))
+    operands = tuple(_generate_one_array_per_operand(job, reference))
     tally = Tally(job.name, inputs=len(operands[0]))
     try:
         result = backend.run(_make_function_graph(reference, len(operands[0])), {f"p{k}": v for k, v in enumerate(operands)})
@@ -229,11 +234,11 @@ def _run_and_judge_chunk(backend: Backend, job: ExhaustiveChunk) -> Tally:
         tally.wrong = tally.inputs
         tally.examples.append(f"{type(e).__name__}: {e}"[:500])
         return tally
-    _tally_result(tally, reference, operands, np.asarray(result.values[0]))
+    _tally_result_in_blocks(tally, reference, operands, np.asarray(result.values[0]))
     return tally
 
 
-def _generate_chunk_operands(job: ExhaustiveChunk, reference: ReferenceFunction) -> Iterator[Array]:
+def _generate_one_array_per_operand(job: ExhaustiveChunk, reference: ReferenceFunction) -> Iterator[Array]:
     if job.name in F64_REFERENCES:
         yield from draw_test_points(job.name, reference, job.chunk, POINT_CHUNK)
         return
@@ -246,17 +251,17 @@ def _make_function_graph(reference: ReferenceFunction, n: int) -> UOp:
     return b.cast(params[0], reference.result) if reference.op is Op.CAST else UOp(reference.op, tuple(params))
 
 
-def _tally_result(tally: Tally, reference: ReferenceFunction, operands: tuple[Array, ...], got: Array) -> None:
+def _tally_result_in_blocks(tally: Tally, reference: ReferenceFunction, operands: tuple[Array, ...], got: Array) -> None:
     """Count the elements outside the reference's bound, in blocks that stay in cache."""
     for start in range(0, len(got), _BLOCK):
         block = slice(start, start + _BLOCK)
         with np.errstate(all="ignore"):
             is_correct, error = reference.judge(tuple(o[block] for o in operands), got[block])
         if not is_correct.all() or error.any():
-            _tally_block_errors(tally, reference, tuple(o[block] for o in operands), got[block], is_correct, error)
+            _tally_wrong_and_inexact_of_block(tally, reference, tuple(o[block] for o in operands), got[block], is_correct, error)
 
 
-def _tally_block_errors(
+def _tally_wrong_and_inexact_of_block(
     tally: Tally, reference: ReferenceFunction, operands: tuple[Array, ...], got: Array, is_correctly_rounded: Array, error: Array
 ) -> None:
     accepted = error <= reference.ulp

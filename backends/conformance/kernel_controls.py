@@ -1,8 +1,8 @@
 """Negative controls of kernel cells: the interpreter on launches that each control reads wrongly.
 
 `IgnoresBarriers` runs lanes to their end one after the other, `DropsGates` accesses memory under false gates, `EntersEveryIf` runs
-every block, `LosesAdds` reads an element before any other AtomicAdd to it, `RunsFirstLane` computes the first lane of a vector,
-`RunsFirstIteration` the first iteration of some axis types. The suite's own tests see each fail cells of the very rows.
+every block, `LosesAdds` reads an element before any other AtomicAdd to it, `RunsFirstVectorLane` computes the first lane of a
+vector, `RunsFirstIteration` the first iteration of some axis types. The suite's own tests see each fail cells of the very rows.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _turn_specials_into_loops(body: UOp) -> UOp:
     if not loops:
         return body
     inside = rebuild(body, lambda u: loops.get(u, u))
-    return inside.replace(src=(b.close_loops(b.group(*inside.src), list(loops.values())),))
+    return inside.replace(src=(b.wrap_in_one_end_per_loop(b.group(*inside.src), list(loops.values())),))
 
 
 def _fill_local_memory(body: UOp) -> UOp:
@@ -145,7 +145,7 @@ def _read_before_all_adds(call: UOp, inputs: dict[str, object]) -> UOp:
     return call.replace(src=(rebuild(call.body, add_once), *arguments))
 
 
-class RunsFirstLane(_MisreadingControl):
+class RunsFirstVectorLane(_MisreadingControl):
     """A control that computes the first lane of each vector: of vectorized loops, and of Stores of vectors."""
 
     name = "control-first-lane"

@@ -11,11 +11,11 @@ from enum import Enum
 from typing import Any
 
 from uops.backends.contract import KERNEL_SURFACE, NATIVE_SURFACE, TENSOR_SURFACE
-from uops.backends.testing.calls import CallMode
+from uops.backends.testing.calls import InvocationMode
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 from uops.spec.verify.dialects import Dialect
-from uops.spec.verify.infer import infer_dialect
+from uops.spec.verify.infer import infer_tensor_kernel_or_bestiary_dialect
 
 #: The reason of a failing cell that the backend declares but refuses at run time.
 REFUSED = "refused"
@@ -119,12 +119,15 @@ class ConformanceCase:
     segments: tuple[Segment, ...]
     surface: str = TENSOR_SURFACE
     meaning: UOp | None = None
-    call: CallMode = CallMode.PLAIN
+    call: InvocationMode = InvocationMode.PLAIN
 
     @property
     def is_exact(self) -> bool:
         """True if the case has one result, whose bits are compared (R173): one of kernels, or of the second document."""
-        return self.surface in (KERNEL_SURFACE, NATIVE_SURFACE) or infer_dialect(self.graph) is Dialect.BESTIARY
+        return (
+            self.surface in (KERNEL_SURFACE, NATIVE_SURFACE)
+            or infer_tensor_kernel_or_bestiary_dialect(self.graph) is Dialect.BESTIARY
+        )
 
     @property
     def id(self) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from uops.backends.testing.values import edge_bits, encode_representable_value, from_bits
+from uops.backends.testing.values import edge_bits, encode_representable_value_unchecked, from_bits
 from uops.spec.ir.derive.exact import round_nearest
 from uops.spec.ir.dtypes import DType, DTypeKind
 
@@ -35,18 +35,18 @@ def ordinary_bits(d: DType) -> Bits:
         return (1, 0, 1, 1, 0, 0, 1, 0)
     if d.is_float:
         values = (2.5, -3.0, 0.75, 5.0, -0.375, 48.0, 1.5, -7.0)
-        return tuple(encode_representable_value(d, round_nearest(d, min(v, d.max_finite))) for v in values)
+        return tuple(encode_representable_value_unchecked(d, round_nearest(d, min(v, d.max_finite))) for v in values)
     top = (1 << d.storage.bits) - 1
     return tuple(v & top for v in (5, 3, 7, 2, 11, 6, 9, 4))
 
 
 def _is_nan(d: DType, bits: int) -> bool:
     magnitude = bits & ((1 << (d.bits - 1)) - 1)
-    return magnitude > encode_representable_value(d, d.max_finite) + d.has_inf
+    return magnitude > encode_representable_value_unchecked(d, d.max_finite) + d.has_inf
 
 
 def _is_inf(d: DType, bits: int) -> bool:
-    return d.has_inf and bits & ((1 << (d.bits - 1)) - 1) == encode_representable_value(d, d.max_finite) + 1
+    return d.has_inf and bits & ((1 << (d.bits - 1)) - 1) == encode_representable_value_unchecked(d, d.max_finite) + 1
 
 
 @functools.cache
@@ -54,7 +54,7 @@ def float_edge_classes(d: DType) -> dict[str, Bits]:
     """Divide the edge pool of a float dtype into classes, such as `subnormal` and `nan`."""
     mask, tiny = (1 << (d.bits - 1)) - 1, 1 << d.man_bits
     pool: dict[str, list[int]] = {"zero": [], "subnormal": [], "limit": [], "inf": [], "nan": [], "rounding": []}
-    top = encode_representable_value(d, d.max_finite)
+    top = encode_representable_value_unchecked(d, d.max_finite)
     for bits in edge_bits(d):
         magnitude = bits & mask
         if _is_nan(d, bits):

@@ -19,7 +19,7 @@ class ProbedGaps(NamedTuple):
     partly_refused: tuple[CellResult, ...]
 
 
-def find_gaps(cells: Iterable[CellResult]) -> ProbedGaps:
+def derive_gaps_from_refusals(cells: Iterable[CellResult]) -> ProbedGaps:
     """Return what the refusals among the cells of a run amount to. Cells of surfaces that were not asked are left out."""
     by_row: dict[str, dict[str, list[CellResult]]] = {}
     for c in cells:
@@ -42,7 +42,7 @@ def _reason_of(cells: list[CellResult]) -> str:
     return message.removeprefix(f"{REFUSED}: ")
 
 
-def format_gaps(gaps: ProbedGaps) -> str:
+def format_gaps_as_missing_declarations(gaps: ProbedGaps) -> str:
     """Return the gaps as the text of a declaration, with what cannot be declared as comments."""
     lines = ["unsupported=(", *(f"    Missing({m.row!r}, {m.dtype!r}, {m.reason!r})," for m in gaps.missing), "),"]
     if gaps.partly_refused:

@@ -51,7 +51,7 @@ from uops.spec.ir.ops import ALU, Op
 from uops.spec.ir.text import show
 from uops.spec.rows.named.base import RowSubject
 from uops.spec.verify.dialects import Dialect
-from uops.spec.verify.infer import infer_dialect
+from uops.spec.verify.infer import infer_tensor_kernel_or_bestiary_dialect
 
 LIMITS = client.Limits(timeout=60.0)
 #: The default policy.
@@ -167,7 +167,7 @@ def _run_cases_and_rerun_failed_by_segment(
         outcomes = client.run_cases_on_workers(backend, requests, jobs=jobs, batch=8, limits=limits, environment=environment)
         for case, outcome in zip(cases, outcomes, strict=True):
             yield (
-                _rerun_failed_case_by_segment(case, outcome, rerun_worker, to_worker_case)
+                _isolate_failing_segments_by_rerun(case, outcome, rerun_worker, to_worker_case)
                 if outcome.status in _ENDED
                 else [(case, outcome)]
             )
@@ -176,12 +176,12 @@ def _run_cases_and_rerun_failed_by_segment(
 def _to_worker_case(case: ConformanceCase, capabilities: Capabilities, dialect: Dialect | None) -> client.WorkerCase:
     """Return a case as a backend takes it: in its language, in core ops if it takes no others, and in a dialect if one is given."""
     graph = translate_native_text(case, capabilities.language).graph
-    if not capabilities.bestiary and infer_dialect(graph) is Dialect.BESTIARY:
+    if not capabilities.bestiary and infer_tensor_kernel_or_bestiary_dialect(graph) is Dialect.BESTIARY:
         graph = legalize(graph)
     return client.WorkerCase(show(graph), case.inputs, has_empty_program(graph), dialect.value if dialect else None, case.call)
 
 
-def _rerun_failed_case_by_segment(
+def _isolate_failing_segments_by_rerun(
     case: ConformanceCase,
     outcome: client.Outcome,
     worker: client.BackendWorker,

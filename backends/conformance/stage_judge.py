@@ -131,7 +131,7 @@ class Judge:
         outputs = self.read_outputs_and_check_inputs_unchanged(run(stage, self.initial_memory).buffers)
         if not self.schedules:
             return outputs
-        first = self._interpret_and_judge_lane_by_lane(stage) if _may_reorder_floats(stage) else outputs
+        first = self._interpret_by_lanes_and_check_allowed_sets(stage) if _may_reorder_floats(stage) else outputs
         for seed in range(self.schedules):
             reordered = self.read_outputs_and_check_inputs_unchanged(run(stage, self.initial_memory, schedule=seed).buffers)
             written = first.keys() & reordered.keys()
@@ -140,7 +140,7 @@ class Judge:
                 raise Unsound(f"schedule {seed} gives something else: {fault.message}")
         return outputs
 
-    def _interpret_and_judge_lane_by_lane(self, stage: UOp) -> Outputs:
+    def _interpret_by_lanes_and_check_allowed_sets(self, stage: UOp) -> Outputs:
         """Run the lane machine, which adds floats in another order than the machine of whole arrays. Raises Unsound if
         its outputs are not allowed.
         """
@@ -182,7 +182,9 @@ class Judge:
             if fault := find_value_outside_allowed_set(self._expected, key, after):
                 return fault
         for key, allowed in self.allowed_sets.items() if pass_must_keep_bits(pass_name, graph) else ():
-            if fault := find_bit_difference_except_nan_payload(key, before[key], after[key], np.isinf(allowed.width_ulps())):
+            if fault := find_bit_difference_except_nan_payload(
+                key, before[key], after[key], np.isinf(allowed.measure_width_in_ulps_or_points())
+            ):
                 return fault
         return None
 

@@ -31,7 +31,7 @@ _GAP = 64
 _FILLING = b"\xa5" * _GAP
 
 
-class ArgumentKind(NamedTuple):
+class ArrayArgument(NamedTuple):
     """An array argument of a kernel: the slot, the bytes of an element and of all elements, and whether some are written.
 
     Text: `slot:item:bytes:r` or `...:w`.
@@ -46,23 +46,23 @@ class ArgumentKind(NamedTuple):
         return f"{self.slot}:{self.item}:{self.size}:{'w' if self.is_written else 'r'}"
 
     @classmethod
-    def parse(cls, text: str) -> ArgumentKind:
+    def parse(cls, text: str) -> ArrayArgument:
         """Read what `str` gives. Raises ValueError."""
         slot, item, size, access = text.split(":")
         return cls(int(slot), int(item), int(size), access == "w")
 
 
-def describe_arguments(linear: UOp) -> list[ArgumentKind]:
+def describe_array_arguments(linear: UOp) -> list[ArrayArgument]:
     """Return the arguments of a kernel that are arrays, by slot. Raises Unsupported for one of elements of two sizes."""
     written = find_written_slots(linear.instructions)
-    kinds: dict[int, ArgumentKind] = {}
+    kinds: dict[int, ArrayArgument] = {}
     for u in linear.instructions:
         if u.op is Op.PARAM and not is_variable(u):
             slot, item, size = u.arg.slot, u.dtype.itemsize, u.dtype.itemsize * _max_elements(u)
             before = kinds.get(slot)
             if before is not None and before.item != item:
                 raise Unsupported(f"an argument with elements of {before.item} and of {item} bytes", "cross")
-            kinds[slot] = ArgumentKind(slot, item, max(size, before.size if before else 0), slot in written)
+            kinds[slot] = ArrayArgument(slot, item, max(size, before.size if before else 0), slot in written)
     return [kinds[slot] for slot in sorted(kinds)]
 
 
@@ -98,7 +98,7 @@ class _Region(NamedTuple):
 
 
 def run_with_copies(
-    engine: Engine, memory: HostMemory, function: int, kinds: Sequence[ArgumentKind], buffers: Sequence[int],
+    engine: Engine, memory: HostMemory, function: int, kinds: Sequence[ArrayArgument], buffers: Sequence[int],
     scalars: Sequence[int],
 ) -> None:  # fmt: skip
     """Run a kernel on copies of its arguments; copy back what it may have written.
@@ -111,7 +111,7 @@ def run_with_copies(
         _Region(k.item if reverse else 1, buffers[k.slot], buffers[k.slot] + _extent(memory, buffers[k.slot], k.size), k.is_written)
         for k in kinds
     ]
-    regions = _merge_regions(p for p in parts if p.start < p.stop)
+    regions = _merge_overlapping_regions_per_item_size(p for p in parts if p.start < p.stop)
     copies, cursor = dict[_Region, int](), engine.data.start
     for region in regions:
         cursor = -(-cursor // _ALIGNMENT) * _ALIGNMENT + region.start % _ALIGNMENT
@@ -122,7 +122,7 @@ def run_with_copies(
         size = cursor - engine.data.start
         raise Crash(f"the arguments of a kernel take {size:,} bytes; the memory of {engine.name} has {len(engine.data):,}")
     for region, copy in copies.items():
-        engine.write(copy, _host_bytes(region))
+        engine.write(copy, _read_region_in_engine_byte_order(region))
         engine.write(copy + region.stop - region.start, _FILLING)
     addresses = [0] * len(buffers)
     for kind, part in zip(kinds, parts, strict=True):
@@ -132,7 +132,7 @@ def run_with_copies(
     for region, copy in copies.items():
         _require_gap_unwritten(engine, copy + region.stop - region.start)
         if region.is_written:
-            _read_back(engine, region, copy)
+            _copy_back_in_host_byte_order(engine, region, copy)
 
 
 def _require_gap_unwritten(engine: Engine, address: int) -> None:
@@ -149,7 +149,7 @@ def _extent(memory: HostMemory, address: int, size: int) -> int:
     return min(size, span.stop - address) if span else 0
 
 
-def _merge_regions(parts: Iterable[_Region]) -> list[_Region]:
+def _merge_overlapping_regions_per_item_size(parts: Iterable[_Region]) -> list[_Region]:
     """Return regions of which those of one element size are disjoint.
 
     Raises Unsupported where memory that is written has elements of two sizes.
@@ -181,7 +181,7 @@ def _host_array(region: _Region) -> Any:
     return np.frombuffer(memory, np.uint8)
 
 
-def _host_bytes(region: _Region) -> memoryview:
+def _read_region_in_engine_byte_order(region: _Region) -> memoryview:
     """Return a region's bytes in the engine's order."""
     array = _host_array(region)
     if region.item > 1:
@@ -189,7 +189,7 @@ def _host_bytes(region: _Region) -> memoryview:
     return memoryview(array).cast("B")
 
 
-def _read_back(engine: Engine, region: _Region, address: int) -> None:
+def _copy_back_in_host_byte_order(engine: Engine, region: _Region, address: int) -> None:
     """Copy what a kernel wrote to host memory."""
     array = _host_array(region)
     engine.read_into(address, memoryview(array))

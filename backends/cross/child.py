@@ -22,7 +22,7 @@ class ChildProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._errors = -1
 
-    def ask(self, exchange: Callable[[BinaryIO, BinaryIO], bytes]) -> bytes:
+    def ask_or_return_empty_if_ended(self, exchange: Callable[[BinaryIO, BinaryIO], bytes]) -> bytes:
         """Call `exchange` with the input and the output; return its answer, empty if the program has ended.
 
         After any exception the program is ended, so that no answer belongs to an earlier question.
@@ -30,15 +30,19 @@ class ChildProcess:
         try:
             if self._process is None:
                 self._errors = os.memfd_create("errors")
-                self._process = self._start(self._errors)
+                try:
+                    self._process = self._start(self._errors)
+                except BaseException:
+                    os.close(self._errors)
+                    raise
             return exchange(cast(BinaryIO, self._process.stdin), cast(BinaryIO, self._process.stdout))
         except BrokenPipeError:
             return b""
         except BaseException:
-            self.stop()
+            self.stop_and_describe_exit()
             raise
 
-    def stop(self) -> str:
+    def stop_and_describe_exit(self) -> str:
         """End the program; return its exit status and the end of what it printed as errors."""
         process, self._process = self._process, None
         if process is None:

@@ -80,11 +80,11 @@ class NativeCode:
             self._forget()
             self.generation, self._cursor, self._functions = self.generation + 1, BASE, {}
         if not self._functions:
-            self._functions = {n: a for n, a in self._link(self._support(), {}).items() if n in SUPPORT_SYMBOLS}
-        symbols = self._link(image, self._functions)
+            self._functions = {n: a for n, a in self._link_and_write_at_cursor(self._support(), {}).items() if n in SUPPORT_SYMBOLS}
+        symbols = self._link_and_write_at_cursor(image, self._functions)
         return [symbols[entry] for entry in entries]
 
-    def _link(self, image: bytes, functions: dict[str, int]) -> dict[str, int]:
+    def _link_and_write_at_cursor(self, image: bytes, functions: dict[str, int]) -> dict[str, int]:
         """Write an object at the first free address; return the addresses of its symbols."""
         linked = link_object(image, self._cursor, functions)
         self._write(self._cursor, linked.data)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from uops.backends.cross.workarounds import separate_extensions, truncate_lane_by_lane
+from uops.backends.cross.workarounds import hide_fpext_behind_inline_asm, scalarize_vector_fptoint_and_trunc
 from uops.compiler.target import MachineModel
 
 LITTLE, BIG = "<", ">"
@@ -95,11 +95,11 @@ PROCESSORS: dict[str, Processor] = {
         Processor(
             "riscv64:v", "riscv64-unknown-linux-gnu", "generic-rv64", "+m,+a,+f,+d,+c,+v,+zvl256b", "medium", 8, LITTLE,
             _machine(32, 32, masks=True), ("qemu",), ("qemu-riscv64", "-cpu", "rv64,v=true,vext_spec=v1.0,vlen=256,elen=64"),
-            _RISCV64, "vscale_range(4,4)", truncate_lane_by_lane, False,
+            _RISCV64, "vscale_range(4,4)", scalarize_vector_fptoint_and_trunc, False,
         ),
         Processor(
             "s390x", "s390x-unknown-linux-gnu", "z14", "", "small", 8, BIG, _machine(16, 32), ("qemu",),
-            ("qemu-s390x", "-cpu", "max"), _S390X, "", separate_extensions,
+            ("qemu-s390x", "-cpu", "max"), _S390X, "", hide_fpext_behind_inline_asm,
         ),
         Processor(
             "i686", "i686-unknown-linux-gnu", "i686", "+sse4.2,+cx8,+cmov", "small", 4, LITTLE, _machine(16, 8, fma=False),

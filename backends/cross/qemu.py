@@ -74,19 +74,19 @@ class QemuEngine:
             requests.flush()
             return answers.read(1)
 
-        if not self._program.ask(exchange):
-            raise Crash(f"a kernel ended {self.processor.qemu[0]}: {self._program.stop()}")
+        if not self._program.ask_or_return_empty_if_ended(exchange):
+            raise Crash(f"a kernel ended {self.processor.qemu[0]}: {self._program.stop_and_describe_exit()}")
 
     def close(self) -> None:
         """End the program and free the memory."""
-        self._program.stop()
+        self._program.stop_and_describe_exit()
         if self._memory >= 0:
             os.close(self._memory)
             self._memory = -1
 
     def _forget_code(self) -> None:
         """End the program, which keeps translations of code."""
-        self._program.stop()
+        self._program.stop_and_describe_exit()
 
     def _start_program(self, errors: int) -> subprocess.Popen[bytes]:
         """Start the program, which is a file until then, and wait for its first answer. Raises Crash if it ends instead."""

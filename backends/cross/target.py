@@ -16,7 +16,7 @@ from uops.backends.cache import ObjectCache
 from uops.backends.cached_target import CachedTarget
 from uops.backends.calling import ENTRY
 from uops.backends.cross import codegen, processors
-from uops.backends.cross.arguments import ArgumentKind, HostMemory, describe_arguments, run_with_copies
+from uops.backends.cross.arguments import ArrayArgument, HostMemory, describe_array_arguments, run_with_copies
 from uops.backends.cross.code import Engine
 from uops.backends.cross.codegen import GENERATOR
 from uops.backends.cross.engines import open_engine
@@ -59,7 +59,7 @@ class CrossObject:
 class CrossKernel:
     """A loaded kernel: number `k` of an object."""
 
-    def __init__(self, target: CrossTarget, loaded: CrossObject, arguments: Sequence[ArgumentKind], k: int = 0) -> None:
+    def __init__(self, target: CrossTarget, loaded: CrossObject, arguments: Sequence[ArrayArgument], k: int = 0) -> None:
         self._target, self._object, self._arguments, self._k = target, loaded, arguments, k
 
     def __call__(self, buffers: Sequence[int], scalars: Sequence[int]) -> None:
@@ -107,7 +107,7 @@ class CrossTarget(CachedTarget):
             text = self.processor.workaround(text)
         if self.processor.attributes:
             text = text.replace("attributes #0 = {", f"attributes #0 = {{ {self.processor.attributes}", 1)
-        return "; " + " ".join(map(str, describe_arguments(linear))) + "\n" + text
+        return "; " + " ".join(map(str, describe_array_arguments(linear))) + "\n" + text
 
     def make_binary(self, source: str) -> bytes:
         """Compile a text to an object behind the text's first line."""
@@ -118,10 +118,10 @@ class CrossTarget(CachedTarget):
         first, _, image = binary.partition(b"\n")
         return self._load_objects(image, (ENTRY,), (first.decode(errors="replace"),))[0]
 
-    def together(self, sources: Sequence[str]) -> list[Kernel]:
+    def compile_and_load_batch(self, sources: Sequence[str]) -> list[Kernel]:
         """Compile and load several texts. At the fast tier they are one object, which the cache does not hold."""
         if self.tier is not LlvmTier.FAST:
-            return super().together(sources)
+            return super().compile_and_load_batch(sources)
         lists, texts = zip(*(source.split("\n", 1) for source in sources), strict=True)
         entries = [f"{ENTRY}{k}" for k in range(len(sources))]
         return list(self._load_objects(GENERATOR.compile_batch_at_fast_tier(self.name, texts), entries, lists))
@@ -129,7 +129,7 @@ class CrossTarget(CachedTarget):
     def _load_objects(self, image: bytes, entries: Sequence[str], lists: Sequence[str]) -> list[CrossKernel]:
         """Return the kernels of an object; `lists` are the first lines of their texts. Raises Crash if it does not link."""
         try:
-            arguments = [[ArgumentKind.parse(word) for word in line.split()[1:]] for line in lists]
+            arguments = [[ArrayArgument.parse(word) for word in line.split()[1:]] for line in lists]
         except ValueError as e:
             raise Crash(f"{self.name}: the binary has no list of arguments: {e}") from e
         loaded = CrossObject(self.engine, image, entries)

@@ -45,14 +45,14 @@ class WasmtimeEngine:
         config.memory_guard_size = 0
         config.memory_reservation_for_growth = _STACK
         self._engine: Any = wasmtime.Engine(config)
-        self._open_store()
+        self._open_empty_store()
 
     @property
     def code(self) -> WasmtimeEngine:
         """The modules."""
         return self
 
-    def _open_store(self) -> None:
+    def _open_empty_store(self) -> None:
         """Create a store with memory and a stack, and without modules."""
         w = self._api
         self._store = w.Store(self._engine)
@@ -71,17 +71,17 @@ class WasmtimeEngine:
         """Compile and link an object; return the numbers of its functions `entries`. Raises Crash if wasmtime rejects it."""
         if len(self._functions) >= _MOST_FUNCTIONS:
             self.generation += 1
-            self._open_store()
+            self._open_empty_store()
         if not self._functions:
             self._functions.append(None)
-            support = self._instantiate(export_functions(self._support(), SUPPORT_SYMBOLS))
+            support = self._instantiate_and_get_exports(export_functions(self._support(), SUPPORT_SYMBOLS))
             for name in SUPPORT_SYMBOLS:
                 self._linker.define(self._store, "env", name, support[name])
-        exports, first = self._instantiate(export_functions(image, entries)), len(self._functions)
+        exports, first = self._instantiate_and_get_exports(export_functions(image, entries)), len(self._functions)
         self._functions += [exports[entry] for entry in entries]
         return list(range(first, len(self._functions)))
 
-    def _instantiate(self, module: bytes) -> Any:
+    def _instantiate_and_get_exports(self, module: bytes) -> Any:
         """Return the exports of a module."""
         try:
             return self._linker.instantiate(self._store, self._api.Module(self._engine, module)).exports(self._store)

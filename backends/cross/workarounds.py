@@ -23,7 +23,7 @@ _EXTENSION_APART = r"""  \g<name>.wide = fpext float \g<x> to double
   \g<name> = call double asm "", "=f,0"(double \g<name>.wide)"""
 
 
-def truncate_lane_by_lane(text: str) -> str:
+def scalarize_vector_fptoint_and_trunc(text: str) -> str:
     """Return the text with scalar conversions to integers and scalar truncations in place of those of vectors of floats.
 
     qemu 7.2 ends at RISC-V's `vfcvt.rtz` (FOUND Q01). LLVM must not vectorize the text again.
@@ -34,7 +34,7 @@ def truncate_lane_by_lane(text: str) -> str:
     return "\n".join([text.rstrip("\n"), *(d for d in declarations if d not in text), ""])
 
 
-def separate_extensions(text: str) -> str:
+def hide_fpext_behind_inline_asm(text: str) -> str:
     """Return the text with each extended scalar float hidden from its users, so that none of them extends it itself.
 
     qemu 7.2 computes s390x's `mdeb` and `mdebr` wrongly, which multiply floats of 32 bits to one of 64 (FOUND Q02). The empty piece

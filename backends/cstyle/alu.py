@@ -134,7 +134,7 @@ def render_recip(needs: HelperProvider, u: UOp, x: str) -> str:
     return f"{render_finite_float(1.0, u.dtype)} / {x}"
 
 
-def render_function_call(needs: HelperProvider, u: UOp, *x: str) -> str:
+def render_correctly_rounded_call(needs: HelperProvider, u: UOp, *x: str) -> str:
     """Return a call of a function that the language rounds correctly. Raises Unsupported."""
     if _is_computed_in_float64(needs, u):
         wide = needs.language.functions[u.op, dt.float64]
@@ -150,13 +150,13 @@ def render_trunc(needs: HelperProvider, u: UOp, x: str) -> str:
     if not u.dtype.is_float:
         return x
     has_function = (u.op, u.dtype) in needs.language.functions
-    return render_function_call(needs, u, x) if has_function else f"{needs.require_helper('trunc', u.dtype)}({x})"
+    return render_correctly_rounded_call(needs, u, x) if has_function else f"{needs.require_helper('trunc', u.dtype)}({x})"
 
 
 def render_mulacc(needs: HelperProvider, u: UOp, x: str, y: str, z: str) -> str:
     """Return x * y + z, rounded once on floats; on bools, (x and y) or z (R09)."""
     if u.dtype.is_float:
-        return render_function_call(needs, u, x, y, z)
+        return render_correctly_rounded_call(needs, u, x, y, z)
     return render_wrapping_arithmetic(needs, Op.ADD, u.dtype, f"({render_wrapping_arithmetic(needs, Op.MUL, u.dtype, x, y)})", z)
 
 
@@ -219,7 +219,7 @@ def _render_to_bool(needs: HelperProvider, source: DType, target: DType, x: str)
     return f"{x} != {render_finite_float(0.0, source) if source.is_float else '0'}"
 
 
-def _render_conversion(needs: HelperProvider, source: DType, target: DType, x: str) -> str:
+def _render_wrapping_or_rounding_conversion(needs: HelperProvider, source: DType, target: DType, x: str) -> str:
     """Return C's conversion: integers wrap, and floats are rounded once to nearest even."""
     if target is dt.float32 and source.is_integer and source.storage.bits == 64 and Op.CAST in needs.language.float32_by_float64:
         return f"{needs.require_helper('from_wide', dt.int64 if source.is_signed else dt.uint64)}({x})"
@@ -234,7 +234,7 @@ def _render_unsigned_to_float(needs: HelperProvider, source: DType, target: DTyp
     """Return the conversion of an unsigned integer to a float, by a helper if the toolchain calls a library for u64."""
     if source is dt.uint64 and target.is_float and not needs.language.wide_unsigned:
         return f"{needs.require_helper('from_u64', target)}({x})"
-    return _render_conversion(needs, source, target, x)
+    return _render_wrapping_or_rounding_conversion(needs, source, target, x)
 
 
 def _render_float_to_int(needs: HelperProvider, source: DType, target: DType, x: str) -> str:
@@ -244,10 +244,14 @@ def _render_float_to_int(needs: HelperProvider, source: DType, target: DType, x:
 
 # fmt: off
 CAST: dict[str, Callable[[HelperProvider, DType, DType, str], str]] = {
-    "bs": _render_conversion, "bu": _render_conversion,      "bf": _render_conversion,
-    "sb": _render_to_bool, "ss": _render_conversion,      "su": _render_conversion,      "sf": _render_conversion,
-    "ub": _render_to_bool, "us": _render_conversion,      "uu": _render_conversion,      "uf": _render_unsigned_to_float,
-    "fb": _render_to_bool, "fs": _render_float_to_int, "fu": _render_float_to_int, "ff": _render_conversion,
+    "bs": _render_wrapping_or_rounding_conversion, "bu": _render_wrapping_or_rounding_conversion,
+    "bf": _render_wrapping_or_rounding_conversion,
+    "sb": _render_to_bool,                         "ss": _render_wrapping_or_rounding_conversion,
+    "su": _render_wrapping_or_rounding_conversion, "sf": _render_wrapping_or_rounding_conversion,
+    "ub": _render_to_bool,                         "us": _render_wrapping_or_rounding_conversion,
+    "uu": _render_wrapping_or_rounding_conversion, "uf": _render_unsigned_to_float,
+    "fb": _render_to_bool,                         "fs": _render_float_to_int,
+    "fu": _render_float_to_int,                    "ff": _render_wrapping_or_rounding_conversion,
 }
 # fmt: on
 
@@ -271,7 +275,7 @@ EMIT: dict[Op, Emit] = {
     Op.NEG: render_neg,
     Op.NOT: render_not,
     Op.RECIP: render_recip,
-    Op.SQRT: render_function_call,
+    Op.SQRT: render_correctly_rounded_call,
     Op.TRUNC: render_trunc,
     Op.MULACC: render_mulacc,
     Op.WHERE: render_where,

@@ -90,7 +90,7 @@ def _make_trunc_head_and_body(d: DType) -> tuple[str, str]:
     return f"{f} {{}}({f} x)", f"{body}  return whole == {zero} ? x * {zero} : whole;\n"
 
 
-def _make_fma_head_and_body(d: DType) -> tuple[str, str]:
+def _make_float32_fma_head_and_body(d: DType) -> tuple[str, str]:
     """Define x * y + z of float32, rounded once, by float64.
 
     The product is exact, and the error of the sum is computed exactly. An inexact sum takes its odd neighbour, which is never in
@@ -107,7 +107,7 @@ def _make_fma_head_and_body(d: DType) -> tuple[str, str]:
     return "f32 {}(f32 x, f32 y, f32 z)", body
 
 
-def _make_from_wide_head_and_body(source: DType) -> tuple[str, str]:
+def _make_int64_to_float32_head_and_body(source: DType) -> tuple[str, str]:
     """Define the conversion of a 64-bit integer to float32, rounded once, by float64.
 
     Above 2^53, float64 cannot hold all of its bits. The last 11 become one that says if any of them is set, so 53 are left.
@@ -125,6 +125,6 @@ HELPERS: dict[str, Callable[..., tuple[str, str]]] = {
     "reinterpret": _make_reinterpret_head_and_body,
     "from_u64": _make_from_u64_head_and_body,
     "trunc": _make_trunc_head_and_body,
-    "from_wide": _make_from_wide_head_and_body,
-    "fma": _make_fma_head_and_body,
+    "from_wide": _make_int64_to_float32_head_and_body,
+    "fma": _make_float32_fma_head_and_body,
 }

@@ -26,7 +26,7 @@ from uops.spec.ir.axes import GRID, WORKGROUP, AxisType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import COLLECTIVE, Op
 from uops.spec.ir.scope import base_memory, numbers_workgroups
-from uops.spec.untrusted import quote_name
+from uops.spec.untrusted import escape_to_one_line
 
 _LAUNCHED = GRID | WORKGROUP
 #: Ops with effects beyond the work-item, whatever memory they touch.
@@ -73,7 +73,7 @@ class LaunchPlan:
     def assign_dimension(self, u: UOp, extent: Extent, *, in_grid: bool) -> None:
         """Assign the next dimension, or the next factor of the only one, to a Range or Special."""
         if self.is_linear:
-            self._assign_factor(u, extent, in_grid=in_grid)
+            self._append_fastest_factor_and_reindex(u, extent, in_grid=in_grid)
         else:
             self._assign_shared_dimension([u], [extent], in_grid=in_grid)
 
@@ -86,7 +86,7 @@ class LaunchPlan:
         sized = [(u, e) for u in ranges if (e := _find_launch_extent(u)) is not None]
         if self.is_linear:
             for u, e in sorted(sized, key=lambda node_and_extent: _LANE_SPEED.get(node_and_extent[0].arg.type, 1)):
-                self._assign_factor(u, e, in_grid=in_grid)
+                self._append_fastest_factor_and_reindex(u, e, in_grid=in_grid)
             return
         symbolic = [(u, e) for u, e in sized if isinstance(e, str)]
         constant = [(u, e) for u, e in sized if not isinstance(e, str)]
@@ -115,7 +115,7 @@ class LaunchPlan:
             stride *= int(n)
         extents.append(stride)
 
-    def _assign_factor(self, u: UOp, extent: Extent, *, in_grid: bool) -> None:
+    def _append_fastest_factor_and_reindex(self, u: UOp, extent: Extent, *, in_grid: bool) -> None:
         """Number one more node by the only dimension, faster than those before, whose expressions change."""
         extents, form = (self.groups, self.syntax.group) if in_grid else (self.lanes, self.syntax.lane)
         extents.append(extent)
@@ -184,7 +184,7 @@ def plan_launch(instructions: Sequence[UOp], language: Language) -> LaunchPlan:
     for u in reversed(specials) if plan.is_linear else specials:  # number 0 varies fastest
         extent = _find_launch_extent(u)
         if extent is None:
-            raise Unsupported(f"SPECIAL {quote_name(str(u.arg.name))} whose extent the launch cannot know", language.name)
+            raise Unsupported(f"SPECIAL {escape_to_one_line(str(u.arg.name))} whose extent the launch cannot know", language.name)
         plan.assign_dimension(u, extent, in_grid=numbers_workgroups(u))
     if plan.has_too_many_dimensions() or math.prod(e for e in plan.lanes if isinstance(e, int)) > plan.syntax.max_lanes:
         raise Unsupported(f"SPECIAL in a launch of groups {plan.groups} and lanes {plan.lanes}", language.name)

@@ -19,7 +19,7 @@ from uops.backends.cstyle.alu import EMIT, render_wrapping_arithmetic
 from uops.backends.cstyle.language import TYPEDEFS, Language, render_literal
 from uops.compiler.decompose import SMALL
 from uops.compiler.ir.loops import find_thread_loop_around_effects
-from uops.compiler.native import render_template, template_of_instruction
+from uops.compiler.native import find_template_of_ins_or_custom, render_template
 from uops.compiler.target import STACK_LIMIT
 from uops.spec.errors import CompileError, Crash, Unsupported
 from uops.spec.ir import dtypes as dt
@@ -144,16 +144,16 @@ class CKernelRenderer:
             slot, d = u.arg.slot, u.dtype
             if u.arg.name is None:
                 pointer = f"{self.language.space_qualifier(AddrSpace.GLOBAL)}{self.language.storage_type(d)} *"
-                same = self._declare_once_and_compare(
+                same = self._declare_once_and_return_whether_same(
                     f"p{slot}", f"{pointer}const p{slot} = ({pointer}){self.language.buffer.format(slot)};"
                 )
                 self.memory_refs[u] = CMemoryRef(f"p{slot}" if same else f"(({pointer})p{slot})", d, AddrSpace.GLOBAL)
             else:  # its dtype holds every value within its bounds (R08)
                 t = self.language.value_type(d)
-                self._declare_once_and_compare(f"s{slot}", f"const i64 s{slot} = {self.language.scalar.format(slot)};")
+                self._declare_once_and_return_whether_same(f"s{slot}", f"const i64 s{slot} = {self.language.scalar.format(slot)};")
                 self.values[u] = (f"s{slot}" if t == "i64" else f"({t})s{slot}",)
 
-    def _declare_once_and_compare(self, name: str, declaration: str) -> bool:
+    def _declare_once_and_return_whether_same(self, name: str, declaration: str) -> bool:
         """Write a declaration unless the name has one; return True if the one it has is the same."""
         if name not in self.arguments:
             self.arguments[name] = declaration
@@ -204,9 +204,9 @@ class CKernelRenderer:
         elif u.op in STATEMENT:
             getattr(self, STATEMENT[u.op].__name__)(u)  # a language may override it
         else:
-            self.render_instruction_of_language(u)
+            self.render_language_specific_op(u)
 
-    def render_instruction_of_language(self, u: UOp) -> None:
+    def render_language_specific_op(self, u: UOp) -> None:
         """Render an op that only some languages of the family have. Raises Unsupported."""
         raise Unsupported(u.op.name, self.language.name)
 
@@ -346,7 +346,9 @@ class CKernelRenderer:
 
         A reference stands for its element, and whole memory for its pointer.
         """
-        text = render_template(template_of_instruction(self.language.name, u), [self._render_native_text_operand(s) for s in u.src])
+        text = render_template(
+            find_template_of_ins_or_custom(self.language.name, u), [self._render_native_text_operand(s) for s in u.src]
+        )
         if u.dtype is dt.void:
             self.w.write_line(text)
         else:
@@ -372,7 +374,7 @@ class CKernelRenderer:
             return
         if self.language.value_type(u.bound.dtype) != t:
             raise Crash(f"{u!r} has a bound of dtype {u.bound.dtype}")
-        if self.language.unroll_hint and self._is_worth_unrolling(u):
+        if self.language.unroll_hint and self._can_unroll_innermost_evenly_over_tile(u):
             self.w.write_line(self.language.unroll_hint.format(UNROLLED))
         first, bound = "0", self.scalar_operand(u.bound)
         if u is self.thread_loop and self.language.part_bounds:
@@ -380,7 +382,7 @@ class CKernelRenderer:
         self.w.open_block(f"for ({t} {name} = {first}; {name} < {bound}; {name}++)")
         self.open_blocks.append(u)
 
-    def _is_worth_unrolling(self, u: UOp) -> bool:
+    def _can_unroll_innermost_evenly_over_tile(self, u: UOp) -> bool:
         """Return True for an innermost loop in a kernel with a tile of sums, if no iteration is left over.
 
         Smaller bodies are unrolled without a hint. With one, nvrtc 13.0 counts wrongly where iterations are left over (N02).

@@ -168,7 +168,7 @@ def match_matrix_load(
     for is_transposed in (False, True) if itemsize == 2 else (False,):
         rows = _rows_of_matrices(table, per_register, count, is_transposed)
         if rows is not None and all(r % (_ROW // itemsize) == 0 for r in rows):
-            described = _describe_rows(rows, table, count, is_transposed)
+            described = _render_row_lane_and_offset(rows, table, count, is_transposed)
             if described is not None:
                 return MatrixLoad(loads[0].buffer.operand, positions[0], warps[0], *described, count, is_transposed)
     return None
@@ -254,7 +254,7 @@ def _rows_of_matrices(table: Sequence[Sequence[int]], per_register: int, count: 
     return rows
 
 
-def _describe_rows(
+def _render_row_lane_and_offset(
     rows: Sequence[int], table: Sequence[Sequence[int]], count: int, is_transposed: bool
 ) -> tuple[str, str] | None:  # fmt: skip
     """Return the lane whose first element begins a row, and the distance between them, as C expressions of the lane `l`."""

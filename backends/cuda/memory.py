@@ -56,7 +56,7 @@ class DeviceMemory(MemoryLender[DeviceSpan]):
     def _allocate(self, span: DeviceSpan) -> None:
         span.address = driver.allocate(span.stop - span.start)
 
-    def copy_from(self, host: int) -> int:
+    def duplicate_rest_of_span_on_device(self, host: int) -> int:
         """Return the address of a copy of what a lent array holds from an address on. The caller frees it."""
         span = self.find_span(host)
         assert span is not None, host

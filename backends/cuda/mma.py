@@ -40,7 +40,7 @@ def _present(architecture: str) -> list[Descriptor]:
     return [d for d in DESCRIPTORS if d.name.startswith(_PREFIX) and architecture_number(d.arch) <= number]
 
 
-def choose_tensor_cores(architecture: str) -> tuple[WmmaArg, ...]:
+def choose_largest_accurate_tensor_cores(architecture: str) -> tuple[WmmaArg, ...]:
     """Return the instructions that schedules for an architecture may use, the largest of each pair of dtypes first.
 
     A schedule must stay within the error of any sum (R32, value of a Reduce). sm_90 sums 16 products of 16-bit floats with 25
@@ -132,10 +132,12 @@ def _render_exchange_and_sums(d: Descriptor) -> list[str]:
     for name, matrix, lane_map, columns in (("a", "left", d.a, k), ("b", "right", d.b, n)):
         for e in range(lane_map.elements):
             at = f"{_place(lane_map, e, 1)} * {columns} + {_place(lane_map, e, 2)}"
-            lines.append(f"  {matrix}[warp][{at}] = {_widen(_element_of_registers(name, e, d.dtype_in), d.dtype_in)};")
+            lines.append(
+                f"  {matrix}[warp][{at}] = {_widen_to_double_or_unsigned(_element_of_registers(name, e, d.dtype_in), d.dtype_in)};"
+            )
     lines += ["  uops_wait();", f"  {wide} sums[{d.c.elements}];"]
     for e in range(d.c.elements):
-        lines.append(f"  sums[{e}] = {_widen(_element_of_registers('c', e, d.dtype_out), d.dtype_out)};")
+        lines.append(f"  sums[{e}] = {_widen_to_double_or_unsigned(_element_of_registers('c', e, d.dtype_out), d.dtype_out)};")
         product = f"left[warp][({_place(d.c, e, 1)}) * {k} + k], right[warp][k * {n} + {_place(d.c, e, 2)}]"
         x, y = product.split(", ")
         step = f"fma({x}, {y}, sums[{e}])" if wide == "double" else f"sums[{e}] + {x} * {y}"
@@ -166,7 +168,7 @@ def _element_of_registers(name: str, element: int, d: DType) -> str:
     return register if n == 1 else f"({register} >> {8 * d.itemsize * (element % n)})"
 
 
-def _widen(x: str, d: DType) -> str:
+def _widen_to_double_or_unsigned(x: str, d: DType) -> str:
     """Return an element as a double, or as an unsigned integer that holds it modulo 2^32."""
     if d in _SINGLE:
         return f"(unsigned){x}" if d is dt.int32 else x

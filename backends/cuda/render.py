@@ -87,7 +87,7 @@ class CudaKernelRenderer(family.CKernelRenderer):
     """The rendering of one kernel as CUDA C, which has wide accesses, asynchronous copies and tensor cores."""
 
     def __init__(self, linear: UOp, plan: LaunchPlan) -> None:
-        super().__init__(linear, CUDA, plan.index_expressions, atomic.render_atomic_add_call)
+        super().__init__(linear, CUDA, plan.index_expressions, atomic.render_atomic_add_by_compare_exchange)
         self.written = find_written_slots(self.instructions)
         self.async_buffers = accesses.find_async_buffers(self.instructions)
         self.aligned: set[int] = set()  # slots whose addresses must be multiples of 16
@@ -101,7 +101,7 @@ class CudaKernelRenderer(family.CKernelRenderer):
         lines = super().render_body()
         return lines if self.copies_async else [line for line in lines if line.strip() != _WAIT]
 
-    def argument_kind(self, param: UOp) -> str:
+    def classify_argument_access(self, param: UOp) -> str:
         """Return the kind of a Param's argument, once every instruction is rendered."""
         if param.arg.name:
             return SCALAR
@@ -109,7 +109,7 @@ class CudaKernelRenderer(family.CKernelRenderer):
             return WRITTEN
         return ALIGNED if param.arg.slot in self.aligned else READ
 
-    def _wait_for_copies(self) -> None:
+    def _render_wait_for_async_copies(self) -> None:
         """Wait for this lane's copies, if any may be under way here. Another argument may name the memory that they read."""
         if self.async_buffers:
             self.w.write_line(_WAIT)
@@ -117,19 +117,19 @@ class CudaKernelRenderer(family.CKernelRenderer):
 
     def render_barrier(self, u: UOp) -> None:
         """Render a Barrier, at which all lanes see the copies."""
-        self._wait_for_copies()
+        self._render_wait_for_async_copies()
         super().render_barrier(u)
 
     def render_atomic_add(self, u: UOp) -> None:
         """Render an atomic sum."""
-        self._wait_for_copies()
+        self._render_wait_for_async_copies()
         super().render_atomic_add(u)
 
     # Wide accesses.
 
     def render_load(self, u: UOp) -> None:
         """Render a read of neighbours as one access, any other lane by lane."""
-        size = self._bytes_of_wide_access(u.buffer, u.dtype, u.gate)
+        size = self._size_wide_access_and_mark_aligned_slot(u.buffer, u.dtype, u.gate)
         if not size:
             super().render_load(u)
             return
@@ -146,10 +146,14 @@ class CudaKernelRenderer(family.CKernelRenderer):
 
     def render_store(self, u: UOp) -> None:
         """Render a write of neighbours in LOCAL memory as one access or as an asynchronous copy, any other lane by lane."""
-        size = 0 if base_memory(u.buffer).op is not Op.BUFFER else self._bytes_of_wide_access(u.buffer, u.value.dtype, u.gate)
+        size = (
+            0
+            if base_memory(u.buffer).op is not Op.BUFFER
+            else self._size_wide_access_and_mark_aligned_slot(u.buffer, u.value.dtype, u.gate)
+        )
         if not size:
             if self.memory_ref(u.buffer).space is AddrSpace.GLOBAL and self.waited_in != tuple(self.open_blocks):
-                self._wait_for_copies()
+                self._render_wait_for_async_copies()
             super().render_store(u)
             return
         at, gate = self.memory_ref(u.buffer), "" if u.gate is None else f"if ({self.scalar_operand(u.gate)}) "
@@ -170,7 +174,7 @@ class CudaKernelRenderer(family.CKernelRenderer):
         self.w.define_function("w16", accesses.WIDE_TYPES)
         self.w.write_line(f"union {{ w{size} wide; {CUDA.storage_type(d)} one[{size // d.itemsize}]; }} {name};")
 
-    def _bytes_of_wide_access(self, reference: UOp, d: DType, gate: UOp | None) -> int:
+    def _size_wide_access_and_mark_aligned_slot(self, reference: UOp, d: DType, gate: UOp | None) -> int:
         """Return the bytes of an access to neighbours that is one instruction; 0 for any other."""
         at = self.memory_ref(reference)
         memory = base_memory(reference)
@@ -193,12 +197,12 @@ class CudaKernelRenderer(family.CKernelRenderer):
         """Return True if a stored value is a wide Load from GLOBAL memory under the Store's gate, or without one."""
         return (
             value.op is Op.LOAD and base_memory(value.buffer).op is Op.PARAM and value.gate in (None, gate)
-            and self._bytes_of_wide_access(value.buffer, value.dtype, value.gate) == size
+            and self._size_wide_access_and_mark_aligned_slot(value.buffer, value.dtype, value.gate) == size
         )  # fmt: skip
 
     # Tensor cores.
 
-    def render_instruction_of_language(self, u: UOp) -> None:
+    def render_language_specific_op(self, u: UOp) -> None:
         """Render a Wmma. Raises Unsupported for one without an instruction."""
         d = find_descriptor(u.arg) if u.op is Op.WMMA and mma.is_mma(u.arg) else None
         if d is None:
@@ -258,7 +262,7 @@ def render(linear: UOp) -> str:
     plan = plan_launch(linear.src, CUDA)
     kernel = CudaKernelRenderer(linear, plan)
     body = kernel.render_body()
-    kinds = {u.arg.slot: kernel.argument_kind(u) for u in kernel.params()}
+    kinds = {u.arg.slot: kernel.classify_argument_access(u) for u in kernel.params()}
     slots = range(max(kinds, default=-1) + 1)
     arguments = [f"i64 n{k}" if kinds[k] == SCALAR else f"u8 *m{k}" for k in slots if k in kinds]
     comment = plan.launch_comment([kinds.get(k, "") for k in slots], kernel.local_bytes, kernel.private_bytes)

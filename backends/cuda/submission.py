@@ -31,11 +31,11 @@ class ProgramSubmission:
         for base in self._without_contents:
             self._memory.allocate_without_contents(addresses[base])
         with self._lock:
-            self._start(addresses, variables)
+            self._launch_as_graph_or_one_by_one(addresses, variables)
         for base in self._temporaries:
             self._memory.keep_host_contents(addresses[base])
 
-    def _start(self, addresses: Sequence[int], variables: Sequence[int]) -> None:
+    def _launch_as_graph_or_one_by_one(self, addresses: Sequence[int], variables: Sequence[int]) -> None:
         tables = [launch.make_tables(addresses, variables) for launch in self._launches]
         if len(tables) > 1:
             prepared = [kernel.prepare(*t) for kernel, t in zip(self._kernels, tables, strict=True)]

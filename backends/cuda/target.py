@@ -32,7 +32,7 @@ from uops.spec.errors import CompileError, Crash, Unsupported
 from uops.spec.ir.args import WmmaArg
 from uops.spec.ir.node import UOp
 
-instructions.register_builtins()
+instructions.register_popcnt_and_bswap()
 
 #: Largest vector load of a thread, in bytes.
 WIDEST = 16
@@ -54,7 +54,7 @@ MACHINE = MachineModel(
 def describe_machine(architecture: str) -> MachineModel:
     """Return the machine model of an architecture, such as `sm_90`."""
     local_memory = LOCAL_MEMORY_OF_SM_80 if mma.architecture_number(architecture) >= 80 else LOCAL_MEMORY
-    return replace(MACHINE, tensor_cores=mma.choose_tensor_cores(architecture), local_memory=local_memory)
+    return replace(MACHINE, tensor_cores=mma.choose_largest_accurate_tensor_cores(architecture), local_memory=local_memory)
 
 
 class CudaKernel:
@@ -69,7 +69,7 @@ class CudaKernel:
     def __call__(self, buffers: Sequence[int], scalars: Sequence[int]) -> None:
         """Start the kernel once on lent addresses. Raises CompileError for more blocks than a launch has."""
         copies = list[int]()
-        if (launch := self._prepare(buffers, scalars, copies)) is not None:
+        if (launch := self._prepare_launch_copying_misaligned(buffers, scalars, copies)) is not None:
             launch.start()
         for address in copies:
             driver.free(address)
@@ -79,9 +79,11 @@ class CudaKernel:
 
         Raises CompileError as a call does.
         """
-        return self._prepare(buffers, scalars, None)
+        return self._prepare_launch_copying_misaligned(buffers, scalars, None)
 
-    def _prepare(self, buffers: Sequence[int], scalars: Sequence[int], copies: list[int] | None) -> DeviceLaunch | None:
+    def _prepare_launch_copying_misaligned(
+        self, buffers: Sequence[int], scalars: Sequence[int], copies_to_free: list[int] | None
+    ) -> DeviceLaunch | None:
         """Return the launch, for which arguments that are not aligned are copied; None if it is empty or has no list of copies."""
         groups, lanes = self.shape.count_groups_and_lanes(scalars)
         if not groups * lanes:
@@ -95,10 +97,10 @@ class CudaKernel:
             elif kind:
                 arguments.append(MEMORY.device_address(buffers[k], kind == WRITTEN))
             if kind == ALIGNED and arguments[-1] % WIDEST:
-                if copies is None:
+                if copies_to_free is None:
                     return None
-                arguments[-1] = MEMORY.copy_from(buffers[k])
-                copies.append(arguments[-1])
+                arguments[-1] = MEMORY.duplicate_rest_of_span_on_device(buffers[k])
+                copies_to_free.append(arguments[-1])
         return DeviceLaunch(self._kernel, groups, lanes, tuple(arguments))
 
 

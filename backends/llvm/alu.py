@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from uops.backends.facts import dtype_class_letter, may_differ_in_sign, value_bounds
 from uops.backends.llvm.builder import IRBuilder
-from uops.backends.llvm.exponential import emit_exp2
+from uops.backends.llvm.exponential import emit_avx512_exp2
 from uops.backends.llvm.types import (
     bits,
     intrinsic_suffix,
@@ -83,12 +83,12 @@ def emit_max(b: IRBuilder, u: UOp, x: str, y: str) -> str:
     """Emit the maximum."""
     t = type_of(u)
     if u.dtype.is_float:
-        return _emit_nan_propagating_max(b, u, t, x, y)
+        return _emit_nan_propagating_max_unordered_zeros(b, u, t, x, y)
     name = {"b": "umax", "s": "smax", "u": "umax"}[dtype_class_letter(u.dtype)]
     return b.emit(f"or {t} {x}, {y}") if u.dtype is dt.bool_ else b.intrinsic(name, t, x, y)
 
 
-def _emit_nan_propagating_max(b: IRBuilder, u: UOp, t: str, x: str, y: str) -> str:
+def _emit_nan_propagating_max_unordered_zeros(b: IRBuilder, u: UOp, t: str, x: str, y: str) -> str:
     """Emit a maximum that is NaN if either operand is (R11). Of two zeros it is the same one in every evaluation (R27: one value
     per node).
 
@@ -214,12 +214,12 @@ def _emit_quotient(b: IRBuilder, u: UOp, x: str, divisor: str) -> str:
     return b.emit(f"{narrow} {f} {b.emit(f'fdiv {f} {over}, {under}')} to {t}")
 
 
-def _emit_remainder(b: IRBuilder, u: UOp, x: str, divisor: str, quotient: str | None = None) -> str:
-    """Emit x - divisor * (x / divisor); `quotient` is given if it is known."""
+def _emit_remainder(b: IRBuilder, u: UOp, x: str, divisor: str, reusable_float_quotient: str | None = None) -> str:
+    """Emit x - divisor * (x / divisor); `reusable_float_quotient` is given if it is known."""
     t = type_of(u)
     if not _divides_lanes_as_floats(u):
         return b.emit(f"{'srem' if u.dtype.is_signed else 'urem'} {t} {x}, {divisor}")
-    q = _emit_quotient(b, u, x, divisor) if quotient is None else quotient
+    q = _emit_quotient(b, u, x, divisor) if reusable_float_quotient is None else reusable_float_quotient
     return b.emit(f"sub {t} {x}, {b.emit(f'mul {t} {q}, {divisor}')}")
 
 
@@ -349,7 +349,7 @@ EMIT: dict[Op, Emit] = {
     Op.RECIP: emit_recip,
     Op.SQRT: emit_sqrt,
     Op.TRUNC: emit_trunc,
-    Op.EXP2: emit_exp2,
+    Op.EXP2: emit_avx512_exp2,
     Op.MULACC: emit_mulacc,
     Op.WHERE: emit_where,
     Op.IDIV: emit_idiv,

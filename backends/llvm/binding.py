@@ -125,7 +125,7 @@ def _parse_and_run_tier_passes(source: str, host: Host, tier: LlvmTier) -> Any:
     except RuntimeError as e:
         raise Crash(f"LLVM rejects the rendered kernel: {e}\n{source}") from e
     if tier is LlvmTier.FAST:
-        narrow = _list_functions_with_narrow_stores(source)
+        narrow = _list_functions_with_truncated_masked_stores(source)
         return _replace_constant_masked_stores(_run_instcombine_on_functions(module, machine, narrow)) if narrow else module
     _run_tier_passes_or_cleanup_if_vectors(module, machine, tier, _VECTOR.search(source) is not None, host.vectorizes)
     return _replace_constant_masked_stores(module)
@@ -181,7 +181,7 @@ def _free_after_use(pass_manager: Any) -> Iterator[Any]:
         pass_manager.detach()
 
 
-def _list_functions_with_narrow_stores(source: str) -> list[str]:
+def _list_functions_with_truncated_masked_stores(source: str) -> list[str]:
     """Return the functions that truncate vectors and store some lanes of such."""
     if ".masked.store." not in source:
         return []

@@ -53,7 +53,7 @@ class IRBuilder:
         self.emit_void(call)
         return ""
 
-    def build_vector(self, element_type: str, lanes: Sequence[str]) -> str:
+    def insert_lanes_into_zero_vector(self, element_type: str, lanes: Sequence[str]) -> str:
         """Build a vector from scalars of type `element_type`."""
         kind, vector = vector_type(element_type, len(lanes)), "zeroinitializer"
         for k, x in enumerate(lanes):

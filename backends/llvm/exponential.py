@@ -25,7 +25,7 @@ def has_native_exp2(host: Host) -> bool:
     return all(map(host.has, FEATURES))
 
 
-def emit_exp2(b: IRBuilder, u: UOp, x: str) -> str:
+def emit_avx512_exp2(b: IRBuilder, u: UOp, x: str) -> str:
     """Emit 2^x in float32 or float64.
 
     Whole vector registers take one sequence, a scalar the first lane of a register, and other widths one sequence per lane.
@@ -35,7 +35,9 @@ def emit_exp2(b: IRBuilder, u: UOp, x: str) -> str:
         return _emit_whole_register_exp2(b, d, t, x)
     if w == 1:
         return _emit_scalar_exp2(b, d, x)
-    return b.build_vector(value_type(d), [_emit_scalar_exp2(b, d, b.emit(f"extractelement {t} {x}, i64 {k}")) for k in range(w)])
+    return b.insert_lanes_into_zero_vector(
+        value_type(d), [_emit_scalar_exp2(b, d, b.emit(f"extractelement {t} {x}, i64 {k}")) for k in range(w)]
+    )
 
 
 def _emit_scalar_exp2(b: IRBuilder, d: DType, x: str) -> str:

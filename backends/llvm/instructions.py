@@ -5,7 +5,7 @@ Spec: Ins; R168 (Ins and Custom on a target).
 
 from __future__ import annotations
 
-from uops.compiler.native import register_instruction
+from uops.compiler.native import register_or_withdraw_instruction
 from uops.spec.ir import dtypes as dt
 
 #: Mnemonic of x86-64 -> intrinsic of LLVM.
@@ -16,4 +16,4 @@ def register_intrinsics() -> None:
     """Register the instructions for the target `llvm`, on integers of 32 and 64 bits."""
     for mnemonic, intrinsic in _INTRINSICS.items():
         for d, t in ((dt.uint32, "i32"), (dt.uint64, "i64")):
-            register_instruction("llvm", mnemonic, (d,), d, f"call {t} @llvm.{intrinsic}.{t}({t} {{0}})")
+            register_or_withdraw_instruction("llvm", mnemonic, (d,), d, f"call {t} @llvm.{intrinsic}.{t}({t} {{0}})")

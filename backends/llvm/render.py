@@ -44,7 +44,7 @@ from uops.backends.llvm.types import (
     with_element,
 )
 from uops.compiler.ir.loops import find_thread_loop_around_effects
-from uops.compiler.native import render_template, template_of_instruction
+from uops.compiler.native import find_template_of_ins_or_custom, render_template
 from uops.compiler.target import STACK_LIMIT
 from uops.spec.errors import CompileError, Crash, Unsupported
 from uops.spec.ir import dtypes as dt
@@ -59,7 +59,8 @@ ALIGNMENT = 64
 #: Smallest element, in bytes, that machines gather. For smaller ones, LLVM makes a branch per lane, which is large and slow. They
 #: are read and written one by one instead, with inactive lanes redirected to a slot of the kernel's own.
 GATHERED = 4
-#: Greatest number of elements of a private array that starts as zeros; a larger one starts as anything (`_allocate_buffer`).
+#: Greatest number of elements of a private array that starts as zeros; a larger one starts as anything
+#: (`_alloca_buffer_with_defined_contents`).
 ZEROED = 16
 
 #: Exclusive limit of trip counts given to LLVM as branch weights, which have 32 bits.
@@ -149,7 +150,7 @@ class _KernelRenderer:
                 total += u.arg.size * u.arg.dtype.itemsize
                 if total > STACK_LIMIT:
                     raise CompileError(f"private and local buffers take more than {STACK_LIMIT} bytes of stack")
-                self._allocate_buffer(u)
+                self._alloca_buffer_with_defined_contents(u)
 
     def _bind_buffer_argument(self, u: UOp) -> None:
         """Load the address of a buffer.
@@ -173,7 +174,7 @@ class _KernelRenderer:
             self.b.emit_void(f"{place} = load {t}, ptr {place}.at, align 8")
         return place
 
-    def _allocate_buffer(self, u: UOp) -> None:
+    def _alloca_buffer_with_defined_contents(self, u: UOp) -> None:
         """Allocate a private buffer.
 
         Reading an element before it is written is a Trap in the language (R61), but must not become undefined behaviour here. A
@@ -197,7 +198,7 @@ class _KernelRenderer:
         if u not in self.address_nodes.address_only:
             self._emit_value_or_statement(u)
         if u in self.address_nodes.wide and u.shape == () and u.dtype is not dt.index:
-            self.i64_operands[u] = self._compute_or_extend_to_i64(u)
+            self.i64_operands[u] = self._compute_exactly_in_i64_or_extend(u)
 
     def _emit_value_or_statement(self, u: UOp) -> None:
         if u.op in EMIT and u.src[0] not in self.addresses:  # operand: a Bitcast of memory is a statement
@@ -240,7 +241,7 @@ class _KernelRenderer:
         elif u.dtype is not dt.void:
             self.operands[u] = self.render_operand(source)
 
-    def emit_index_address_or_lanes(self, u: UOp) -> None:
+    def emit_index_address_or_lane_shuffle(self, u: UOp) -> None:
         """Emit the address of one element, or of several; of a value, a selection of lanes.
 
         There is no `inbounds`: an address that a false gate protects may be anything.
@@ -286,7 +287,7 @@ class _KernelRenderer:
     def _extend_to_i64(self, x: str, d: DType) -> str:
         return x if bits(d) == 64 else self.b.emit(f"{'sext' if d.is_signed else 'zext'} {value_type(d)} {x} to i64")
 
-    def _compute_or_extend_to_i64(self, u: UOp) -> str:
+    def _compute_exactly_in_i64_or_extend(self, u: UOp) -> str:
         """Return a scalar integer in 64 bits: computed there if nothing wraps, else converted."""
         if not is_exact_in_64_bits(u):
             return self._extend_to_i64(self.render_operand(u), u.dtype)
@@ -306,7 +307,7 @@ class _KernelRenderer:
         if source in self.registers:
             self.operands[u] = self.register_values[source]
         elif u.gate is None:
-            self.operands[u] = self._load_ungated(u)
+            self.operands[u] = self._load_memory_ungated(u)
         elif u.gate.shape != ():
             self.operands[u] = self._load_masked(u)
         else:
@@ -319,12 +320,12 @@ class _KernelRenderer:
         then, join_ = f"load{self.number}", f"loaded{self.number}"
         self.b.branch(gate, then, join_)
         self.b.label(then)
-        value = self._load_ungated(u)
+        value = self._load_memory_ungated(u)
         self.b.jump(join_)
         self.b.label(join_)
         self.operands[u] = self.b.emit(f"phi {type_of(u)} [ {value}, %{then} ], [ {alt}, %{before} ]")
 
-    def _load_ungated(self, u: UOp) -> str:
+    def _load_memory_ungated(self, u: UOp) -> str:
         """Emit a read without a gate."""
         d, source = u.dtype, u.buffer
         t = storage_type(d)
@@ -341,7 +342,7 @@ class _KernelRenderer:
 
     def _load_lanes(self, t: str, lanes: list[str], d: DType) -> str:
         """Emit a read of each lane."""
-        return self.b.build_vector(t, [self.b.emit(f"load {t}, ptr {a}, align {d.itemsize}") for a in lanes])
+        return self.b.insert_lanes_into_zero_vector(t, [self.b.emit(f"load {t}, ptr {a}, align {d.itemsize}") for a in lanes])
 
     def _load_masked(self, u: UOp) -> str:
         """Emit a read under a vector gate."""
@@ -360,7 +361,7 @@ class _KernelRenderer:
             read = self._load_lanes(storage_type(d), self._redirect_inactive_lanes_to_spare_slot(place.lanes, gate), d)
             value = self.b.emit(f"select {with_element(t, 'i1')} {gate}, {t} {read}, {t} {alt}")
         else:
-            ptrs = self.b.build_vector("ptr", place.lanes)
+            ptrs = self.b.insert_lanes_into_zero_vector("ptr", place.lanes)
             value = self.b.call_masked(
                 "gather", t, t, (with_element(t, "ptr"), ptrs), ("i32", align), (with_element(t, "i1"), gate), (t, alt)
             )
@@ -386,18 +387,18 @@ class _KernelRenderer:
         if target in self.registers:
             self.register_values[target] = self.render_operand(u.value)
         elif u.gate is None:
-            self._store_ungated(u)
+            self._store_memory_ungated(u)
         elif u.gate.shape != ():
             self._store_masked(u)
         else:
             then, join_ = f"store{self.number}", f"stored{self.number}"
             self.b.branch(self.render_operand(u.gate), then, join_)
             self.b.label(then)
-            self._store_ungated(u)
+            self._store_memory_ungated(u)
             self.b.jump(join_)
             self.b.label(join_)
 
-    def _store_ungated(self, u: UOp) -> None:
+    def _store_memory_ungated(self, u: UOp) -> None:
         """Emit a write without a gate."""
         target, value = u.buffer, u.value
         place, d = self._find_vector_address(target), value.dtype
@@ -429,7 +430,7 @@ class _KernelRenderer:
         elif d.itemsize < GATHERED:
             self._store_lanes(storage_type(d), self._redirect_inactive_lanes_to_spare_slot(place.lanes, gate), d, x)
         else:
-            ptrs = self.b.build_vector("ptr", place.lanes)
+            ptrs = self.b.insert_lanes_into_zero_vector("ptr", place.lanes)
             self.b.call_masked(
                 "scatter", "void", t, (t, x), (with_element(t, "ptr"), ptrs), ("i32", align), (with_element(t, "i1"), gate)
             )
@@ -460,14 +461,14 @@ class _KernelRenderer:
 
         An operand is written without its type. A reference stands for its address.
         """
-        text = render_template(template_of_instruction("llvm", u), [self._render_native_text_operand(s) for s in u.src])
+        text = render_template(find_template_of_ins_or_custom("llvm", u), [self._render_untyped_native_operand(s) for s in u.src])
         if u.dtype is dt.void:
             self.b.emit_void(text)
         else:
             value_type(u.dtype)
             self.operands[u] = self.b.emit(text)
 
-    def _render_native_text_operand(self, s: UOp) -> str:
+    def _render_untyped_native_operand(self, s: UOp) -> str:
         """Return an operand of native text; an effect, which only has to come first, is empty. Raises Unsupported for a vector."""
         if s in self.addresses:
             return self.addresses[s]
@@ -567,7 +568,7 @@ STATEMENT: dict[Op, Callable[[_KernelRenderer, UOp], None]] = {
     Op.SINK: _KernelRenderer.skip,
     Op.AFTER: _KernelRenderer.alias_reference_to_source,
     Op.BITCAST: _KernelRenderer.alias_reference_to_source,
-    Op.INDEX: _KernelRenderer.emit_index_address_or_lanes,
+    Op.INDEX: _KernelRenderer.emit_index_address_or_lane_shuffle,
     Op.LOAD: _KernelRenderer.emit_load,
     Op.STORE: _KernelRenderer.emit_store,
     Op.ATOMICADD: _KernelRenderer.emit_nonatomic_add,

@@ -63,7 +63,7 @@ def emit_stack_vector(b: IRBuilder, u: UOp, operand: Operand) -> str:
             width = lanes_of(sources[0])
             at = [s.positions[0].arg.value + (width if s.operand is not sources[0] else 0) for s in u.src]
             return _emit_shuffle(b, sources[0], sources[-1], at, operand)
-    return b.build_vector(t, [operand(s) for s in u.src])
+    return b.insert_lanes_into_zero_vector(t, [operand(s) for s in u.src])
 
 
 def _emit_shuffle(b: IRBuilder, x: UOp, y: UOp, mask_positions: Sequence[int], operand: Operand) -> str:

@@ -75,10 +75,10 @@ class LlvmTarget(CachedTarget):
         linked = binding.load_object(binary, ENTRY, *((PART,) if shared else ()))
         return HostKernel(linked.address, linked, linked.addresses[-1] if shared else 0)
 
-    def together(self, sources: Sequence[str]) -> list[Kernel]:
+    def compile_and_load_batch(self, sources: Sequence[str]) -> list[Kernel]:
         """Compile and load several texts. At the fast tier they are one object, which the cache does not hold."""
         if self.tier is not LlvmTier.FAST:
-            return super().together(sources)
+            return super().compile_and_load_batch(sources)
         image = binding.compile_batch_at_fast_tier(sources, self.host)
         names = [f"{ENTRY}{k}" for k in range(len(sources))]
         names += [f"{PART}{k}" for k, source in enumerate(sources) if f"@{PART}(" in source]

@@ -52,11 +52,11 @@ def render_literal(value: bool | int | float, d: DType) -> str:
     if d.kind is DTypeKind.BOOL:
         return "true" if value else "false"
     if d.kind is DTypeKind.FLOAT:
-        return render_float_literal(float(value), d)
+        return render_float_as_double_bits(float(value), d)
     return str(int(value))
 
 
-def render_float_literal(value: float, d: DType) -> str:
+def render_float_as_double_bits(value: float, d: DType) -> str:
     """Return a float as the bits of the double of the same value; a NaN becomes quiet and keeps the payload bits that `d` has."""
     word: int = struct.unpack("<Q", struct.pack("<d", value))[0]
     if value != value:

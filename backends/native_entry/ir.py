@@ -96,13 +96,13 @@ class IRFunction:
     def call(self, function: str, result: str, *operands: Typed) -> str:
         """Call a function by name; return its result, empty for void."""
         self.calls[function] = f"declare {result} @{function}({', '.join(t for t, _ in operands)})"
-        return self._emit_call(f"@{function}", result, operands)
+        return self._emit_call_without_declaring(f"@{function}", result, operands)
 
     def call_address(self, address: str, result: str, *operands: Typed) -> str:
         """Call the function at an address; return its result, empty for void."""
-        return self._emit_call(address, result, operands)
+        return self._emit_call_without_declaring(address, result, operands)
 
-    def _emit_call(self, callee: str, result: str, operands: Iterable[Typed]) -> str:
+    def _emit_call_without_declaring(self, callee: str, result: str, operands: Iterable[Typed]) -> str:
         text = f"call {result} {callee}({', '.join(f'{t} {x}' for t, x in operands)})"
         if result != "void":
             return self.emit(text)
@@ -113,7 +113,7 @@ class IRFunction:
 
     def fall_into_block(self, name: str) -> None:
         """Start the block `%name`; the block before continues into it."""
-        self.jump(name)
+        self.jump_unless_terminated(name)
         self.lines.append(f"{name.removeprefix('%')}:")
         self.is_terminated = False
 
@@ -124,7 +124,7 @@ class IRFunction:
         self.lines.append(f"{name.removeprefix('%')}:")
         self.is_terminated = False
 
-    def jump(self, name: str) -> None:
+    def jump_unless_terminated(self, name: str) -> None:
         """Emit an unconditional branch, unless the block has ended."""
         if not self.is_terminated:
             self.emit_void(f"br label {name}")
@@ -161,7 +161,7 @@ class IRFunction:
         again, after = self.fresh_name("b"), self.fresh_name("b")
         self.fall_into_block(again)
         yield after
-        self.jump(again)
+        self.jump_unless_terminated(again)
         self.start_block(after)
 
     @contextmanager

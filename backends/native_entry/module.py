@@ -139,11 +139,11 @@ def render_entry_module(triple: str) -> str:
         _define_python_call(),
         _define_check_of_one_argument(),
         _define_all_bytes_bool_check(),
-        _define_output_allocation_and_copy(),
+        _define_allocation_and_copy_of_all_outputs(),
         _define_run_all_launches(),
         _define_kernel_launch(),
         _define_allocation_from_kept_blocks(),
-        _define_release_to_kept_blocks(),
+        _define_release_evicting_oldest_kept_block(),
         _define_capsule_destructor(),
     ]
     variables = [
@@ -256,7 +256,7 @@ def _define_check_of_one_argument() -> IRFunction:
         x = c.call("PyLong_AsLongLong", "i64", ("ptr", "%argument"))
         with c.if_true(c.compare("eq", x, -1)), c.if_true(c.compare("ne", c.call("PyErr_Occurred", "ptr"), "null", "ptr")):
             c.call("PyErr_Clear", "void")
-            c.jump("%no")
+            c.jump_unless_terminated("%no")
         c.branch_unless(c.compare("sge", x, c.load_word("%entry", ArgumentEntry.LOW)), "%no")
         c.branch_unless(c.compare("sle", x, c.load_word("%entry", ArgumentEntry.HIGH)), "%no")
         c.store("i64", x, c.word_address("%variables", to))
@@ -299,7 +299,7 @@ def _define_all_bytes_bool_check() -> IRFunction:
     return c
 
 
-def _define_output_allocation_and_copy() -> IRFunction:
+def _define_allocation_and_copy_of_all_outputs() -> IRFunction:
     """Define the allocation of all results. On failure it returns false with an exception set, and has released them."""
     c = IRFunction("made", "i1", ("ptr", "table"), ("ptr", "bases"), ("ptr", "made"), internal=True)
     entries, done = _entries_address(c, "%table", TableHeader.OUTPUTS_AT), c.declare_local("i64", 0)
@@ -328,11 +328,11 @@ def _emit_new_numpy_array(c: IRFunction, output_entry_address: str) -> str:
         block = c.call("take", "ptr", ("i64", size))
         with c.if_true(c.compare("eq", block, "null", "ptr")):
             c.call("PyErr_NoMemory", "ptr")
-            c.jump("%none")
+            c.jump_unless_terminated("%none")
         capsule = c.call("PyCapsule_New", "ptr", ("ptr", block), ("ptr", "null"), ("ptr", "@released"))
         with c.if_true(c.compare("eq", capsule, "null", "ptr")):
             c.call("give", "void", ("ptr", block), ("i64", size))
-            c.jump("%none")
+            c.jump_unless_terminated("%none")
         c.call("PyCapsule_SetContext", "i32", ("ptr", capsule), ("ptr", c.emit(f"inttoptr i64 {size} to ptr")))
         c.store("ptr", block, data)
         c.store("ptr", capsule, owner)
@@ -349,7 +349,7 @@ def _emit_new_numpy_array(c: IRFunction, output_entry_address: str) -> str:
     with c.if_true(c.compare("eq", array, "null", "ptr")):
         with c.if_true(c.compare("ne", capsule, "null", "ptr")):
             c.call("Py_DecRef", "void", ("ptr", capsule))
-        c.jump("%none")
+        c.jump_unless_terminated("%none")
     with c.if_true(c.compare("ne", capsule, "null", "ptr")):
         c.call_address(c.load_pointer("%table", TableHeader.SET_BASE), "i32", ("ptr", array), ("ptr", capsule))
     return array
@@ -409,7 +409,7 @@ def _define_allocation_from_kept_blocks() -> IRFunction:
     return c
 
 
-def _define_release_to_kept_blocks() -> IRFunction:
+def _define_release_evicting_oldest_kept_block() -> IRFunction:
     """Define the release of a block: keep it in place of the oldest kept one, or free it if it is very large."""
     c = IRFunction("give", "void", ("ptr", "block"), ("i64", "size"), internal=True)
     with c.if_true(c.compare("sgt", "%size", KEPT_BYTES // 2)):
@@ -430,7 +430,7 @@ def _define_release_to_kept_blocks() -> IRFunction:
             c.store("i64", "%size", entry)
             c.store("ptr", "%block", c.word_address(entry, 1))
             c.store("i64", more, "@kept")
-            c.jump(done)
+            c.jump_unless_terminated(done)
     c.emit_return()
     return c
 

@@ -53,7 +53,7 @@ def define_pool_functions_and_globals(triple: str) -> tuple[list[IRFunction], li
         _define_run_pieces(),
         _define_may_take_piece(),
         _define_worker_thread(machine),
-        _define_start_thread(),
+        _define_start_thread_with_signals_blocked(),
         _define_reset_after_fork(),
     ], variables
 
@@ -144,8 +144,8 @@ def _define_run_pieces() -> IRFunction:
         with c.if_true(_compare_exchange(c, "job", word, c.binary("add", word, 1))):
             piece = c.binary("and", word, _MOST_PIECES)
             pieces = c.binary("and", c.binary("lshr", word, _PIECE), _MOST_PIECES)
-            begin = _emit_piece_begin(c, piece, pieces)
-            end = _emit_piece_begin(c, c.binary("add", piece, 1), pieces)
+            begin = _emit_balanced_piece_begin(c, piece, pieces)
+            end = _emit_balanced_piece_begin(c, c.binary("add", piece, 1), pieces)
             tables = (("ptr", c.load_pointer("@work", 1)), ("ptr", c.load_pointer("@work", 2)))
             c.call_address(c.load_pointer("@work", 0), "void", *tables, ("i64", begin), ("i64", end))
             _atomic_add(c, "done", 1)
@@ -153,7 +153,7 @@ def _define_run_pieces() -> IRFunction:
     return c
 
 
-def _emit_piece_begin(c: IRFunction, piece: str, pieces: str) -> str:
+def _emit_balanced_piece_begin(c: IRFunction, piece: str, pieces: str) -> str:
     """Emit the begin of a piece. Pieces differ by one iteration at most.
 
     It is q * p + min(p, r), as the product of extent and piece may not fit a word.
@@ -172,25 +172,25 @@ def _define_worker_thread(machine: str) -> IRFunction:
         c.store("i64", 0, looks)
         with c.endless_loop() as next_:
             with c.if_true(c.call("there_is", "i1", ("i64", me), ("i64", _atomic_load(c, "job")))):
-                c.jump(next_)
+                c.jump_unless_terminated(next_)
             n = c.load("i64", looks)
             with c.if_true(c.compare("sgt", n, _LOOKS)):
                 c.call("pthread_mutex_lock", "i32", ("ptr", "@mutex"))
                 _atomic_add(c, "sleeping", 1)
                 with c.endless_loop() as woken:
                     with c.if_true(c.call("there_is", "i1", ("i64", me), ("i64", _atomic_load(c, "job")))):
-                        c.jump(woken)
+                        c.jump_unless_terminated(woken)
                     c.call("pthread_cond_wait", "i32", ("ptr", "@wake"), ("ptr", "@mutex"))
                 _atomic_add(c, "sleeping", -1)
                 c.call("pthread_mutex_unlock", "i32", ("ptr", "@mutex"))
-                c.jump(next_)
+                c.jump_unless_terminated(next_)
             _emit_spin_pause(c, machine)
             c.store("i64", c.binary("add", n, 1), looks)
     c.emit_return("null")
     return c
 
 
-def _define_start_thread() -> IRFunction:
+def _define_start_thread_with_signals_blocked() -> IRFunction:
     """Define the start of thread number `n` + 1, with all signals blocked; it returns whether that succeeded."""
     c = IRFunction("start", "i1", ("i64", "n"), internal=True)
     attributes, thread, all_, before = (c.alloca_words(words) for words in (16, 1, 32, 32))

@@ -27,7 +27,7 @@ from uops.backends.opencl.platforms import find_traits
 from uops.backends.opencl.render import is_linear
 from uops.spec.errors import CompileError, Crash, Unsupported, find_unsupported_reason
 from uops.spec.extras import install_command
-from uops.spec.untrusted import quote_name
+from uops.spec.untrusted import escape_to_one_line
 
 #: The variable that names a device.
 VARIABLE = "UOPS_OPENCL"
@@ -47,7 +47,7 @@ class Candidate(NamedTuple):
         """The names of this candidate, with its position among equal ones."""
         return self.platform, self.version, self.device, str(self.rank[-1])
 
-    def is_chosen_by(self, choice: str) -> bool:
+    def is_named_by_choice(self, choice: str) -> bool:
         """Return True if a choice names this candidate. No choice names any but emulators."""
         platform, _, device = choice.casefold().partition(":")
         if not platform and find_traits(self.platform).judges_accesses:
@@ -75,15 +75,15 @@ def _open_chosen_device(choice: str) -> Device:
     refused = list[str]()
     for c in list_candidates(pyopencl):
         reason = "it is not the one that was chosen"
-        if c.is_chosen_by(choice):
-            found = _open_candidate(pyopencl, c)
+        if c.is_named_by_choice(choice):
+            found = _open_candidate_once(pyopencl, c)
             if isinstance(found, Device):
                 return found
             reason = found
         elif not choice:
             reason = f"it is an emulator, which {VARIABLE} must name"
-        refused.append(f"{quote_name(c.device)} of {quote_name(c.platform)}: {reason}")
-    wanted = f" is called {quote_name(choice)!r} and" if choice else ""
+        refused.append(f"{escape_to_one_line(c.device)} of {escape_to_one_line(c.platform)}: {reason}")
+    wanted = f" is called {escape_to_one_line(choice)!r} and" if choice else ""
     seen = "; ".join(refused) or f"there is none ({install_command('opencl')})"
     raise Unsupported(f"OpenCL: no device{wanted} conforms: {seen}", "opencl")
 
@@ -113,7 +113,7 @@ def _rank_of_type(cl: Any, types: int) -> int:
     return next((k for k, kind in enumerate((kinds.GPU, kinds.ACCELERATOR, kinds.CPU)) if types & kind), 3)
 
 
-def _open_candidate(cl: Any, c: Candidate) -> Device | str:
+def _open_candidate_once(cl: Any, c: Candidate) -> Device | str:
     """Open a device, or return why it does not conform. A device that is open is not opened again, whatever choice names it."""
     if c.identity not in _opened:
         _opened[c.identity] = _open_and_probe(cl, c)

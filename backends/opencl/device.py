@@ -85,14 +85,14 @@ class Device:
         try:
             if self.traits.declares_builtins:
                 try:
-                    return self.compile_program(DECLARED + source, (*self.options, NO_HEADER))
+                    return self.compile_program_uncached_without_warnings(DECLARED + source, (*self.options, NO_HEADER))
                 except self.cl.Error:  # the text calls more, or this release declares a function differently
                     pass
-            return self.compile_program(source, self.options)
+            return self.compile_program_uncached_without_warnings(source, self.options)
         except self.cl.Error as e:
             raise Crash(f"OpenCL rejects the rendered kernel: {e}\n{source}") from e
 
-    def compile_program(self, source: str, options: Sequence[str]) -> Any:
+    def compile_program_uncached_without_warnings(self, source: str, options: Sequence[str]) -> Any:
         """Compile a text. Raises the `Error` of pyopencl. Its warning that a compiler had something to say is left out."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", self.cl.CompilerWarning)

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from uops.spec.errors import Crash
-from uops.spec.untrusted import quote_name
+from uops.spec.untrusted import escape_to_one_line
 
 #: Settings of every judged context. It would fall silent after a thousand messages of a process.
 SETTINGS = {"OCLGRIND_DATA_RACES": "1", "OCLGRIND_MAX_ERRORS": str((1 << 31) - 1)}
@@ -53,5 +53,5 @@ def split_messages(text: str) -> list[str]:
         if line.strip() and not line.startswith("\t"):
             messages.append([])
         if line.strip() and messages:
-            messages[-1].append(quote_name(line.strip()))
+            messages[-1].append(escape_to_one_line(line.strip()))
     return ["\n  ".join(lines[:_SHOWN_LINES]) for lines in messages]

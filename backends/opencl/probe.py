@@ -54,8 +54,8 @@ _QUESTIONS = (
     _Question("a sum", lambda x, y, z: B.add(x, y), lambda x, y, z: x + y),
     _Question("a product", lambda x, y, z: B.mul(x, y), lambda x, y, z: x * y),
     _Question("a quotient", lambda x, y, z: B.div(x, y), lambda x, y, z: x / y),
-    _Question("a reciprocal", lambda x, y, z: B.alu(Op.RECIP, x), lambda x, y, z: 1 / x),
-    _Question("a square root", lambda x, y, z: B.alu(Op.SQRT, x), lambda x, y, z: np.sqrt(x)),
+    _Question("a reciprocal", lambda x, y, z: B.build_alu_with_promotion(Op.RECIP, x), lambda x, y, z: 1 / x),
+    _Question("a square root", lambda x, y, z: B.build_alu_with_promotion(Op.SQRT, x), lambda x, y, z: np.sqrt(x)),
 )
 #: An integer that lies a little above the middle of two float32. Rounded twice, it becomes the lower one.
 _ABOVE_MIDDLE = (1 << 62) + (1 << 38) + 1

@@ -71,7 +71,7 @@ def describe_language(
     )
 
 
-def describe_differences(language: Language) -> str:
+def fingerprint_device_dependent_parts(language: Language) -> str:
     """Return the differences between the languages of devices, as a text that is the same in every process."""
     syntax = language.workgroups
     functions = sorted(f"{op.name} {d}" for op, d in language.functions)
@@ -97,7 +97,7 @@ class OpenClKernelRenderer(family.CKernelRenderer):
     """
 
     def __init__(self, linear: UOp, language: Language, plan: LaunchPlan) -> None:
-        super().__init__(linear, language, plan.index_expressions, atomic.render_atomic_add_call)
+        super().__init__(linear, language, plan.index_expressions, atomic.render_atomic_add_by_compare_exchange)
 
     def render_load(self, u: UOp) -> None:
         """Render a read of neighbours as that of a vector, any other lane by lane."""

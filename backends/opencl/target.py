@@ -18,12 +18,12 @@ from uops.backends.opencl import instructions
 from uops.backends.opencl.choice import open_device
 from uops.backends.opencl.device import Device
 from uops.backends.opencl.kernel import OpenClKernel
-from uops.backends.opencl.render import OPS, describe_differences, is_linear, render
+from uops.backends.opencl.render import OPS, fingerprint_device_dependent_parts, is_linear, render
 from uops.compiler.target import Ability, MachineModel, Target
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
-instructions.register_builtins()
+instructions.register_popcnt_and_bswap()
 
 #: Largest vector load of a work-item, in bytes, as on GPUs. PoCL forms a CPU's wider vectors of several work-items.
 WIDEST = 16
@@ -55,7 +55,14 @@ class OpenClTarget(Target):
         self.language = language or d.language
         self.machine = describe_machine(d)
         self.key = cache.digest_key(
-            self.name, __version__, d.platform, d.name, d.version, d.driver, *d.options, describe_differences(self.language)
+            self.name,
+            __version__,
+            d.platform,
+            d.name,
+            d.version,
+            d.driver,
+            *d.options,
+            fingerprint_device_dependent_parts(self.language),
         )
 
     def can_lanes_meet_at_barriers(self, linear: UOp) -> bool:

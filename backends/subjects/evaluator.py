@@ -63,7 +63,7 @@ class Evaluator(Library, Backend):
 
     def run(self, graph: UOp, inputs: Inputs) -> Result:
         """Evaluate a graph with the library. Raises Unsupported, and any exception of the library."""
-        self._require_supported(graph)
+        self._require_declared_ops_and_dtypes(graph)
         try:
             return self._evaluate(graph, inputs)
         except Exception as e:
@@ -81,11 +81,11 @@ class Evaluator(Library, Backend):
         for d in self.dtypes if self.is_probed else ():
             declared = Capabilities(tuple(self.dtypes), tuple(missing))
             for rows, graph in list_probes(d):
-                if declared.missing(rows[0], d) is None and (reason := self._find_refusal(graph)):
+                if declared.missing(rows[0], d) is None and (reason := self._run_on_ones_and_describe_refusal(graph)):
                     missing += [Missing(row, d.name, reason) for row in rows]
         return Capabilities(tuple(self.dtypes), tuple(missing))
 
-    def _find_refusal(self, graph: UOp) -> str | None:
+    def _run_on_ones_and_describe_refusal(self, graph: UOp) -> str | None:
         """Return in the library's words why it refuses a program, or None."""
         nodes = collect_caller_input_nodes(graph)
         inputs = {k: np.ones(u.shape, STORAGE[u.dtype]) for k, u in nodes.items()}
@@ -97,7 +97,7 @@ class Evaluator(Library, Backend):
             return _describe_refusal(e) if self.is_refusal(e) else None  # the suite judges all other errors
         return None
 
-    def _require_supported(self, graph: UOp) -> None:
+    def _require_declared_ops_and_dtypes(self, graph: UOp) -> None:
         """Raise Unsupported for an op or dtype that the library lacks, before anything is evaluated."""
         self._require_dtypes(graph)
         for u in toposort(graph):
@@ -121,10 +121,14 @@ class Evaluator(Library, Backend):
             if len(self._programs) >= MOST_PROGRAMS:
                 self._programs.clear()
             program = self._programs[key] = Program(self, graph, variables)
-        arrays = {k: self._import_input(k, u, inputs[k]) for k, u in nodes.items() if k in inputs and not is_variable(u)}
+        arrays = {
+            k: self._import_input_with_index_as_int64(k, u, inputs[k])
+            for k, u in nodes.items()
+            if k in inputs and not is_variable(u)
+        }
         return program(arrays)
 
-    def _import_input(self, key: str, u: UOp, array: Any) -> Value:
+    def _import_input_with_index_as_int64(self, key: str, u: UOp, array: Any) -> Value:
         d = dt.int64 if u.dtype is dt.index else u.dtype
         if u.dtype is dt.index and np.asarray(array).dtype == object:
             raise Unsupported(f"{key}: index values beyond int64", self.name)
@@ -162,7 +166,7 @@ class Program:
         for k, u in enumerate(root_value_nodes(self._graph)):
             cell = scope.cells[u]
             if isinstance(cell, HostValue):
-                self._host_values[k] = _shrink_to_int64(cell.array) if u.dtype is dt.index else cell.array
+                self._host_values[k] = _convert_to_int64_if_all_fit(cell.array) if u.dtype is dt.index else cell.array
             else:
                 outputs.append(scope.value(u))
         written = run.list_written_memory()
@@ -174,7 +178,7 @@ def _describe_refusal(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0][:200]
 
 
-def _shrink_to_int64(array: Array) -> Array:
+def _convert_to_int64_if_all_fit(array: Array) -> Array:
     """Return index values as int64 where they fit, as the contract has them (R08)."""
     try:
         return array.astype(np.int64)

@@ -117,8 +117,8 @@ class Library(ABC):
         """Return True for an exception by which the library says that it lacks something."""
         return isinstance(error, (NotImplementedError, Unsupported))
 
-    def apply(self, op: Op, values: Sequence[Value], dtype: DType) -> Value:
-        """Apply the library's function for an elementwise op; `dtype` is that of its operands. Raises Unsupported."""
+    def apply(self, op: Op, values: Sequence[Value], operand_dtype: DType) -> Value:
+        """Apply the library's function for an elementwise op; `operand_dtype` is that of its operands. Raises Unsupported."""
         if op not in self.functions:
             raise Unsupported(ROWS[op].id, self.name)
         return self.functions[op](*values)
@@ -136,7 +136,7 @@ class Library(ABC):
         """Return a Where by a bool."""
         return self.functions[Op.WHERE](gate, if_true, if_false)
 
-    def clamp_positions(self, positions: Value, extent: int) -> Value:
+    def replace_outside_positions_by_zero(self, positions: Value, extent: int) -> Value:
         """Return positions with 0 for those that are out of bounds."""
         is_inside = self.functions[Op.AND](
             self.functions[Op.CMPLT](self.constant(-1, dt.int64), positions),

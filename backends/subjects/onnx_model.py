@@ -57,7 +57,7 @@ def _ints(numbers: Sequence[int]) -> OnnxValue:
     return OnnxValue(dt.int64, array.shape, array)
 
 
-def _shift(direction: str) -> Callable[[OnnxValue, OnnxValue], OnnxValue]:
+def _make_bit_shift_builder(direction: str) -> Callable[[OnnxValue, OnnxValue], OnnxValue]:
     def build(x: OnnxValue, n: OnnxValue) -> OnnxValue:
         return _node("BitShift", x.dtype, np.broadcast_shapes(x.shape, n.shape), x, n, direction=direction)
 
@@ -104,7 +104,7 @@ class OnnxEvaluator(Evaluator):
             Op.MAX: _elementwise("Max", None, "Or"), Op.IDIV: _elementwise("Div"), Op.MOD: _elementwise("Mod"),
             Op.RECIP: _elementwise("Reciprocal"), Op.XOR: _elementwise("BitwiseXor", None, "Xor"),
             Op.OR: _elementwise("BitwiseOr", None, "Or"), Op.AND: _elementwise("BitwiseAnd", None, "And"),
-            Op.SHL: _shift("LEFT"), Op.SHR: _shift("RIGHT"), Op.NOT: _elementwise("Not"),
+            Op.SHL: _make_bit_shift_builder("LEFT"), Op.SHR: _make_bit_shift_builder("RIGHT"), Op.NOT: _elementwise("Not"),
             **{op: _elementwise(names[op], dt.bool_) for op in COMPARE - {Op.CMPNE}},
             Op.CMPNE: lambda a, b: _elementwise("Not")(equal(a, b)), Op.WHERE: _elementwise("Where"),
             Op.SIN: _elementwise("Sin"), Op.SQRT: _elementwise("Sqrt"), Op.POW: _elementwise("Pow"),

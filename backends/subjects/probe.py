@@ -23,10 +23,17 @@ def list_probes(d: DType) -> Iterator[tuple[tuple[str, ...], UOp]]:
     for op in FUNCTION_OPS:
         kinds = operand_dtypes(op, d)
         if accepts_dtypes(op, kinds):
-            yield (ROWS[op].id,), b.alu(op, *(b.param(k, (2, 3), kind) for k, kind in enumerate(kinds)))
+            yield (ROWS[op].id,), b.build_alu_with_promotion(op, *(b.param(k, (2, 3), kind) for k, kind in enumerate(kinds)))
     sums = ("Reduce/Reduce", "Bestiary/REDUCE_AXIS", "Composition/*")
     yield sums, b.tuple_(*(b.reduce(x, op, (1,)) for op in (Op.ADD, Op.MUL, Op.MAX)))
-    yield ("Composition/*",), b.where(b.alu(Op.CMPEQ, x, y), b.alu(Op.ADD, x, y), b.alu(Op.MUL, x, y))
+    yield (
+        ("Composition/*",),
+        b.where(
+            b.build_alu_with_promotion(Op.CMPEQ, x, y),
+            b.build_alu_with_promotion(Op.ADD, x, y),
+            b.build_alu_with_promotion(Op.MUL, x, y),
+        ),
+    )
     yield ("Movement/Permute",), b.permute(x, (1, 0))
     yield ("Movement/Flip",), b.flip(x, (True, False))
     yield ("Movement/Reshape",), b.reshape(x, (3, 2))

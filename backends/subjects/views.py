@@ -69,13 +69,13 @@ def _take_outer(ops: Movement, x: Any, positions: Sequence[Any], clamp: Library 
                 raise Trap(f"Index is out of bounds for axis {axis} of {tuple(x.shape)} (R45)")
             p = np.where(is_inside, p, 0).astype(np.int64)
         elif clamp is not None:
-            p = clamp.clamp_positions(p, extent)
+            p = clamp.replace_outside_positions_by_zero(p, extent)
         x = ops.take(x, p, axis)
     return x
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reinterpret:
+class BitcastOrSlice:
     """A Bitcast, or a Slice from element `start` on of `size` elements of the new dtype."""
 
     source: DType
@@ -84,7 +84,7 @@ class Reinterpret:
     size: int | None = None
 
     def apply(self, library: Library, x: Value) -> Value:
-        """Reinterpret the elements of a value."""
+        """BitcastOrSlice the elements of a value."""
         old, new = self.source.itemsize, self.target.itemsize
         if self.size is not None and self.size * new % old == 0:
             x = library.shrink(x, (self.start,), (self.start + self.size * new // old,))
@@ -106,7 +106,7 @@ class Reinterpret:
         return x if self.size is None else x[: self.size]
 
 
-Step = Move | Reinterpret
+Step = Move | BitcastOrSlice
 
 
 @dataclass(slots=True, eq=False)
@@ -149,8 +149,8 @@ def store_reference(library: Library, ref: Reference, value: Value, gate: Value 
             raise Unsupported("a gated Store at positions that are computed from data", library.name)
         value = library.select(gate, value, load_reference(library, ref))
     memory.is_written = True
-    word = min([root, *(s.target for s in ref.steps if isinstance(s, Reinterpret))], key=lambda d: d.itemsize)
-    positions = _word_positions(library, ref, shape, word.itemsize)
+    word = min([root, *(s.target for s in ref.steps if isinstance(s, BitcastOrSlice))], key=lambda d: d.itemsize)
+    positions = _compute_first_word_positions(library, ref, shape, word.itemsize)
     flat = library.reshape(memory.contents, (math.prod(shape),))
     if not math.prod(value.shape):
         return
@@ -170,9 +170,11 @@ def store_reference(library: Library, ref: Reference, value: Value, gate: Value 
     memory.contents = library.reshape(flat, shape)
 
 
-def _word_positions(library: Library, ref: Reference, shape: Sizes, word: int) -> Any:
+def _compute_first_word_positions(library: Library, ref: Reference, memory_shape: Sizes, word_bytes: int) -> Any:
     """Return the position of the first word of each element: an array of the host, or of the library if an Index is dynamic."""
-    positions: Any = (np.arange(math.prod(shape), dtype=np.int64) * (ref.memory.node.dtype.itemsize // word)).reshape(shape)
+    positions: Any = (np.arange(math.prod(memory_shape), dtype=np.int64) * (ref.memory.node.dtype.itemsize // word_bytes)).reshape(
+        memory_shape
+    )
     ops: Movement = HOST
     if any(isinstance(s, Move) and s.is_dynamic for s in ref.steps):
         ops, positions = library, library.import_array(positions, dt.int64)
@@ -180,7 +182,7 @@ def _word_positions(library: Library, ref: Reference, shape: Sizes, word: int) -
         if isinstance(step, Move):
             positions = step.apply(ops, positions)
         elif ops is HOST:
-            positions = step.move_positions(positions, word)
+            positions = step.move_positions(positions, word_bytes)
         else:
             raise Unsupported("a Store through a Bitcast at positions that are computed from data", library.name)
     return positions

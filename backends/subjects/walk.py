@@ -16,13 +16,13 @@ from uops.backends.answer import memory_key
 from uops.backends.arrays import STORAGE
 from uops.backends.subjects.host import HostValue, compute_host_value, make_index_value, wrap_host_value
 from uops.backends.subjects.library import FUNCTION_OPS, Library, Value
-from uops.backends.subjects.views import HOST, Memory, Move, Reference, Reinterpret, load_reference, store_reference
+from uops.backends.subjects.views import HOST, BitcastOrSlice, Memory, Move, Reference, load_reference, store_reference
 from uops.spec.errors import Unsupported
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import BINARY, MARKERS, RESHAPING, SHIFT, TO_SHAPE, Op
 from uops.spec.ir.scope import VIEWS, is_variable, scope_nodes
-from uops.spec.verify.infer import is_kernel_body
+from uops.spec.verify.infer import is_kernel_or_custom_function_body
 
 Cell = Any
 
@@ -34,18 +34,18 @@ class GraphRun:
         self.library, self.variables, self.inputs = library, variables, inputs
         self.references: dict[UOp, Reference] = {}
 
-    def refer(self, u: UOp) -> Reference:
+    def bind_memory_to_input(self, memory: UOp) -> Reference:
         """Return the reference to a Buffer or free Param; a Buffer without an input holds zeros."""
-        if u not in self.references:
-            key, library = memory_key(u), self.library
+        if memory not in self.references:
+            key, library = memory_key(memory), self.library
             if key in self.inputs:
                 contents = self.inputs[key]
-            elif u.op is Op.BUFFER and not isinstance(u.arg.device, tuple):
-                contents = library.expand(library.reshape(library.constant(0, u.dtype), (1,)), (u.arg.size,))
+            elif memory.op is Op.BUFFER and not isinstance(memory.arg.device, tuple):
+                contents = library.expand(library.reshape(library.constant(0, memory.dtype), (1,)), (memory.arg.size,))
             else:
-                raise Unsupported(f"{u.op.name} {key} without contents", library.name)
-            self.references[u] = Reference(Memory(u, contents), dtype=u.dtype)
-        return self.references[u]
+                raise Unsupported(f"{memory.op.name} {key} without contents", library.name)
+            self.references[memory] = Reference(Memory(memory, contents), dtype=memory.dtype)
+        return self.references[memory]
 
     def list_written_memory(self) -> list[tuple[str, Memory]]:
         """Return the memory that was written, with its key."""
@@ -91,7 +91,7 @@ Form = Callable[[Scope, UOp], Cell]
 # ---------------------------------------------------------------------------------------------------------------- sources
 
 
-def _evaluate_param(s: Scope, u: UOp) -> Cell:
+def _evaluate_param_as_argument_or_input(s: Scope, u: UOp) -> Cell:
     arg, outer = u.arg, s.outer
     if outer is not None and s.caller is not None and arg.slot is not None:
         argument = outer.cells[s.caller.arguments[arg.slot]]
@@ -99,7 +99,7 @@ def _evaluate_param(s: Scope, u: UOp) -> Cell:
     if is_variable(u):
         number = s.run.variables[arg.name]
         return make_index_value(number) if u.dtype is dt.index else s.library.constant(number, u.dtype)
-    return s.run.inputs[memory_key(u)] if u.dtype is dt.index else s.run.refer(u)
+    return s.run.inputs[memory_key(u)] if u.dtype is dt.index else s.run.bind_memory_to_input(u)
 
 
 def _evaluate_const(s: Scope, u: UOp) -> Cell:
@@ -190,12 +190,12 @@ def _evaluate_slice(s: Scope, u: UOp) -> Cell:
     if not isinstance(s.cells[u.offset], HostValue):
         raise Unsupported("a Slice at an offset that is computed from data", s.library.name)
     start = int(s.cells[u.offset].array)
-    step, cell = Reinterpret(u.operand.dtype, u.arg.dtype, start, u.arg.size), s.cells[u.operand]
+    step, cell = BitcastOrSlice(u.operand.dtype, u.arg.dtype, start, u.arg.size), s.cells[u.operand]
     return cell.view(step, u.dtype) if isinstance(cell, Reference) else step.apply(s.library, s.value(u.operand))
 
 
 def _evaluate_bitcast(s: Scope, u: UOp) -> Cell:
-    step, cell = Reinterpret(u.operand.dtype, u.arg.dtype), s.cells[u.operand]
+    step, cell = BitcastOrSlice(u.operand.dtype, u.arg.dtype), s.cells[u.operand]
     return cell.view(step, u.dtype) if isinstance(cell, Reference) else step.apply(s.library, s.value(u.operand))
 
 
@@ -220,12 +220,12 @@ def _open_function(s: Scope, u: UOp) -> Cell:
 
 
 def _evaluate_call(s: Scope, u: UOp) -> Cell:
-    if is_kernel_body(u.body):
+    if is_kernel_or_custom_function_body(u.body):
         raise Unsupported("a kernel", s.library.name)
     Scope(s.run, s, u).evaluate(u.body)
 
 
-def _evaluate_element(s: Scope, u: UOp) -> Cell:
+def _evaluate_tuple_element(s: Scope, u: UOp) -> Cell:
     packed = u.packed
     if packed.op is Op.FUNCTION:
         body: Scope = s.cells[packed]
@@ -258,8 +258,8 @@ def _evaluate_nothing(s: Scope, u: UOp) -> Cell:
 
 #: Op -> how to evaluate it. Every other op is refused.
 FORMS: dict[Op, Form] = {
-    Op.PARAM: _evaluate_param,
-    Op.BUFFER: lambda s, u: s.run.refer(u),
+    Op.PARAM: _evaluate_param_as_argument_or_input,
+    Op.BUFFER: lambda s, u: s.run.bind_memory_to_input(u),
     Op.CONST: _evaluate_const,
     Op.BINARY: _evaluate_binary,
     **dict.fromkeys(RESHAPING | {Op.INDEX}, _evaluate_move),
@@ -269,7 +269,7 @@ FORMS: dict[Op, Form] = {
     Op.REDUCE: _evaluate_reduce,
     Op.FUNCTION: _open_function,
     Op.CALL: _evaluate_call,
-    Op.GETTUPLE: _evaluate_element,
+    Op.GETTUPLE: _evaluate_tuple_element,
     Op.LOAD: _evaluate_load,
     Op.STORE: _evaluate_store,
     Op.AFTER: _evaluate_after,

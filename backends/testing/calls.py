@@ -1,7 +1,7 @@
 """Ways to call a program that change none of its results: other calls before it, and inputs of other forms.
 
-Takes: a function that runs a program on inputs, the inputs, and a `CallMode`. Gives: the result of the last call on these inputs.
-Raises ChangedMemory if a call changes its inputs or an earlier result. Spec: Param (the caller's values at each run).
+Takes: a function that runs a program on inputs, the inputs, and a `InvocationMode`. Gives: the result of the last call on these
+inputs. Raises ChangedMemory if a call changes its inputs or an earlier result. Spec: Param (the caller's values at each run).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Array = npt.NDArray[Any]
 Inputs = Mapping[str, Any]
 
 
-class CallMode(StrEnum):
+class InvocationMode(StrEnum):
     """A way to call a program. A form of inputs concerns arrays of at least one axis."""
 
     PLAIN = "plain"
@@ -47,13 +47,13 @@ class ChangedMemory(UopsError):
     """A call changed memory that is not its own."""
 
 
-def run_in_mode(run: Callable[[Inputs], Result], inputs: Inputs, mode: CallMode) -> Result:
+def run_in_mode_and_check_memory(run: Callable[[Inputs], Result], inputs: Inputs, mode: InvocationMode) -> Result:
     """Return the result of the last call. Raises what `run` raises, and ChangedMemory."""
     given = arrange_inputs(inputs, mode)
     before = {k: _copy_bytes(v) for k, v in given.items()}
-    earlier = run(given) if mode is CallMode.AGAIN else None
+    earlier = run(given) if mode is InvocationMode.AGAIN else None
     kept = None if earlier is None else [_copy_bytes(v) for v in _arrays_of(earlier)]
-    if mode in (CallMode.SECOND, CallMode.AGAIN):
+    if mode in (InvocationMode.SECOND, InvocationMode.AGAIN):
         run({k: _other_values(v) for k, v in inputs.items()})
     if earlier is not None and [_copy_bytes(v) for v in _arrays_of(earlier)] != kept:
         raise ChangedMemory("a later call changed the result of an earlier one")
@@ -64,10 +64,10 @@ def run_in_mode(run: Callable[[Inputs], Result], inputs: Inputs, mode: CallMode)
     return result
 
 
-def arrange_inputs(inputs: Inputs, mode: CallMode) -> dict[str, Any]:
+def arrange_inputs(inputs: Inputs, mode: InvocationMode) -> dict[str, Any]:
     """Return inputs of the same values in the form of a mode."""
-    if mode is CallMode.OVERLAPPING:
-        return _overlap(inputs)
+    if mode is InvocationMode.OVERLAPPING:
+        return _overlap_first_two_inputs(inputs)
     arrange = _FORMS.get(mode)
     return {k: v if arrange is None or np.ndim(v) == 0 else arrange(np.asarray(v)) for k, v in inputs.items()}
 
@@ -98,17 +98,17 @@ def _arrange_broadcast(a: Array) -> Array:
     return np.broadcast_to(a[:1].copy(), a.shape)
 
 
-_FORMS: dict[CallMode, Callable[[Array], Array]] = {
-    CallMode.STRIDED: _arrange_strided,
-    CallMode.REVERSED: _arrange_reversed,
-    CallMode.TRANSPOSED: np.asfortranarray,
-    CallMode.UNALIGNED: _arrange_unaligned,
-    CallMode.READ_ONLY: _arrange_read_only,
-    CallMode.BROADCAST: _arrange_broadcast,
+_FORMS: dict[InvocationMode, Callable[[Array], Array]] = {
+    InvocationMode.STRIDED: _arrange_strided,
+    InvocationMode.REVERSED: _arrange_reversed,
+    InvocationMode.TRANSPOSED: np.asfortranarray,
+    InvocationMode.UNALIGNED: _arrange_unaligned,
+    InvocationMode.READ_ONLY: _arrange_read_only,
+    InvocationMode.BROADCAST: _arrange_broadcast,
 }
 
 
-def _overlap(inputs: Inputs) -> dict[str, Any]:
+def _overlap_first_two_inputs(inputs: Inputs) -> dict[str, Any]:
     """Return the first two inputs as views of one memory."""
     first, second = list(inputs)[:2]
     memory = np.concatenate([inputs[first][:1], inputs[second]])

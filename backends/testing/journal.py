@@ -131,7 +131,7 @@ class Journal:
         Raises BadJournal if the file was changed since it was opened.
         """
         number = 1
-        for number, (line, _, _) in enumerate(_read_lines_with_sums(self.path), 1):
+        for number, (line, _, _) in enumerate(_read_intact_and_damaged_lines(self.path), 1):
             if line is None:
                 raise BadJournal(_describe_damaged_line(self.path, number))
             if number > 1:
@@ -160,7 +160,7 @@ class Journal:
 
 def read_lines_after_heading_so_far(path: Path) -> Iterator[Json]:
     """Yield every whole line but the heading of a journal that another process writes."""
-    for number, (line, _, _) in enumerate(_read_lines_with_sums(path) if path.is_file() else ()):
+    for number, (line, _, _) in enumerate(_read_intact_and_damaged_lines(path) if path.is_file() else ()):
         if line is None:
             return
         if number:
@@ -222,7 +222,7 @@ def _read_heading_and_end_of_intact_lines(path: Path, own_heading: bytes) -> tup
     """Return the heading of a journal, or None, then the end of its whole lines. Raises BadJournal."""
     first: Json | None = None
     end, damaged_line = _IntactEnd(0, b""), 0
-    for number, (line, raw, total) in enumerate(_read_lines_with_sums(path), 1):
+    for number, (line, raw, total) in enumerate(_read_intact_and_damaged_lines(path), 1):
         if damaged_line:
             raise BadJournal(_describe_damaged_line(path, damaged_line))
         if line is None:
@@ -241,7 +241,7 @@ def _describe_damaged_line(path: Path, number: int) -> str:
     return f"{describe_path(path)} is damaged: line {number} is not as it was written; it was left as it is"
 
 
-def _read_lines_with_sums(path: Path) -> Iterator[_ReadLine]:
+def _read_intact_and_damaged_lines(path: Path) -> Iterator[_ReadLine]:
     """Yield each line of a file. After one that was altered, no line is parsed."""
     previous_sum = b""
     with path.open("rb") as f:

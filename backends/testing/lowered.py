@@ -16,7 +16,7 @@ from uops.backends.arrays import STORAGE
 from uops.spec.ir.node import UOp
 from uops.spec.ir.text import parse, show
 from uops.spec.result import Result
-from uops.spec.verify.infer import infer_dialect
+from uops.spec.verify.infer import infer_tensor_kernel_or_bestiary_dialect
 
 if TYPE_CHECKING:
     from uops.backends.contract import Backend
@@ -27,21 +27,25 @@ if TYPE_CHECKING:
 
 def run_in_dialect(backend: Backend, graph: UOp, inputs: Mapping[str, Any], dialect: Dialect) -> Result:
     """Return the result of a program that the backend is given in `dialect`. Raises what the lowering and the backend raise."""
-    from uops.compiler.entry import convert_to_entering_program  # late: a backend that evaluates graphs needs no compiler
+    from uops.compiler.entry import convert_to_launch_or_tensor_graph  # late: a backend that evaluates graphs needs no compiler
     from uops.compiler.pipeline import STAGE_OF_DIALECT, lower
 
-    if convert_to_entering_program(graph, infer_dialect(graph)).dialect is dialect:
+    if convert_to_launch_or_tensor_graph(graph, infer_tensor_kernel_or_bestiary_dialect(graph)).dialect is dialect:
         return backend.run(graph, inputs)
     interfaces: list[ProgramInterface] = []
     lowered = lower(
-        graph, _find_target(backend), STAGE_OF_DIALECT[dialect], on_interface=interfaces.append, dialect=infer_dialect(graph)
+        graph,
+        _find_target_or_default_to_llvm(backend),
+        STAGE_OF_DIALECT[dialect],
+        on_interface=interfaces.append,
+        dialect=infer_tensor_kernel_or_bestiary_dialect(graph),
     )
     used = collect_caller_input_nodes(lowered)  # a stage may find out that an input is not needed
     buffers = backend.run(parse(show(lowered)), {k: v for k, v in inputs.items() if k in used}).buffers
     return _read_result_from_buffers(interfaces[0], buffers, inputs)
 
 
-def _find_target(backend: Backend) -> Target:
+def _find_target_or_default_to_llvm(backend: Backend) -> Target:
     from uops.backends import registry  # late, like the compiler that it loads
     from uops.backends.contract import CompilerBackend
 

@@ -20,21 +20,21 @@ def has_empty_program(graph: UOp) -> bool:
     return any(u.op is Op.SOURCE and not u.arg.code for u in toposort(graph))
 
 
-def compile_empty_programs(backend: Backend, launch: UOp) -> UOp:
+def compile_uncompiled_programs(backend: Backend, launch: UOp) -> UOp:
     """Return a launch with the Source and the Binary of each Program, in either document's form.
 
     Raises Unsupported if the backend has no programs that are compiled before.
     """
     lists = [call.replace(src=(_list_of_program(call.body), *call.arguments)) for call in launch.src]
     compiled = backend.precompile(launch.replace(src=tuple(lists)))
-    return launch.replace(src=tuple(map(_fill_in, launch.src, compiled.src)))
+    return launch.replace(src=tuple(map(_copy_compiled_code_into_call, launch.src, compiled.src)))
 
 
 def _list_of_program(program: UOp) -> UOp:
     return next(s for s in program.src if s.op is Op.LINEAR)
 
 
-def _fill_in(call: UOp, compiled: UOp) -> UOp:
+def _copy_compiled_code_into_call(call: UOp, compiled: UOp) -> UOp:
     """Return a Call of a Program with the Source and the Binary of a compiled one."""
     _, source, binary = compiled.body.src
     code = {Op.SOURCE: source, Op.BINARY: binary, Op.PROGRAM_BINARY: UOp(Op.PROGRAM_BINARY, (), binary.arg)}

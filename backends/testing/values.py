@@ -39,7 +39,7 @@ def bits_to_number(bits: int, d: DType) -> float:
     return math.nan if np.isnan(np.float64(element)) else float(element)
 
 
-def encode_representable_value(d: DType, value: float) -> int:
+def encode_representable_value_unchecked(d: DType, value: float) -> int:
     """Return the bits of a value that `d` represents exactly."""
     if value == 0:
         return (1 << (d.bits - 1)) if math.copysign(1, value) < 0 else 0
@@ -78,8 +78,8 @@ def _integer_edge_bits(d: DType) -> tuple[int, ...]:
 def _float_edge_bits(d: DType) -> tuple[int, ...]:
     mantissa_bits, sign = d.man_bits, 1 << (d.bits - 1)
     one = d.bias << mantissa_bits
-    top = encode_representable_value(d, d.max_finite)
-    ordinary = [encode_representable_value(d, v) for v in (0.0, 1.0, 2.0, 0.5, 3.0, 1.5, 0.75)]
+    top = encode_representable_value_unchecked(d, d.max_finite)
+    ordinary = [encode_representable_value_unchecked(d, v) for v in (0.0, 1.0, 2.0, 0.5, 3.0, 1.5, 0.75)]
     spacing = [one + 1, one - 1, one + 2, one + (1 << (mantissa_bits - 1)), one + (1 << (mantissa_bits - 1)) + 1]
     small = [1, 2, 3, (1 << mantissa_bits) - 1, 1 << mantissa_bits, (1 << mantissa_bits) + 1]
     large = [top, top - 1, top - (1 << mantissa_bits)]
@@ -92,10 +92,12 @@ def _float_edge_bits(d: DType) -> tuple[int, ...]:
     nans = [sign - 1, 2 * sign - 1]
     if d.has_inf:
         nans += [top + 2, (top + 1) | 1 << (mantissa_bits - 1)]
-    return tuple(dict.fromkeys([p | s for p in positive for s in (0, sign)] + special + nans + _range_end_and_overflow_bits(d)))
+    return tuple(
+        dict.fromkeys([p | s for p in positive for s in (0, sign)] + special + nans + _bits_at_range_ends_of_all_dtypes_and_exp2(d))
+    )
 
 
-def _range_end_and_overflow_bits(d: DType) -> list[int]:
+def _bits_at_range_ends_of_all_dtypes_and_exp2(d: DType) -> list[int]:
     """Return the ends of other dtypes' ranges, as far as `d` represents them, and arguments at which results overflow or
     underflow."""
     values: list[float] = []
@@ -114,15 +116,23 @@ def _range_end_and_overflow_bits(d: DType) -> list[int]:
 
 
 @functools.cache
-def special_bits(d: DType) -> tuple[int, ...]:
+def special_bits_for_operand_pairs(d: DType) -> tuple[int, ...]:
     """Return the few values of `d` that most often form a special case when two of them meet."""
     if d.kind is DTypeKind.BOOL:
         return (0, 1)
     if not d.is_float:
         values = (0, 1, -1, 2, -2, 3, d.bits - 1, d.bits, int(d.min), int(d.max), int(d.min) + 1, int(d.max) - 1)
         return tuple(dict.fromkeys(v & ((1 << d.bits) - 1) for v in values))
-    one, top, sign = d.bias << d.man_bits, encode_representable_value(d, d.max_finite), 1 << (d.bits - 1)
-    positive = [0, one, one + 1, *(encode_representable_value(d, v) for v in (0.5, 1.5, 2.0, 3.0)), 1, 1 << d.man_bits, top]
+    one, top, sign = d.bias << d.man_bits, encode_representable_value_unchecked(d, d.max_finite), 1 << (d.bits - 1)
+    positive = [
+        0,
+        one,
+        one + 1,
+        *(encode_representable_value_unchecked(d, v) for v in (0.5, 1.5, 2.0, 3.0)),
+        1,
+        1 << d.man_bits,
+        top,
+    ]
     return (*(p | s for p in positive for s in (0, sign)), *([top + 1, top + 1 | sign] if d.has_inf else []), sign - 1)
 
 
@@ -149,7 +159,7 @@ def draw_mulacc_operands_with_halfway_product(draw: ChoiceSource, d: DType, shap
     """
     rng, n = _make_generator(draw), math.prod(shape)
     odd = 1 + 2 * rng.integers(0, max(1, (1 << d.man_bits) // 6), n, np.uint64)
-    factors = np.array([encode_representable_value(d, v) for v in (1.5, 0.75, 3.0)], np.uint64)
+    factors = np.array([encode_representable_value_unchecked(d, v) for v in (1.5, 0.75, 3.0)], np.uint64)
     small = np.array([1, 1 << d.man_bits, 0, 2], np.uint64)
     bits = (odd + np.uint64(d.bias << d.man_bits), rng.choice(factors, n), rng.choice(small, n))
     signs = np.uint64(1 << (d.bits - 1))
@@ -173,7 +183,7 @@ def _magnitude_bits(d: DType) -> int:
     return d.bits - d.is_signed
 
 
-def draw_cast_rounding_edges(draw: ChoiceSource, source: DType, target: DType, shape: tuple[int, ...]) -> Array:
+def draw_near_cast_ties_or_over_integer_range(draw: ChoiceSource, source: DType, target: DType, shape: tuple[int, ...]) -> Array:
     """Draw numbers of `source` whose Cast to `target` depends on every dropped bit, or lies at the ends of the range.
 
     For an integer `target`, they cover its range and a little beyond. Otherwise, they are halfway between two neighbours of
@@ -203,7 +213,7 @@ def _draw_integers_near_ties(rng: np.random.Generator, source: DType, target: DT
 
 def _draw_floats_near_ties(rng: np.random.Generator, source: DType, target: DType, n: int) -> Array:
     """Draw floats halfway between two neighbours of `target`, and one ulp to either side."""
-    bits = rng.integers(0, encode_representable_value(target, target.max_finite), n, np.uint64)
+    bits = rng.integers(0, encode_representable_value_unchecked(target, target.max_finite), n, np.uint64)
     below, above = (from_bits(x, target).astype(np.float64) for x in (bits, bits + np.uint64(1)))
     with np.errstate(all="ignore"):
         middle = ((below + above) / 2).astype(STORAGE[source]).view(_UINT[source.bits]).astype(np.uint64)
@@ -225,15 +235,15 @@ def _draw_elements(rng: np.random.Generator, d: DType, n: int, style: str) -> Ar
     if style == "normal" and d.is_float:
         return rng.standard_normal(n).astype(STORAGE[d])
     if style == "spread" and d is not dt.index:
-        return _draw_log_uniform_magnitudes(rng, d, n)
+        return _draw_log_uniform_ints_or_moderate_floats(rng, d, n)
     lo = 0 if d.kind is DTypeKind.UINT else -4
     return rng.integers(lo, 6, n).astype(STORAGE[d])
 
 
-_POOLS = {"edge": edge_bits, "special": special_bits}
+_POOLS = {"edge": edge_bits, "special": special_bits_for_operand_pairs}
 
 
-def _draw_log_uniform_magnitudes(rng: np.random.Generator, d: DType, n: int) -> Array:
+def _draw_log_uniform_ints_or_moderate_floats(rng: np.random.Generator, d: DType, n: int) -> Array:
     """Draw numbers of any magnitude; floats stay in a range where functions still have distinct results."""
     signs = 1 if d.kind is DTypeKind.UINT else rng.choice((-1.0, 1.0), n)
     if d.is_float:

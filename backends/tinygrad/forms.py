@@ -80,7 +80,7 @@ class TranslationScope:
                     writers.setdefault(base, []).append(u)
         return writers
 
-    def translate_body(self, root: UOp) -> Node:
+    def translate_body_in_own_scope(self, root: UOp) -> Node:
         """Translate the body of a Function or Call, in a scope of its own."""
         inner = TranslationScope(self.library, self.backend, None)
         if root.op is Op.TUPLE:
@@ -142,7 +142,7 @@ def _refuse_op(s: TranslationScope, u: UOp) -> Node:
 # ---------------------------------------------------------------------------------------------------------------- sources
 
 
-def _translate_param(s: TranslationScope, u: UOp) -> Node:
+def _translate_param_to_input_or_placeholder(s: TranslationScope, u: UOp) -> Node:
     arg, lib = u.arg, s.library
     if arg.slot is None:
         dtype = () if u.dtype is dt.index else (lib.dtypes[u.dtype],)
@@ -177,7 +177,7 @@ def _make_alu_form(tinygrad_op: str) -> Form:
     return translate
 
 
-def _make_shift_form(tinygrad_op: str) -> Form:
+def _make_same_dtype_shift_form(tinygrad_op: str) -> Form:
     def translate(s: TranslationScope, u: UOp) -> Node:
         if u.rhs.dtype is not u.dtype:
             raise Unsupported(f"{u.op.name} by a count of another dtype", s.backend)
@@ -221,7 +221,7 @@ def _translate_shrink(s: TranslationScope, u: UOp) -> Node:
     return s[u.operand].shrink(tuple((o, o + n) for o, n in zip(s.shape_operand(u.offsets), s.shape_operand(u.extents))))
 
 
-def _translate_index(s: TranslationScope, u: UOp) -> Node:
+def _translate_index_as_outer_indexing(s: TranslationScope, u: UOp) -> Node:
     """Translate outer indexing (R45) from the last axis on, so that the axes before it keep their numbers."""
     t = s[u.operand]
     for axis, position in reversed(list(enumerate(u.positions))):
@@ -245,11 +245,11 @@ def _translate_reduce(s: TranslationScope, u: UOp) -> Node:
 
 
 def _translate_function(s: TranslationScope, u: UOp) -> Node:
-    return s.translate_body(u.body).call(*(s[x] for x in u.arguments))
+    return s.translate_body_in_own_scope(u.body).call(*(s[x] for x in u.arguments))
 
 
 def _translate_call(s: TranslationScope, u: UOp) -> Node:
-    return s.translate_body(u.body).call(*(s[x] if _is_reference(x) else s[x].contiguous() for x in u.arguments))
+    return s.translate_body_in_own_scope(u.body).call(*(s[x] if _is_reference(x) else s[x].contiguous() for x in u.arguments))
 
 
 def _translate_load(s: TranslationScope, u: UOp) -> Node:
@@ -272,7 +272,7 @@ def _translate_store(s: TranslationScope, u: UOp) -> Node:
 
 # fmt: off
 FORMS: dict[Op, Form] = {
-    Op.PARAM:     _translate_param,
+    Op.PARAM:     _translate_param_to_input_or_placeholder,
     Op.BUFFER:    _translate_buffer,
     Op.CONST:     lambda s, u: s.library.node.const(u.arg.value, s.library.dtypes[u.dtype]),
     Op.BINARY:    _translate_binary,
@@ -282,7 +282,7 @@ FORMS: dict[Op, Form] = {
     Op.EXPAND:    lambda s, u: s[u.operand].expand(s.shape_operand(u.extents)),
     Op.PAD:       _translate_pad,
     Op.SHRINK:    _translate_shrink,
-    Op.INDEX:     _translate_index,
+    Op.INDEX:     _translate_index_as_outer_indexing,
     Op.STACK:     lambda s, u: s.library.node.stack(*(s[x] for x in u.src)),
     Op.SLICE:     _translate_slice,
     Op.BITCAST:   lambda s, u: s[u.operand].bitcast(s.library.dtypes[u.arg.dtype]),
@@ -309,8 +309,8 @@ FORMS: dict[Op, Form] = {
     Op.XOR:       _make_alu_form("XOR"),
     Op.OR:        _make_alu_form("OR"),
     Op.AND:       _make_alu_form("AND"),
-    Op.SHR:       _make_shift_form("SHR"),
-    Op.SHL:       _make_shift_form("SHL"),
+    Op.SHR:       _make_same_dtype_shift_form("SHR"),
+    Op.SHL:       _make_same_dtype_shift_form("SHL"),
     Op.WHERE:     _translate_where,
     Op.NEG:       _make_alu_form("NEG"),
     Op.SUB:       _make_alu_form("SUB"),
@@ -335,7 +335,7 @@ FORMS: dict[Op, Form] = {
 #: Forms of index nodes: a constant, a named variable, and an integer computed at run time, as the tensor that it is cast from.
 INDEX_FORMS: dict[Op, Form] = {
     Op.CONST: lambda s, u: u.arg.value,
-    Op.PARAM: _translate_param,
+    Op.PARAM: _translate_param_to_input_or_placeholder,
     Op.CAST:  lambda s, u: s[u.operand],
     Op.INDEX: lambda s, u: s[u.operand][s.shape_operand(UOp(Op.STACK, u.positions))],
 }

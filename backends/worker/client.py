@@ -28,7 +28,7 @@ import uops.backends
 from uops.backends import registry
 from uops.backends.arrays import decode_result, encode_arrays
 from uops.backends.registry import BackendInfo, BrokenBackend
-from uops.backends.testing.calls import CallMode
+from uops.backends.testing.calls import InvocationMode
 from uops.backends.worker.frames import (
     MOST_BODY,
     MOST_WORDS,
@@ -73,7 +73,7 @@ class WorkerCase:
     inputs: Mapping[str, Any] = field(default_factory=dict)
     precompile: bool = False
     dialect: str | None = None
-    call: CallMode = CallMode.PLAIN
+    call: InvocationMode = InvocationMode.PLAIN
 
     @property
     def text(self) -> str:
@@ -162,11 +162,11 @@ class BackendWorker:
 
     def version(self) -> str:
         """Return the backend's version. Raises BrokenBackend."""
-        return self._ensure_process().version
+        return self._start_process_if_none().version
 
     def backend_info(self) -> BackendInfo:
         """Return the backend's BackendInfo. Raises BrokenBackend."""
-        process = self._ensure_process()
+        process = self._start_process_if_none()
         assert process.backend_info is not None
         return process.backend_info
 
@@ -185,17 +185,17 @@ class BackendWorker:
         self._sent += len(cases)
         pending = deque(cases)
         while pending:
-            process = self._ensure_process()
+            process = self._start_process_if_none()
             process.send_batch(list(pending), self.limits.timeout)
             for k in range(len(pending)):
                 outcome = process.receive_outcome(self.limits.timeout)
                 if outcome is None:
-                    yield self._explain_or_rerun_lost_case(process, pending.popleft(), is_first_in_batch=k == 0)
+                    yield self._explain_lost_case_or_rerun_crashed_one(process, pending.popleft(), is_first_in_batch=k == 0)
                     break
                 pending.popleft()
                 yield outcome
 
-    def _ensure_process(self) -> _WorkerProcess:
+    def _start_process_if_none(self) -> _WorkerProcess:
         """Return the running process, started if needed. Raises BrokenBackend."""
         if self._stopped:
             raise BrokenBackend(f"{self.backend}: the worker was stopped")
@@ -215,7 +215,9 @@ class BackendWorker:
         if self._stopped:
             process.kill()
 
-    def _explain_or_rerun_lost_case(self, process: BackendProcess, case: WorkerCase, *, is_first_in_batch: bool) -> Outcome:
+    def _explain_lost_case_or_rerun_crashed_one(
+        self, process: BackendProcess, case: WorkerCase, *, is_first_in_batch: bool
+    ) -> Outcome:
         """Return the outcome of a case whose process hangs or is gone; run the case again if an earlier one may be the cause."""
         self._process = None
         self.restarts += 1
@@ -281,12 +283,12 @@ class BackendProcess:
             raise
         self._most = limits.memory or MOST_BODY
 
-    def _receive_greeting_and_return_version(self, backend_name: str, seconds: float) -> str:
+    def _receive_greeting_and_return_version(self, backend_name_for_errors: str, seconds: float) -> str:
         """Receive the greeting and return the version in it. Raises BrokenBackend."""
         frame = self.receive(seconds, START_PATIENCE)
         if frame is None:
             raise BrokenBackend(
-                f"{backend_name}: its process did not start: {one_line(self.end_and_explain_no_answer(seconds).message)}"
+                f"{backend_name_for_errors}: its process did not start: {one_line(self.end_and_explain_no_answer(seconds).message)}"
             )
         greeting = frame[0]
         if "broken" in greeting:
@@ -294,7 +296,9 @@ class BackendProcess:
         try:
             self.read_greeting_of_subclass(greeting)
         except (BadFrame, LookupError, TypeError, ValueError, AttributeError) as e:
-            raise BrokenBackend(f"{backend_name}: its process sent a malformed greeting: {describe_exception(e)}") from None
+            raise BrokenBackend(
+                f"{backend_name_for_errors}: its process sent a malformed greeting: {describe_exception(e)}"
+            ) from None
         return str(greeting.get("ready", ""))
 
     def read_greeting_of_subclass(self, greeting: Mapping[str, Any]) -> None:
@@ -484,7 +488,7 @@ def _read_counts(header: dict[str, Any], field_name: str) -> dict[str, int]:
     return counts
 
 
-def query_backend_info(backend: str, limits: Limits | None = None, path: Sequence[str] = ()) -> BackendInfo:
+def query_info_isolating_foreign_backend(backend: str, limits: Limits | None = None, path: Sequence[str] = ()) -> BackendInfo:
     """Return the BackendInfo of a backend: from this process if it is built in, else from a process of its own.
 
     Raises UnknownBackend and BrokenBackend.

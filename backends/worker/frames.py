@@ -2,7 +2,7 @@
 
 Everything that a process with foreign code writes enters by `parse_first_frame_and_length`. It enforces limits and the form of a
 frame, raises BadFrame otherwise, and makes every text of the header safe to print and to store (`escape_unprintable`). In the other
-direction, `read_frame` leaves texts unchanged.
+direction, `read_whole_frame_or_none` leaves texts unchanged.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def pack_frame(header: dict[str, Any], body: bytes = b"") -> bytes:
     return _SIZES.pack(MARK, len(text), len(body)) + text + body
 
 
-def read_frame(stream: BinaryIO) -> Frame | None:
+def read_whole_frame_or_none(stream: BinaryIO) -> Frame | None:
     """Read the next frame; None at the end of the stream. Raises BadFrame."""
     sizes = _read_up_to(stream, _SIZES.size)
     if len(sizes) < _SIZES.size:
@@ -70,7 +70,7 @@ def parse_first_frame_and_length(data: bytes | bytearray, max_body: int = MOST_B
     start, end = _SIZES.size + text, _SIZES.size + text + body
     if len(data) < end:
         return None
-    return (parse_header(bytes(data[_SIZES.size : start])), bytes(data[start:end])), end
+    return (parse_header_and_escape_texts(bytes(data[_SIZES.size : start])), bytes(data[start:end])), end
 
 
 def _unpack_sizes(data: bytes | bytearray, max_body: int) -> tuple[int, int]:
@@ -88,7 +88,7 @@ def _check_magic_prefix(data: bytes | bytearray) -> None:
         raise BadFrame(f"expected a frame, got bytes that begin with {start!r}")
 
 
-def parse_header(text: bytes) -> dict[str, Any]:
+def parse_header_and_escape_texts(text: bytes) -> dict[str, Any]:
     """Parse a header, and make its texts printable. Raises BadFrame."""
     try:
         header = _parse_object(text)
@@ -130,7 +130,7 @@ def one_line(text: str) -> str:
     return line if len(line) <= MOST_WORDS else line[:MOST_WORDS] + " ..."
 
 
-def exception_text(e: BaseException) -> str:
+def truncate_exception_message(e: BaseException) -> str:
     """Return the text of an exception, cut off at MOST_WORDS characters; a remark if `str` itself raises."""
     try:
         text = str(e)
@@ -141,5 +141,5 @@ def exception_text(e: BaseException) -> str:
 
 def describe_exception(e: BaseException) -> str:
     """Describe an exception in one line: its class, and its text if there is one."""
-    text = exception_text(e)
+    text = truncate_exception_message(e)
     return one_line(f"{type(e).__name__}: {text}" if text else type(e).__name__)

@@ -20,7 +20,15 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
-from uops.backends.worker.frames import INTERRUPT, BadFrame, backend_name_of, describe_exception, one_line, pack_frame, read_frame
+from uops.backends.worker.frames import (
+    INTERRUPT,
+    BadFrame,
+    backend_name_of,
+    describe_exception,
+    one_line,
+    pack_frame,
+    read_whole_frame_or_none,
+)
 from uops.spec.errors import UopsError
 
 if TYPE_CHECKING:
@@ -40,7 +48,7 @@ def main(arguments: list[str]) -> None:
 
 def load_backend_and_serve_batches(requests: BinaryIO, answers: IO[bytes]) -> None:
     """Load the backend that the first frame names, then answer the batches that follow."""
-    frame = read_frame(requests)
+    frame = read_whole_frame_or_none(requests)
     if frame is None:
         return
     settings = frame[0]
@@ -51,7 +59,7 @@ def load_backend_and_serve_batches(requests: BinaryIO, answers: IO[bytes]) -> No
         answers.write(pack_frame({"broken": explain_load_failure(settings, e)}))
         return
     answers.write(greeting)
-    while (batch := read_frame(requests)) is not None:
+    while (batch := read_whole_frame_or_none(requests)) is not None:
         cases = batch[0].get("cases")
         if not isinstance(cases, list):
             raise BadFrame(f"expected cases, got {cases!r:.80}")
@@ -115,9 +123,9 @@ def _run_case_and_pack_outcome(backend: Any, case: dict[str, Any], body: bytes) 
     """Run one case, and return the frame with its outcome."""
     # late: a backend that does not load needs none of these
     from uops.backends.arrays import decode_arrays, encode_result
-    from uops.backends.testing.calls import CallMode, run_in_mode
+    from uops.backends.testing.calls import InvocationMode, run_in_mode_and_check_memory
     from uops.backends.testing.lowered import run_in_dialect
-    from uops.backends.testing.programs import compile_empty_programs
+    from uops.backends.testing.programs import compile_uncompiled_programs
     from uops.spec.errors import Trap, Unsupported
     from uops.spec.ir.text import parse, show
     from uops.spec.result import Result
@@ -128,19 +136,19 @@ def _run_case_and_pack_outcome(backend: Any, case: dict[str, Any], body: bytes) 
     def report(status: str, message: str = "", header: Any = None, data: bytes = b"") -> bytes:
         seconds = time.perf_counter() - start
         fields = {"status": status, "message": message, "result": header, "seconds": seconds}
-        return pack_frame(fields | _take_move_counts_as_reply_field() | _take_validation_counts_as_reply_field(), data)
+        return pack_frame(fields | _take_schedule_move_counts_as_reply_field() | _take_validation_counts_as_reply_field(), data)
 
     try:
         graph = parse(case["program"])
         if case.get("precompile"):
-            graph = parse(show(compile_empty_programs(backend, graph)))
+            graph = parse(show(compile_uncompiled_programs(backend, graph)))
         inputs = decode_arrays(case["inputs"], body)
         dialect = case.get("dialect")
 
         def run(given: Mapping[str, Any]) -> Any:
             return run_in_dialect(backend, graph, given, Dialect(dialect)) if dialect else backend.run(graph, given)
 
-        result = run_in_mode(run, inputs, CallMode(case.get("call", CallMode.PLAIN)))
+        result = run_in_mode_and_check_memory(run, inputs, InvocationMode(case.get("call", InvocationMode.PLAIN)))
         if not isinstance(result, Result):
             return report("error", f"the backend gave a {type(result).__name__}, not a Result")
         return report("ok", "", *encode_result(result))
@@ -152,7 +160,7 @@ def _run_case_and_pack_outcome(backend: Any, case: dict[str, Any], body: bytes) 
         return report("error", _describe_with_traceback(e))
 
 
-def _take_move_counts_as_reply_field() -> dict[str, Any]:
+def _take_schedule_move_counts_as_reply_field() -> dict[str, Any]:
     """Return the counts of random schedule moves of this case, if there are any."""
     random_schedules = sys.modules.get("uops.compiler.passes.optimize.search.random_schedules")
     counts = {} if random_schedules is None else random_schedules.take_and_reset_optop_counts()
@@ -185,9 +193,9 @@ def set_resource_limit(resource_id: int, value: int) -> None:
     resource.setrlimit(resource_id, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))
 
 
-def exit_when_orphaned(parent: int) -> None:
+def poll_parent_and_exit_when_orphaned(parent_pid: int) -> None:
     """Poll the parent, and exit when this process is orphaned: an endless kernel would outlive a killed parent."""
-    while os.getppid() == parent:
+    while os.getppid() == parent_pid:
         time.sleep(1.0)
     os._exit(1)
 

@@ -38,7 +38,7 @@ def compile_function(name: str, d: DType) -> ElementwiseKernel:
     """Compile the decomposition of a function."""
     op = NAMES[name]
     leaves = [b.param(k, (), d) for k in range(2 if op is Op.POW else 1)]
-    return ElementwiseKernel(decompose_node_or_keep_primitive(b.alu(op, *leaves)), leaves)
+    return ElementwiseKernel(decompose_node_or_keep_primitive(b.build_alu_with_promotion(op, *leaves)), leaves)
 
 
 def count_operations(u: UOp) -> int:
@@ -52,7 +52,7 @@ def measure_ops() -> None:
     for name, op in NAMES.items():
         for d in (dt.float32, dt.float64):
             leaves = [b.param(k, (), d) for k in range(2 if op is Op.POW else 1)]
-            graph = decompose_node_or_keep_primitive(b.alu(op, *leaves))
+            graph = decompose_node_or_keep_primitive(b.build_alu_with_promotion(op, *leaves))
             run = ElementwiseKernel(graph, leaves)
             arrays = [random.astype(d.name), random[::-1].astype(d.name)][: len(leaves)]
             best = min(_time_run(run, arrays) for _ in range(7))
@@ -109,7 +109,7 @@ def measure_small() -> None:
     for name, op in UNARY.items():
         for d in SMALL:
             leaf, bits = b.param(0, (), d), b.param(0, (), BITS[d])
-            (graph,) = lower_elementwise([b.alu(op, leaf)], {leaf: bits})
+            (graph,) = lower_elementwise([b.build_alu_with_promotion(op, leaf)], {leaf: bits})
             value = ElementwiseKernel(small_float_bits_to_float32(Expr.of(bits), d).u, [bits])
             every = np.arange(1 << d.bits, dtype=np.uint64).astype(BITS[d].name)
             got = value(ElementwiseKernel(graph, [bits])(every)).astype(np.float64)

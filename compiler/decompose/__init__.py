@@ -11,10 +11,16 @@ and the machine integers.
 
 from uops.compiler.decompose.casts import NATIVE, float_to_integer_saturating, integer_to_float_round_odd, lower_cast, soften_dtype
 from uops.compiler.decompose.lower import decompose_node_or_keep_primitive, lower_elementwise
-from uops.compiler.decompose.narrow import SMALL, WIDE, encode_small_float, round_to_small_float_bits, small_float_bits_to_float32
+from uops.compiler.decompose.narrow import (
+    SMALL,
+    WIDE,
+    encode_representable_small_float,
+    round_to_small_float_bits,
+    small_float_bits_to_float32,
+)
 
 __all__ = [
     "decompose_node_or_keep_primitive", "lower_elementwise", "lower_cast", "soften_dtype", "NATIVE", "SMALL", "WIDE",
-    "round_to_small_float_bits", "small_float_bits_to_float32", "encode_small_float", "float_to_integer_saturating",
+    "round_to_small_float_bits", "small_float_bits_to_float32", "encode_representable_small_float", "float_to_integer_saturating",
     "integer_to_float_round_odd",
 ]  # fmt: skip

@@ -7,7 +7,12 @@ of its bits.
 from __future__ import annotations
 
 from uops.compiler.decompose.build import BITS, Expr, where
-from uops.compiler.decompose.narrow import SMALL, encode_small_float, round_to_small_float_bits, small_float_bits_to_float32
+from uops.compiler.decompose.narrow import (
+    SMALL,
+    encode_representable_small_float,
+    round_to_small_float_bits,
+    small_float_bits_to_float32,
+)
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType, DTypeKind
 from uops.spec.ir.node import UOp
@@ -38,11 +43,11 @@ def lower_cast_expr(x: Expr, src: DType, dst: DType, native: frozenset[DType] = 
     if src.is_float:
         if dst in SMALL and dst in native and src is dt.float32:
             return x.cast(dst)
-        return _cast_from_float(_widen_if_small_float(x, src, native), dst, native)
+        return _cast_from_float(_widen_small_float_by_bits_or_cast(x, src, native), dst, native)
     return _cast_from_integer(x, dst, native)
 
 
-def _widen_if_small_float(x: Expr, src: DType, native: frozenset[DType]) -> Expr:
+def _widen_small_float_by_bits_or_cast(x: Expr, src: DType, native: frozenset[DType]) -> Expr:
     """Return `x` as float32, or as float64 if it is one."""
     if src not in SMALL:
         return x
@@ -65,7 +70,7 @@ def _cast_from_integer(x: Expr, dst: DType, native: frozenset[DType]) -> Expr:
     if dst not in SMALL:
         return x.ne(0) if dst is dt.bool_ else x.cast(dst)
     if x.dtype is dt.bool_:
-        one = x.const_like(encode_small_float(1.0, dst), BITS[dst])
+        one = x.const_like(encode_representable_small_float(1.0, dst), BITS[dst])
         return _bitcast_if_native(where(x, one, 0), dst, native)
     return _bitcast_if_native(round_to_small_float_bits(_integer_to_float_for_narrowing(x, dst), dst), dst, native)
 

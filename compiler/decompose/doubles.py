@@ -33,7 +33,7 @@ def multiply_pairs(a: HighLowPair, b: HighLowPair) -> HighLowPair:
     return high, a[1].fma(b[0], a[0].fma(b[1], low))
 
 
-def add_pair_to_larger(larger: Expr | tuple[float, float], smaller_pair: HighLowPair) -> HighLowPair:
+def add_pair_to_larger_without_renormalizing(larger: Expr | tuple[float, float], smaller_pair: HighLowPair) -> HighLowPair:
     """Return a + b for |a| >= |b| or a = 0, where `larger` is a number or a constant pair; it is not renormalised."""
     a_high = larger if isinstance(larger, Expr) else smaller_pair[0].const_like(larger[0])
     high, error = fast_two_sum(a_high, smaller_pair[0])

@@ -28,16 +28,16 @@ class ExponentFraction:
     fraction: Expr
 
 
-def split_exponent(x: Expr, may_be_subnormal: bool = True) -> ExponentFraction:
+def split_exponent_at_sqrt_half(x: Expr, may_be_subnormal: bool = True) -> ExponentFraction:
     """Return `x` as 2^e * (1 + f), 1 + f in [sqrt(1/2), sqrt(2)).
 
     Unless x is positive and finite the result has no meaning, but nothing traps. Without `may_be_subnormal`, a float64 `x` must
     also be normal.
     """
-    return _split_exponent32(x) if x.dtype is dt.float32 else _split_exponent64(x, may_be_subnormal)
+    return _split_exponent32_at_sqrt_half(x) if x.dtype is dt.float32 else _split_exponent64_at_sqrt_half(x, may_be_subnormal)
 
 
-def _split_exponent32(x: Expr) -> ExponentFraction:
+def _split_exponent32_at_sqrt_half(x: Expr) -> ExponentFraction:
     one, low = 1 << 23, sqrt_half_bits(dt.float32)
     subnormal = x < 2.0**-126
     bits = x.bitcast(dt.int32)
@@ -46,7 +46,7 @@ def _split_exponent32(x: Expr) -> ExponentFraction:
     return ExponentFraction((offset >> 23).cast(dt.float32), ((offset & (one - 1)) + low).bitcast(dt.float32) - 1.0)
 
 
-def _split_exponent64(x: Expr, may_be_subnormal: bool) -> ExponentFraction:
+def _split_exponent64_at_sqrt_half(x: Expr, may_be_subnormal: bool) -> ExponentFraction:
     """Split a float64 in unsigned words; integers become doubles through their bits.
 
     Few targets shift or convert signed 64-bit lanes.
@@ -74,7 +74,7 @@ def sqrt_half_bits(d: DType) -> int:
 
 def log2(x: Expr) -> Expr:
     """Return log2(x) for float32 or float64, within 2 ulp over the whole range (R17): NaN below zero, -inf at both zeros."""
-    parts = split_exponent(x)
+    parts = split_exponent_at_sqrt_half(x)
     y = horner(parts.fraction, LOG2[x.dtype]).fma(parts.fraction, parts.exponent)
     y = where(x < math.inf, y, x)
     y = where(x < 0.0, math.nan, y)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from uops.compiler.decompose.build import Expr, build_constant_or_stack_of_copies
 from uops.compiler.decompose.casts import NATIVE, lower_cast, soften_dtype
 from uops.compiler.decompose.elementary import WIDE_RULES, is_elementary
-from uops.compiler.decompose.narrow import SMALL, encode_small_float
+from uops.compiler.decompose.narrow import SMALL, encode_representable_small_float
 from uops.compiler.decompose.small import SMALL_RULES, SmallFloatNode, is_small
 from uops.spec.ir.args import BitcastArg
 from uops.spec.ir.dtypes import DType
@@ -64,7 +64,7 @@ def _lower_const(u: UOp, src: tuple[UOp, ...], native: frozenset[DType]) -> UOp:
     return (
         u
         if d in native or d not in SMALL
-        else build_constant_or_stack_of_copies(encode_small_float(u.const, d), soften_dtype(d, native))
+        else build_constant_or_stack_of_copies(encode_representable_small_float(u.const, d), soften_dtype(d, native))
     )
 
 

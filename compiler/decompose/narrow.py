@@ -33,7 +33,7 @@ def nan_bits(d: DType) -> int:
     return infinity_bits(d) | 1 << (d.man_bits - 1)
 
 
-def encode_small_float(value: float, d: DType) -> int:
+def encode_representable_small_float(value: float, d: DType) -> int:
     """Return the bits of a value that is representable in the small float `d`."""
     sign = (1 << (d.bits - 1)) if math.copysign(1.0, value) < 0 else 0
     if not math.isfinite(value):
@@ -73,12 +73,12 @@ def _round_to_small_bits_by_float_add(x: Expr, dst: DType) -> Expr:
     magic = base + (drop << src.man_bits)
     rounded = (size.bitcast(src) + magic.bitcast(src)).bitcast(word) - magic
     code = rounded + (base >> drop) - (least << dst.man_bits)
-    code = where(size < _overflow_threshold_bits(src, dst), code, _overflow_or_nan_code(size, dst, src))
+    code = where(size < _code_replacement_threshold_bits(src, dst), code, _overflow_or_nan_code(size, dst, src))
     unsigned = code.bitcast(BITS[src]) | ((bits.bitcast(BITS[src]) >> (src.bits - dst.bits)) & (1 << (dst.bits - 1)))
     return unsigned.cast(BITS[dst])
 
 
-def _overflow_threshold_bits(src: DType, dst: DType) -> int:
+def _code_replacement_threshold_bits(src: DType, dst: DType) -> int:
     """Return the least magnitude, as bits of `src`, whose code must be replaced.
 
     Between max_finite and it the addition rounds correctly by itself.

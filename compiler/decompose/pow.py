@@ -14,9 +14,15 @@ import math
 
 from uops.compiler.decompose import coefficients as k
 from uops.compiler.decompose.build import Expr, clamp, horner, select_constants, where
-from uops.compiler.decompose.doubles import HighLowPair, add_pair_to_larger, fast_two_sum, multiply_pairs, two_product
+from uops.compiler.decompose.doubles import (
+    HighLowPair,
+    add_pair_to_larger_without_renormalizing,
+    fast_two_sum,
+    multiply_pairs,
+    two_product,
+)
 from uops.compiler.decompose.exp2 import make_power_of_two_factors
-from uops.compiler.decompose.log2 import split_exponent
+from uops.compiler.decompose.log2 import split_exponent_at_sqrt_half
 from uops.spec.ir import dtypes as dt
 
 #: The sign bit of a float64.
@@ -49,7 +55,7 @@ def _log2_with_edge_values(size: Expr, log: Expr) -> Expr:
 
 def _build_unrounded_float32_pow(magnitude: Expr, y: Expr) -> Expr:
     """Return magnitude^y of float32 values in float64, not rounded. The Cast to float32 rounds it, and overflows."""
-    s = split_exponent(magnitude, may_be_subnormal=False)
+    s = split_exponent_at_sqrt_half(magnitude, may_be_subnormal=False)
     log = _log2_with_edge_values(magnitude, horner(s.fraction, k.LOG2_POW32).fma(s.fraction, s.exponent))
     t = clamp(clamp(y, -(2.0**40), 2.0**40) * log, -200.0, 200.0)
     shifted = t + (_MAGIC + 1023)
@@ -74,7 +80,7 @@ def _log2_pair(magnitude: Expr) -> HighLowPair:
 
     It is e + s*(C0 + C1 z + ..) with s = f / (2 + f) and z = s*s.
     """
-    parts = split_exponent(magnitude)
+    parts = split_exponent_at_sqrt_half(magnitude)
     f, e = parts.fraction, parts.exponent
     total, total_error = fast_two_sum(f.const_like(2.0), f)
     inverse = total.recip()
@@ -83,10 +89,10 @@ def _log2_pair(magnitude: Expr) -> HighLowPair:
     z, z_error = two_product(s, s)
     z_pair = z, (s + s).fma(s_low, z_error)
     *head, last = k.ATANH_HEAD
-    series = add_pair_to_larger(last, two_product(z, horner(z, k.ATANH_TAIL)))
+    series = add_pair_to_larger_without_renormalizing(last, two_product(z, horner(z, k.ATANH_TAIL)))
     for c in reversed(head):
-        series = add_pair_to_larger(c, multiply_pairs(z_pair, series))
-    return add_pair_to_larger(e, multiply_pairs((s, s_low), series))
+        series = add_pair_to_larger_without_renormalizing(c, multiply_pairs(z_pair, series))
+    return add_pair_to_larger_without_renormalizing(e, multiply_pairs((s, s_low), series))
 
 
 def _exp2_of_sum(t: Expr, small_correction: Expr) -> Expr:

@@ -39,9 +39,9 @@ def sin(x: Expr, finite_magnitude_bound: float = math.inf) -> Expr:
 
 def _sin32(x: Expr, is_magnitude_small: bool) -> Expr:
     wide = x.cast(dt.float64)
-    r = (_reduce_mod_pi_with_sign_by_quotient(wide) if is_magnitude_small else _reduce_mod_pi_with_sign_by_chunks(wide)).cast(
-        dt.float32
-    )
+    r = (
+        _reduce_mod_pi_with_sign_by_quotient(wide) if is_magnitude_small else _reduce_mod_pi_with_sign_by_inv_2pi_chunks(wide)
+    ).cast(dt.float32)
     z = r * r
     y = (horner(z, k.SIN_32) * z).fma(r, r)
     return where(x.eq(0.0), x, y)
@@ -54,7 +54,7 @@ def _reduce_mod_pi_with_sign_by_quotient(x: Expr) -> Expr:
     return flip_sign(r, flip)
 
 
-def _reduce_mod_pi_with_sign_by_chunks(x: Expr) -> Expr:
+def _reduce_mod_pi_with_sign_by_inv_2pi_chunks(x: Expr) -> Expr:
     """Return (-1)^n * (x - n*pi) for a float64 `x` that holds a float32, by `TURN_CHUNKS`.
 
     Each fma is exact where its result is large enough to matter: x has 24 bits, a chunk 28, and the turn before it is below 1.

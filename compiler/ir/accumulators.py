@@ -56,7 +56,7 @@ def _lower_reduce(reduce: UOp, replaced_sources: tuple[UOp, ...], replaced_outer
     register, cleared = build_register_and_clear_effect(reduce, replaced_outer_loops, register_unique)
     running = element_address(B.after(register, cleared, *ranges))
     step = B.store(running, combine_with_accumulator(reduce, running, value))
-    return B.cast(_load(element_address(B.after(register, B.close_loops(step, ranges)))), reduce.dtype)
+    return B.cast(_load(element_address(B.after(register, B.wrap_in_one_end_per_loop(step, ranges)))), reduce.dtype)
 
 
 def accumulator_dtype(d: DType) -> DType:
@@ -83,7 +83,7 @@ def build_register_and_clear_effect(
     sizes, wide = [constant_extent(r) for r in element_loops], accumulator_dtype(reduce.dtype)
     register = UOp(Op.BUFFER, (), BufferArg(math.prod(sizes), wide, buffer_device(reduce), AddrSpace.REG, register_unique))
     before = element_address(B.after(register, *clearing_loops) if clearing_loops else register, element_loops, sizes)
-    return register, B.close_loops(
+    return register, B.wrap_in_one_end_per_loop(
         B.store(before, accumulator_identity(reduce.arg.op, reduce.dtype, wide)), sort_by_nesting(element_loops)
     )
 

@@ -12,7 +12,7 @@ from uops.spec.errors import Unsupported
 from uops.spec.ir.args import Device
 from uops.spec.ir.node import UOp, nodes_with_op
 from uops.spec.ir.ops import MEMORY_ROOTS, Op
-from uops.spec.untrusted import quote_name
+from uops.spec.untrusted import escape_to_one_line
 
 #: The device of memory that a caller passes for values on several devices (R182, memory of callers).
 HOST = "CPU"
@@ -33,10 +33,10 @@ def find_named_devices(graph: UOp) -> list[Device]:
     return list(dict.fromkeys(u.arg.device for u in nodes if u.arg.device is not None))
 
 
-def require_known_devices(named: Iterable[Device], target_name: str) -> None:
+def require_known_device_names(named: Iterable[Device], target_for_message: str) -> None:
     """Raise Unsupported for a device that the target lacks."""
     for device in named:
         unknown = next((d for d in (device if isinstance(device, tuple) else (device,)) if not is_known_device(d)), None)
         if unknown is not None:
             expected = f"expected CPU, GPU or D, perhaps with a number below {MOST_OF_A_KIND} (R181, names of devices)"
-            raise Unsupported(f"the device {quote_name(unknown)}: {expected}", target_name)
+            raise Unsupported(f"the device {escape_to_one_line(unknown)}: {expected}", target_for_message)

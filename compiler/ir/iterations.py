@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from uops.compiler.ir.extents import may_be_zero_trip
-from uops.compiler.ir.loops import find_loops_around
+from uops.compiler.ir.loops import find_loops_around_nodes_with_ops
 from uops.compiler.log import log_transform
 from uops.spec.ir.axes import UNROLLED, AxisType
 from uops.spec.ir.node import UOp, toposort
@@ -33,7 +33,7 @@ def bind_accesses_and_loop_over_vector_axes(body: UOp) -> UOp:
     loops_of_vectors = _find_vector_axes_to_loop_over(order)
     reduced = {r for u in order if u.op is Op.REDUCE for r in u.ranges}
     specials = [u for u in order if u.op is Op.SPECIAL]
-    loops = find_loops_around(order, KERNEL_ACCESSES)
+    loops = find_loops_around_nodes_with_ops(order, KERNEL_ACCESSES)
     done: dict[UOp, UOp] = {}
     for u in order:
         src, arg = tuple([done[s] for s in u.src]), u.arg

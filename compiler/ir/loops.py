@@ -1,8 +1,8 @@
 """Facts of loops and Ifs: what runs in which, the loop that threads may share, and about how many instructions run.
 
-`find_loops_around` and `find_ifs_around` take the graph of a kernel, the others take LINEAR. Whoever renders a kernel to be called
-for some iterations of a shared loop, and whoever calls it, uses `find_thread_loop_around_effects`. Spec: Range, End, If, Linear;
-R57, R114 (If), R127 to R129.
+`find_loops_around_nodes_with_ops` and `find_ifs_around` take the graph of a kernel, the others take LINEAR. Whoever renders a
+kernel to be called for some iterations of a shared loop, and whoever calls it, uses `find_thread_loop_around_effects`. Spec: Range,
+End, If, Linear; R57, R114 (If), R127 to R129.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _OUTSIDE_OF_IFS = frozenset({Op.END, Op.GROUP, Op.SINK, Op.ENDIF})
 _NO_IFS: frozenset[UOp] = frozenset()
 
 
-def find_loops_around(order: Sequence[UOp], ops: frozenset[Op]) -> dict[UOp, frozenset[UOp]]:
-    """Return each node of `ops` in a kernel with the Ranges that it runs in: those it depends on, and those of the Ends around it.
+def find_loops_around_nodes_with_ops(order: Sequence[UOp], node_ops: frozenset[Op]) -> dict[UOp, frozenset[UOp]]:
+    """Return each node of `node_ops` in a kernel with the Ranges that it runs in: those it depends on and those of Ends around it.
 
     `order` has the nodes of the kernel in topological order.
     """
     depended = open_ranges(order)
-    loops = {u: depended[u] for u in order if u.op in ops}
+    loops = {u: depended[u] for u in order if u.op in node_ops}
     for end in (u for u in order if u.op is Op.END):
         for effect in _walk_effects(end.body):
             if effect in loops:
@@ -71,7 +71,7 @@ def combined_effects(effect: UOp) -> tuple[UOp, ...]:
     return (effect.body,) if effect.op is Op.END else effect.src if effect.op in _COMBINED else ()
 
 
-def bind_effects_to_their_loops(body: UOp) -> UOp:
+def bind_accesses_to_loops_and_split_ends(body: UOp) -> UOp:
     """Return a graph in which each access depends on all loops that it runs in, and an End closes only loops of all its effects.
 
     An access runs in the loops that it depends on, and in those around them. It does not run in a loop that it does not depend on,
@@ -82,7 +82,7 @@ def bind_effects_to_their_loops(body: UOp) -> UOp:
         return body
     order = toposort(*ranges, body)  # a loop stands before the accesses that will depend on it
     depended = open_ranges(order)
-    around = _find_loops_around_loops(order, depended)
+    around = _find_loops_open_where_each_loop_closes(order, depended)
     done: dict[UOp, UOp] = {}
     for u in order:
         src = tuple([done[s] for s in u.src])
@@ -91,11 +91,13 @@ def bind_effects_to_their_loops(body: UOp) -> UOp:
             src = (B.after(reference, *[done[r] for r in ranges if r in missing]), *operands)
         done[u] = u if src == u.src else u.replace(src=src)
         if u.op is Op.END:
-            done[u] = _close_loops_of_all_effects(u, depended, done)
+            done[u] = _split_end_by_loops_of_effects(u, depended, done)
     return done[body]
 
 
-def _find_loops_around_loops(order: Sequence[UOp], depended: Mapping[UOp, frozenset[UOp]]) -> dict[UOp, frozenset[UOp]]:
+def _find_loops_open_where_each_loop_closes(
+    order: Sequence[UOp], depended: Mapping[UOp, frozenset[UOp]]
+) -> dict[UOp, frozenset[UOp]]:
     """Return the loops directly around each closed loop: those open at its closer, and the outer ones that this closes too."""
     around: dict[UOp, frozenset[UOp]] = {}
     for u in order:
@@ -116,7 +118,7 @@ def _add_loops_around(loops: frozenset[UOp], around: Mapping[UOp, frozenset[UOp]
     return frozenset(found)
 
 
-def _close_loops_of_all_effects(end: UOp, depended: Mapping[UOp, frozenset[UOp]], done: Mapping[UOp, UOp]) -> UOp:
+def _split_end_by_loops_of_effects(end: UOp, depended: Mapping[UOp, frozenset[UOp]], done: Mapping[UOp, UOp]) -> UOp:
     """Return a new End, or a Group of Ends and effects: each effect in those of the loops that it depends on."""
     effects = end.body.effects if end.body.op is Op.GROUP else (end.body,)
     loops = sort_closed_loops_outermost_first(end.ranges)

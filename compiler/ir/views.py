@@ -161,14 +161,14 @@ def _index_through_reshape(arith: IndexArithmetic, u: UOp, index: Index) -> Sour
     return SourceElement(reshape_index(arith, u.shape, u.operand.shape, index))
 
 
-def reshape_index(arith: IndexArithmetic, from_shape: Sequence[Dim], to_shape: Sequence[Dim], index: Index) -> Index:
-    """Return the index in `to_shape` of the element at `index` of `from_shape`.
+def reshape_index(arith: IndexArithmetic, from_shape: Sequence[Dim], to_shape: Sequence[Dim], index_in_from_shape: Index) -> Index:
+    """Return the index in `to_shape` of the element at `index_in_from_shape` of `from_shape`.
 
     Row-major positions are equal in both shapes, hence in each group of axes with one number of elements.
     """
     coords: list[UOp] = []
     for from_axes, to_axes in _match_axis_groups(from_shape, to_shape):
-        group, old, new = index[from_axes], from_shape[from_axes], to_shape[to_axes]
+        group, old, new = index_in_from_shape[from_axes], from_shape[from_axes], to_shape[to_axes]
         if [n for n in old if n != 1] == [n for n in new if n != 1]:  # only axes of 1 are added or dropped
             remaining = iter([i for i, n in zip(group, old, strict=True) if n != 1])
             coords += [ZERO if n == 1 else next(remaining) for n in new]

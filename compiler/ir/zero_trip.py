@@ -8,7 +8,7 @@ hoisted out of the loop. It would run even if the loop has no iteration and the 
 written (R61). Such a Load is gated by the loop's bound, unless the element is there whatever the bound is. An extent of a Tensor
 is never the constant 0 here: a value without elements has no kernel, and a Reduce over none is its identity.
 
-`ValidElementsByParam` says how many elements of a kernel's Params, from the first on, hold a value. Memory has room for the
+`ValidElementCountByParam` says how many elements of a kernel's Params, from the first on, hold a value. Memory has room for the
 greatest extents, and a value of symbolic shape fills a part of it.
 """
 
@@ -30,10 +30,12 @@ from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import base_memory, open_ranges, ranges_closed_by, strip_afters
 
 #: Params with the number of their elements that hold a value.
-ValidElementsByParam = Mapping[UOp, Dim]
+ValidElementCountByParam = Mapping[UOp, Dim]
 
 
-def gate_loads_of_zero_trip_loops(body: UOp, simplify: Callable[[UOp], UOp], valid_elements_by_param: ValidElementsByParam) -> UOp:
+def gate_loads_of_zero_trip_loops(
+    body: UOp, simplify: Callable[[UOp], UOp], valid_elements_by_param: ValidElementCountByParam
+) -> UOp:
     """Gate each Load in `body` that a loop with no iteration would not have run."""
     if not any(may_be_zero_trip(r) for r in nodes_with_op(body, Op.RANGE)):
         return body
@@ -51,7 +53,7 @@ def gate_loads_of_zero_trip_loops(body: UOp, simplify: Callable[[UOp], UOp], val
     return done.get(body, body)
 
 
-def infer_valid_elements_by_param(gated_body: UOp) -> ValidElementsByParam:
+def infer_valid_element_count_by_param(gated_body: UOp) -> ValidElementCountByParam:
     """Return how many elements of each Param are valid in a body that `gate_loads_of_zero_trip_loops` gave.
 
     All elements of an input of symbolic size are valid. So is an element that is read without a gate although some loop may run
@@ -79,7 +81,7 @@ def infer_valid_elements_by_param(gated_body: UOp) -> ValidElementsByParam:
 
 
 def _gate_loop_invariant_loads(
-    loop_operand: UOp, zero_trip_loop: UOp, simplify: Callable[[UOp], UOp], valid_elements_by_param: ValidElementsByParam
+    loop_operand: UOp, zero_trip_loop: UOp, simplify: Callable[[UOp], UOp], valid_elements_by_param: ValidElementCountByParam
 ) -> UOp:
     """Return the value of the loop `zero_trip_loop` with its loop-invariant Loads gated by the loop's bound."""
     runs = simplify(UOp(Op.CMPLT, (ZERO, zero_trip_loop.bound)))
@@ -117,7 +119,7 @@ def _enumerate_lane_substitutions(lane_ranges: Sequence[UOp]) -> Iterator[dict[U
         yield {x: index_constant(k) for x, k in zip(lane_ranges, ks, strict=True)}
 
 
-def _is_element_valid_whenever_loops_run(address: UOp, valid_elements_by_param: ValidElementsByParam) -> bool:
+def _is_element_valid_whenever_loops_run(address: UOp, valid_elements_by_param: ValidElementCountByParam) -> bool:
     """Return True if the element at an address holds a value whenever the loops around it run.
 
     An element of the kernel's own memory always does.

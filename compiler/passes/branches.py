@@ -29,7 +29,11 @@ def branch_around_costly_stores(instructions: Sequence[UOp]) -> tuple[UOp, ...]:
     gated = [u for u in instructions if u.op is Op.STORE and len(u.src) > 2 and _has_scalar_gate(u)]
     if not gated:
         return tuple(instructions)
-    block_of, users, place = _number_blocks(instructions), _map_users(instructions), {u: k for k, u in enumerate(instructions)}
+    block_of, users, place = (
+        _map_to_enclosing_block_number(instructions),
+        _map_users(instructions),
+        {u: k for k, u in enumerate(instructions)},
+    )
     blocks: dict[UOp, list[UOp]] = {}  # Store -> the instructions of its If
     gates: set[UOp | None] = {u.condition for u in instructions if u.op is Op.IF}
     for store in gated:
@@ -53,7 +57,7 @@ def _has_scalar_gate(store: UOp) -> bool:
     return gate is not None and gate.op is not Op.CONST and not gate.shape and not store.value.shape
 
 
-def _number_blocks(instructions: Sequence[UOp]) -> dict[UOp, int]:
+def _map_to_enclosing_block_number(instructions: Sequence[UOp]) -> dict[UOp, int]:
     """Return the number of the loop or If around each instruction; one that opens or closes a block stands outside of it."""
     numbers: dict[UOp, int] = {}
     around, count = [0], 0

@@ -33,7 +33,7 @@ from uops.compiler.ir.bodies import map_kernel_bodies
 from uops.compiler.ir.iterations import bind_accesses_and_loop_over_vector_axes
 from uops.compiler.ir.loops import sort_by_nesting, sort_closed_loops_outermost_first
 from uops.compiler.log import log_transform
-from uops.compiler.passes.sequential_axes import make_unparallelizable_axes_sequential
+from uops.compiler.passes.sequential_axes import serialize_axes_and_atomics_that_targets_lack
 from uops.compiler.place import untranslatable_error
 from uops.spec.ir import build as B
 from uops.spec.ir.args import ReduceArg
@@ -52,7 +52,7 @@ def expand_vector_axes_and_split_ends(body: UOp) -> UOp:
     if body.op is not Op.SINK:  # a list of instructions has none (R166, kernels written by hand)
         return body
     body = _turn_vector_axes_of_native_kernel_into_loops(body)
-    body = make_unparallelizable_axes_sequential(body)
+    body = serialize_axes_and_atomics_that_targets_lack(body)
     if body.arg is not None and body.arg.scheduled:
         body = bind_accesses_and_loop_over_vector_axes(body)
     ranges = [u for u in nodes_with_op(body, Op.RANGE) if u.arg.type in UNROLLED]
@@ -87,7 +87,7 @@ class _AxisExpander:
     def expand_nodes(self) -> UOp:
         """Expand every node, sources first, and return the new root."""
         for u in self.order:
-            _RULES.get(u.op, _AxisExpander.expand_elementwise if u.op in ALU else _AxisExpander.rebuild_node_without_vector_axes)(
+            _RULES.get(u.op, _AxisExpander.expand_elementwise if u.op in ALU else _AxisExpander.rebuild_without_expanded_ranges)(
                 self, u
             )
         log_transform("expand", self.order[-1], self.done[self.order[-1]], self.done)
@@ -128,7 +128,7 @@ class _AxisExpander:
 
     # Nodes.
 
-    def rebuild_node_without_vector_axes(self, u: UOp) -> None:
+    def rebuild_without_expanded_ranges(self, u: UOp) -> None:
         """Rebuild memory, an effect or a loop, none of which has axes. An expanded range needs no loop to close."""
         src = tuple([self.done[s] for s in u.src if s not in self.axis_bit])
         self.axis_masks[u] = 0
@@ -165,11 +165,11 @@ class _AxisExpander:
         elif self.axis_masks[u.bound]:
             raise untranslatable_error("Lowering Pipeline/Expand", u, "its bound depends on a vector axis", self.order[-1])
         else:
-            self.rebuild_node_without_vector_axes(u)
+            self.rebuild_without_expanded_ranges(u)
 
     def expand_after(self, u: UOp) -> None:
         """Rebuild an After, which has the axes of the value that it passes on."""
-        self.rebuild_node_without_vector_axes(u)
+        self.rebuild_without_expanded_ranges(u)
         self.axis_masks[u] = self.axis_masks[u.buffer]
 
     def defer_index(self, u: UOp) -> None:

@@ -45,13 +45,13 @@ def linearize_kernel(body: UOp) -> UOp:
     Raises CompileError for loops and Ifs that do not nest (R58, End), and for an unguarded effect in a loop inside of an If.
     """
     if body.op is not Op.SINK:
-        return list_memory_first(body) if body.op is Op.LINEAR else body
+        return prepend_unlisted_memory(body) if body.op is Op.LINEAR else body
     linear = UOp(Op.LINEAR, branch_around_costly_stores(order_instructions(body)))
     log_transform("order", body, linear, {body: linear})
     return linear
 
 
-def list_memory_first(linear: UOp) -> UOp:
+def prepend_unlisted_memory(linear: UOp) -> UOp:
     """Return an instruction list with the Params and Buffers that it need not have, which renderers declare."""
     listed = set(linear.src)
     memory = (u for u in toposort(linear) if u.op in MEMORY_ROOTS and u not in listed)
@@ -83,12 +83,12 @@ class _BlockTree:
         self.ifs = find_ifs_around(order)
         self.endifs = {u.if_node: u for u in instructions if u.op is Op.ENDIF}
         open_at_end = {r: self.open_loops[u] for u in instructions if u.op is Op.END for r in u.ranges}
-        self._insert_ifs_into_open_blocks(open_at_end)
+        self._nest_ifs_and_their_inner_loops(open_at_end)
         self.enclosing = _close_over_enclosing_blocks(open_at_end, self.root)
         self.parent = {b: self._innermost_block_or_raise_if_unnested(outer) for b, outer in self.enclosing.items()}
 
-    def _insert_ifs_into_open_blocks(self, open_at_end: dict[UOp, frozenset[UOp]]) -> None:
-        """Add to `open_at_end` the blocks around each If, and each If around the loops inside of it."""
+    def _nest_ifs_and_their_inner_loops(self, outer_blocks_of_block: dict[UOp, frozenset[UOp]]) -> None:
+        """Add to `outer_blocks_of_block` the blocks around each If, and each If around the loops inside of it."""
         guarded: dict[UOp, list[UOp]] = {u: [] for u in self.instructions if u.op is Op.IF}
         for u in self.instructions if guarded else ():
             for f in self.ifs.get(u, ()):
@@ -98,9 +98,9 @@ class _BlockTree:
         for f, inside in guarded.items():
             common = frozenset.intersection(*map(self._loops_around, fixed[f])) if fixed[f] else self.open_loops[f]
             wider = {g for g in guarded if fixed[f] < fixed[g] or (fixed[f] == fixed[g] and number[g] < number[f])}
-            open_at_end[f] = common.union(self.ifs.get(f, ()), wider if fixed[f] else ())
+            outer_blocks_of_block[f] = common.union(self.ifs.get(f, ()), wider if fixed[f] else ())
             loops_inside = {r for u in inside for r in self.open_loops[u]} - common
-            open_at_end.update({r: open_at_end[r] | {f} for r in loops_inside if r in open_at_end})
+            outer_blocks_of_block.update({r: outer_blocks_of_block[r] | {f} for r in loops_inside if r in outer_blocks_of_block})
 
     def _loops_around(self, u: UOp) -> frozenset[UOp]:
         return self.open_loops[u] - {u}

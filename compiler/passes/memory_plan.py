@@ -46,7 +46,7 @@ class LiveRange:
         return self.first <= other.last and other.first <= self.last
 
 
-def plan_memory(launch: UOp, caller_buffers: Collection[UOp]) -> UOp:
+def place_intermediates_in_arenas_per_device(launch: UOp, caller_buffers: Collection[UOp]) -> UOp:
     """Replace the intermediates of a launch by Slices of arenas, one per device. `caller_buffers` are those that the caller sees.
 
     Bools have arenas of their own, because a Bitcast to bool is ill-formed (R46, Bitcast and Slice).

@@ -61,12 +61,12 @@ def lower_wmma_to_loops(linear: UOp, target: Target) -> UOp:
     if not products:
         return linear
     has_instructions = all(target.has_tensor_core(u.arg) for u in products)
-    if has_instructions and target.can_lanes_meet_at_barriers(linear) and _have_whole_warps(linear, products):
+    if has_instructions and target.can_lanes_meet_at_barriers(linear) and _has_single_tiles_on_whole_warps(linear, products):
         return linear
     return linear.replace(src=tuple(_WmmaLowering(linear).lower_kernel()))
 
 
-def _have_whole_warps(linear: UOp, products: Sequence[UOp]) -> bool:
+def _has_single_tiles_on_whole_warps(linear: UOp, products: Sequence[UOp]) -> bool:
     """Return True if the lanes of the kernel are known to fill warps, in which each product is one of single tiles."""
     specials = [u for u in linear.src if u.op is Op.SPECIAL and not numbers_workgroups(u)]
     lanes = [*specials, *(u for u in linear.src if is_lane_loop(u))]
@@ -154,7 +154,9 @@ class _WmmaLowering:
         begun = [self.out.append(B.store(self.out.append(B.at(sums, B.const(e, _POSITION))), x)) for e, x in enumerate(c)]
         if d.threads > 1:
             stored = [self.out.append(UOp(Op.BARRIER, tuple(stored)))]
-        done = self._sum_products(d, [self.out.append(B.after(x, *stored)) for x in (left, right)], B.after(sums, *begun), lanes)
+        done = self._emit_loops_that_sum_products(
+            d, [self.out.append(B.after(x, *stored)) for x in (left, right)], B.after(sums, *begun), lanes
+        )
         if d.threads > 1:
             done = self.out.append(UOp(Op.BARRIER, (done,)))
         result = self.out.append(B.after(sums, done))
@@ -170,10 +172,10 @@ class _WmmaLowering:
             raise self._error(u, "R118 (Wmma's fragments)", f"expected the fragments of one tile, got {got}")
         return d
 
-    def _locate_lane_and_warp(self, u: UOp, threads: int) -> _Warp:
+    def _locate_lane_and_warp(self, u: UOp, warp_size: int) -> _Warp:
         """Return this lane's place in the workgroup (R125). Raises CompileError for a known number of lanes that fills no warps."""
         number: UOp = B.const(0, _POSITION)
-        if threads == 1:
+        if warp_size == 1:
             return _Warp(number, number, 1)
         loops = [r for r in self.open_blocks if is_lane_loop(r)]
         dimensions = sort_lanes_fastest_first(self.specials, loops)
@@ -186,12 +188,12 @@ class _WmmaLowering:
             number = _add(number, _multiply(_as_position(self.new.get(x, x)), stride))
             stride = _multiply(stride, _as_position(self.new.get(x.bound, x.bound)))
             most *= max_extent(loop_extent(x))
-        if stride.op is Op.CONST and most % threads:
-            raise self._error(u, "R93 (TC)", f"expected warps of {threads} lanes, got {most} lanes")
-        warps = max(1, -(-most // threads))
+        if stride.op is Op.CONST and most % warp_size:
+            raise self._error(u, "R93 (TC)", f"expected warps of {warp_size} lanes, got {most} lanes")
+        warps = max(1, -(-most // warp_size))
         if warps == 1:
             return _Warp(number, B.const(0, _POSITION), 1)
-        whole = B.const(threads, _POSITION)
+        whole = B.const(warp_size, _POSITION)
         return _Warp(UOp(Op.MOD, (number, whole)), UOp(Op.IDIV, (number, whole)), warps)
 
     def _widen_fragment(self, fragment: UOp, wide: DType) -> list[UOp]:
@@ -218,7 +220,7 @@ class _WmmaLowering:
             stores.append(self.out.append(B.store(address, x, gate)))
         return stores
 
-    def _sum_products(self, d: Descriptor, matrices: Sequence[UOp], sums: UOp, lanes: _Warp) -> UOp:
+    def _emit_loops_that_sum_products(self, d: Descriptor, matrices: Sequence[UOp], sums: UOp, lanes: _Warp) -> UOp:
         """Add the products of each of this lane's elements to `sums`, and return what ends that."""
         n, m, k = d.dims
         element = self._open_loop(d.c.elements, AxisType.LOOP)

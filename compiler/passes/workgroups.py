@@ -180,7 +180,7 @@ class _WorkgroupLowering:
         memory = [u for u in instructions if u.op in MEMORY_ROOTS]
         items = _parse_blocks(u for u in instructions if u.op not in MEMORY_ROOTS | {Op.SPECIAL} and u not in first)
         plan = self._plan_sections(items, tuple(u for u in specials if not numbers_workgroups(u)))
-        self._keep_what_crosses_sections(plan)
+        self._keep_values_and_registers_across_sections(plan)
         self.common |= {m: m for m in memory}
         kept = (*self.kept_values.values(), *self.kept_registers.values())
         for m in (*[m for m in memory if not is_register(m)], *[k.buffer for k in kept]):  # a register stands where it is used
@@ -202,7 +202,7 @@ class _WorkgroupLowering:
             if not _has_barrier(i):
                 run.append(i)
                 continue
-            plan += self._make_section(run, lanes)
+            plan += self._make_section_and_record_its_instructions(run, lanes)
             run = []
             if isinstance(i, UOp):
                 plan.append(i)
@@ -214,9 +214,9 @@ class _WorkgroupLowering:
                 if lanes:
                     require_same_for_all_lanes(i.opening, self.differing, "a Barrier", "R60 (Barrier)", self.linear)
                 plan.append(_CommonBlock(i.opening, i.closing, self._plan_sections(i.items, lanes)))
-        return plan + self._make_section(run, lanes)
+        return plan + self._make_section_and_record_its_instructions(run, lanes)
 
-    def _make_section(self, run: list[_Item], lanes: _Lanes) -> list[_PlanPart]:
+    def _make_section_and_record_its_instructions(self, run: list[_Item], lanes: _Lanes) -> list[_PlanPart]:
         """Return the section of a run of items; nothing for no items."""
         if not run:
             return []
@@ -226,7 +226,7 @@ class _WorkgroupLowering:
 
     # Values and registers that several sections use.
 
-    def _keep_what_crosses_sections(self, plan: Sequence[_PlanPart]) -> None:
+    def _keep_values_and_registers_across_sections(self, plan: Sequence[_PlanPart]) -> None:
         """Give memory to each value that is needed outside of its section, and to each REG Buffer of several sections."""
         sections_of_register: dict[tuple[UOp, _Lanes], set[_Section]] = {}
         for part in _walk_parts(plan):
@@ -263,7 +263,7 @@ class _WorkgroupLowering:
 
     def _open_loop(self, u: UOp, kind: AxisType, values: dict[UOp, UOp]) -> UOp:
         """Open a new loop for a Special or a loop of lanes, and record its counter as the value of `u`."""
-        bound = self._resolve(u.bound, self.common)
+        bound = self._get_or_build_replacement(u.bound, self.common)
         if bound.op is Op.CONST:
             bound = B.index(bound.const)
         elif bound.dtype not in (dt.index, dt.int64):
@@ -327,7 +327,7 @@ class _WorkgroupLowering:
 
     def _rebuild(self, u: UOp, values: dict[UOp, UOp], section: _Section | None = None) -> UOp:
         """Return an instruction on what stands for its sources."""
-        src = [self._resolve(s, values, section) for s in u.src]
+        src = [self._get_or_build_replacement(s, values, section) for s in u.src]
         if u.op in _ORDERING:
             named = u.op is Op.AFTER  # the first source is what an After gives
             src = src[:named] + [s for s in src[named:] if s is not _NOTHING]
@@ -339,13 +339,13 @@ class _WorkgroupLowering:
             return UOp(Op.INDEX, (src[0], _offset(self._number_lane(memory.lanes, section), size, src[1])))
         return u if tuple(src) == u.src else u.replace(src=tuple(src))
 
-    def _resolve(self, s: UOp, values: dict[UOp, UOp], section: _Section | None = None) -> UOp:
+    def _get_or_build_replacement(self, source: UOp, values: dict[UOp, UOp], section: _Section | None = None) -> UOp:
         """Return what stands for a source, in `values` or `common`; arithmetic in neither is built and put into `values`."""
-        if s not in values and s not in self.common:
-            for u in toposort(s, gate=lambda u: u.op in _REBUILT and u not in values and u not in self.common):
+        if source not in values and source not in self.common:
+            for u in toposort(source, gate=lambda u: u.op in _REBUILT and u not in values and u not in self.common):
                 if u not in values and u not in self.common:
                     values[u] = self._rebuild(u, values, section) if u.op in _REBUILT else u
-        return values[s] if s in values else self.common[s]
+        return values[source] if source in values else self.common[source]
 
     def _locate_kept_value(self, u: UOp, section: _Section) -> UOp:
         memory = self.kept_values[u]

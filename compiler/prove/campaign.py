@@ -76,11 +76,13 @@ def prove_rules(
     )
     digests = {r.name: digest_rule(r) for r in rules}
     run.report.pages = {name: ledger.make_page(name, digests.get(name, ""), entries) for name, entries in run.entries.items()}
-    _mark_proofs_unknown_if_cast_lemma_unproved(run.report)
+    _mark_numbers_proofs_unknown_if_lemma_open(run.report)
     return run.report
 
 
-def find_pages_that_differ(pages: Mapping[str, LedgerPage], report: ProofReport, rules: Sequence[Rule]) -> list[str]:
+def find_rules_with_missing_or_stale_page(
+    ledger_pages: Mapping[str, LedgerPage], report: ProofReport, rules: Sequence[Rule]
+) -> list[str]:
     """Return the names in `report` whose ledger page is missing, is about another rule, or has other verdicts or queries.
 
     The same rule may be proved by any of several plans, whichever the solver decides first.
@@ -90,18 +92,24 @@ def find_pages_that_differ(pages: Mapping[str, LedgerPage], report: ProofReport,
     by_rule: dict[str, dict[str, Obligation]] = {}
     for o in made:
         by_rule.setdefault(o.rule, {})[o.typing] = o
-    return [name for name, new in report.pages.items() if name not in pages or not _says_the_same(pages[name], new, by_rule[name])]
+    return [
+        name
+        for name, new in report.pages.items()
+        if name not in ledger_pages or not _has_same_verdicts_by_present_queries(ledger_pages[name], new, by_rule[name])
+    ]
 
 
-def _says_the_same(page: LedgerPage, proved: LedgerPage, obligations_by_typing: Mapping[str, Obligation]) -> bool:
+def _has_same_verdicts_by_present_queries(
+    ledger_page: LedgerPage, proved: LedgerPage, obligations_by_typing: Mapping[str, Obligation]
+) -> bool:
     """Return True if a page has the verdicts of another one, by queries of the same obligations."""
-    if page.digest != proved.digest or sorted((e.typing, e.status) for e in page.entries) != sorted(
+    if ledger_page.digest != proved.digest or sorted((e.typing, e.status) for e in ledger_page.entries) != sorted(
         (e.typing, e.status) for e in proved.entries
     ):
         return False
     return all(
         any(e.key == ledger.plan_key(make(), solver_version()) for make in obligations_by_typing[e.typing].plans)
-        for e in page.entries
+        for e in ledger_page.entries
     )
 
 
@@ -165,7 +173,7 @@ def _prove_with_progress(
     return verdicts
 
 
-def _mark_proofs_unknown_if_cast_lemma_unproved(report: ProofReport) -> None:
+def _mark_numbers_proofs_unknown_if_lemma_open(report: ProofReport) -> None:
     """Mark the proofs by the theory `numbers` as unknown if a lemma about casts is not proved."""
     lemmas = report.pages.get(LEMMA)
     if lemmas is None or lemmas.status is ProofStatus.PROVED:

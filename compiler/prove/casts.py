@@ -51,7 +51,7 @@ def encode_cast(m: SmtEncoder, target_dtype: DType, operand: EncodedValue) -> En
     if Representation.REAL in (to, source):
         raise Unmodelled(f"a cast of {operand.dtype} to {target_dtype} over the reals")
     if Representation.FLOAT in (to, source) and m.exact:
-        return _cast_by_uninterpreted_function(m, target_dtype, operand)
+        return _cast_exact_number_by_uninterpreted_function(m, target_dtype, operand)
     return EncodedValue(target_dtype, _CONCRETE[source, to](m, target_dtype, operand))
 
 
@@ -167,7 +167,7 @@ def _float_bound_constant(n: int, sort: smt.Sort) -> Term:
     return smt.literal(f"((_ to_fp {format_widths(sort)}) RNE {'' if n >= 0 else '(- '}{abs(n)}.0{'' if n >= 0 else ')'})", sort)
 
 
-def _encode_float_to_index_if_finite(m: SmtEncoder, d: DType, a: EncodedValue) -> Term:
+def _encode_float_to_index_and_require_finite(m: SmtEncoder, d: DType, a: EncodedValue) -> Term:
     """Convert a float to index, toward zero; a non-finite float traps (R29: index arithmetic).
 
     A number beyond the bit vector's range is an uninterpreted function of the float.
@@ -199,7 +199,7 @@ _CONCRETE: dict[tuple[Representation, Representation], Callable[[SmtEncoder, DTy
     (Representation.WIDE, Representation.FLOAT): _round_integer_to_float,
     (Representation.FLOAT, Representation.FLOAT): _cast_float_to_float,
     (Representation.FLOAT, Representation.BITS): _float_to_integer_saturating,
-    (Representation.FLOAT, Representation.WIDE): _encode_float_to_index_if_finite,
+    (Representation.FLOAT, Representation.WIDE): _encode_float_to_index_and_require_finite,
     (Representation.FLOAT, Representation.WHOLE): _reject_cast,
     (Representation.WHOLE, Representation.FLOAT): _reject_cast,
     (Representation.BITS, Representation.WHOLE): _reject_cast,
@@ -210,7 +210,7 @@ _CONCRETE: dict[tuple[Representation, Representation], Callable[[SmtEncoder, DTy
 # Floats, as functions of the exact value
 
 
-def _cast_by_uninterpreted_function(m: SmtEncoder, target_dtype: DType, a: EncodedValue) -> EncodedValue:
+def _cast_exact_number_by_uninterpreted_function(m: SmtEncoder, target_dtype: DType, a: EncodedValue) -> EncodedValue:
     """Convert between a float and another dtype by an uninterpreted function of the exact value."""
     number = exact_number(m, a)
     result = m.apply_uninterpreted(f"to.{target_dtype.short}", number, sort=m.sort(target_dtype))
@@ -244,7 +244,7 @@ def derive_exact_cast_facts(m: SmtEncoder, cast_operand: EncodedValue, cast_resu
     return facts
 
 
-def build_exact_cast_lemma(source: DType, target: DType) -> Term:
+def build_lemma_that_cast_keeps_number(source: DType, target: DType) -> Term:
     """Build the lemma that the cast of every value of `source` to `target` keeps the number, in a model of bits."""
     m = SmtEncoder()
     x = m.make_variable("x", source)
@@ -271,7 +271,7 @@ def _extend_to_72_bits(x: EncodedValue) -> Term:
 
 
 def encode_bitcast(m: SmtEncoder, target_dtype: DType, operand: EncodedValue) -> EncodedValue:
-    """Reinterpret the bits of `operand` in a dtype of the same size (R46: Bitcast). Raises Unmodelled."""
+    """BitcastOrSlice the bits of `operand` in a dtype of the same size (R46: Bitcast). Raises Unmodelled."""
     if m.representation(operand.dtype) is Representation.BOOL:
         bits = smt.ite(operand.term, smt.word(1, 8), smt.word(0, 8))
     elif operand.dtype.is_float:

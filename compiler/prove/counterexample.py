@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from uops.compiler.prove.model import encode_float_bits
+from uops.compiler.prove.model import encode_bits_of_representable_float
 from uops.compiler.prove.solver.solver import Number
 from uops.compiler.prove.typings import RuleTyping, TypedPattern, enumerate_rule_typings
 from uops.compiler.prove.verdicts import ProofVerdict
@@ -62,14 +62,14 @@ class RuleCounterexample:
         }
         return cls(rule, typing, values)
 
-    def build_graphs(self) -> CounterexampleGraphs:
+    def build_graphs_and_inputs(self) -> CounterexampleGraphs:
         """Build the graphs to evaluate; real numbers are rounded once to float64."""
         env, inputs = {}, {}
         for slot, (name, value) in enumerate(self.values.items()):
             d = self.typing.types[name]
             if isinstance(value, Fraction):
                 env[name] = b.param(slot, (), dt.float64)
-                inputs[f"p{slot}"] = (dt.float64, encode_float_bits(float(value), dt.float64))
+                inputs[f"p{slot}"] = (dt.float64, encode_bits_of_representable_float(float(value), dt.float64))
             elif d is dt.index:
                 env[name] = b.variable(name, min(value, 0) - 1, max(value, 0) + 1)
                 inputs[name] = (d, value)

@@ -127,7 +127,7 @@ class SmtEncoder:
         if representation is Representation.BOOL:
             return EncodedValue(d, smt.boolean(bool(v)))
         if representation is Representation.FLOAT:
-            bits = smt.word(encode_float_bits(float(v), d), d.bits)
+            bits = smt.word(encode_bits_of_representable_float(float(v), d), d.bits)
             return EncodedValue(d, float_from_bits(bits, d), bits)
         if representation is Representation.REAL:
             return EncodedValue(d, smt.rational(Fraction(v)))
@@ -143,7 +143,7 @@ def within(t: Term, low: int, high: int) -> Term:
     return smt.and_(smt.compare("<=", smt.integer(low), t), smt.compare("<=", t, smt.integer(high)))
 
 
-def encode_refinement(original: EncodedValue, replacement: EncodedValue) -> Term:
+def encode_same_bits_if_known_else_equal(original: EncodedValue, replacement: EncodedValue) -> Term:
     """Return the condition that `replacement` may replace `original`: the same bits if they are known (R28), else equal up to
     NaNs (R20)."""
     if original.bits is None:
@@ -216,7 +216,7 @@ def _replace_float8_specials(float8_bits: Term, d: DType, finite_float16_bits: T
     return smt.ite(finite, finite_float16_bits, smt.ite(smt.equals(body, smt.word(infinity, 7)), infinite, smt.word(0x7E00, 16)))
 
 
-def encode_float_bits(v: float, d: DType) -> int:
+def encode_bits_of_representable_float(v: float, d: DType) -> int:
     """Return the bits of `v`, a value of `d`; of a NaN, those of the quiet one."""
     sign, top, m = math.copysign(1.0, v) < 0, (1 << d.exp_bits) - 1, d.man_bits
     if v != v:

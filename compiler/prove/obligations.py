@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 
 from uops.compiler.prove.casts import derive_exact_cast_facts
-from uops.compiler.prove.model import EncodedValue, Representation, SmtEncoder, Unmodelled, encode_refinement
+from uops.compiler.prove.model import EncodedValue, Representation, SmtEncoder, Unmodelled, encode_same_bits_if_known_else_equal
 from uops.compiler.prove.semantics import encode_op
 from uops.compiler.prove.solver import smt
 from uops.compiler.prove.solver.smt import Encoding, Term
@@ -237,7 +237,7 @@ def _build_query(theory: Theory, rule: Rule, assignment: RuleTyping) -> _Query:
     ]
     m.definedness.clear()
     rhs = _encode_pattern(m, assignment.rhs, env, assume_cast_lemma)
-    claim = smt.and_(*m.definedness, _claim_for_some_left_side_choice(left_choices, encode_refinement(lhs, rhs)))
+    claim = smt.and_(*m.definedness, _claim_for_some_left_side_choice(left_choices, encode_same_bits_if_known_else_equal(lhs, rhs)))
     if theory.reals:
         claim, defined = smt.and_(*defined, claim), ()
     facts = [*m.facts, *(t for terms in lemmas.values() for t in terms)]
@@ -282,7 +282,7 @@ def _assume_witness_value_equals_evaluated_pattern(
     else:
         typed = annotate_dtypes_if_well_typed(evaluated, assignment.types, None)
     assert typed is not None
-    return [encode_refinement(_encode_pattern(m, typed, env, on_cast), env["k"])]
+    return [encode_same_bits_if_known_else_equal(_encode_pattern(m, typed, env, on_cast), env["k"])]
 
 
 def _claim_for_some_left_side_choice(left_side_choices: Sequence[Term], claim: Term) -> Term:
@@ -348,7 +348,7 @@ def _assumptions_and_refutation_cases_by_divisor_signs(
     terms = [*query.assumptions, smt.not_(query.claim)]
     if not smt.symbolic_divisors(terms):
         return query.assumptions, [(terms, {})]
-    assumed, (claimed,) = smt.substitute_defined_constants(query.assumptions, query.claim)
+    assumed, (claimed,) = smt.substitute_constants_and_keep_definitions(query.assumptions, query.claim)
     return assumed, list(_simplify_per_divisor_sign_case([*assumed, smt.not_(claimed)]))
 
 

@@ -121,7 +121,7 @@ def _generate_masked_reduce_step_laws() -> Iterator[Rule]:
             yield Rule(f"masked-{op.name.lower()}-{d.short}", masked, where(inside, operation(op, a, v), a))
 
 
-def _generate_monoid_laws(op: Op, dtypes: tuple[DType, ...]) -> Iterator[Rule]:
+def _generate_any_order_and_partial_laws(op: Op, dtypes: tuple[DType, ...]) -> Iterator[Rule]:
     """Yield the laws that a reduce op allows any order, and partial results."""
     a, b, c, d = (var(name, dtypes) for name in "abcd")
     name = op.name.lower()
@@ -136,7 +136,7 @@ def _generate_monoid_laws(op: Op, dtypes: tuple[DType, ...]) -> Iterator[Rule]:
 MONOIDS = (
     *_generate_reduce_identity_laws(),
     *_generate_masked_reduce_step_laws(),
-    *(law for op in REDUCES for law in _generate_monoid_laws(op, tuple(d for d in _DTYPES if not d.is_float))),
+    *(law for op in REDUCES for law in _generate_any_order_and_partial_laws(op, tuple(d for d in _DTYPES if not d.is_float))),
 )
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from enum import Enum
 
-from uops.compiler.prove.casts import build_exact_cast_lemma
+from uops.compiler.prove.casts import build_lemma_that_cast_keeps_number
 from uops.compiler.prove.obligations import Obligation, ProofAttempt, ProofPlan, has_lossless_cast_to_float_lemma
 from uops.compiler.prove.solver import smt
 from uops.compiler.prove.solver.solver import Number, SolverPool, SolverWorker
@@ -100,7 +100,9 @@ def list_exact_cast_lemmas() -> tuple[str, ...]:
 def make_cast_lemma_obligation(source_and_target_names: str) -> Obligation:
     """Build the obligation of the lemma `source>target`."""
     source, target = (dt.SHORT[d] for d in source_and_target_names.split(">"))
-    plan = ProofPlan((ProofAttempt("bits", (smt.render_query([smt.not_(build_exact_cast_lemma(source, target))]),), 200_000_000),))
+    plan = ProofPlan(
+        (ProofAttempt("bits", (smt.render_query([smt.not_(build_lemma_that_cast_keeps_number(source, target))]),), 200_000_000),)
+    )
     return Obligation(LEMMA, source_and_target_names, (lambda: plan,), (("x", source),))
 
 

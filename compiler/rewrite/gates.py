@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from uops.compiler.ir.affine import AffineSum, build_affine_sum, extract_affine_sum, index_constant
-from uops.compiler.rewrite.rewriter import tree_cost
+from uops.compiler.rewrite.rewriter import weighted_tree_cost
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp, substitute, toposort
@@ -67,7 +67,7 @@ def simplify_gate(gate: UOp, simplify: Simplify) -> UOp:
         return gate
     for _ in range(_MOST_ROUNDS):
         before = list(conjuncts)
-        for k in sorted(range(len(conjuncts)), key=lambda k: -tree_cost(conjuncts[k])):
+        for k in sorted(range(len(conjuncts)), key=lambda k: -weighted_tree_cost(conjuncts[k])):
             others = [c for j, c in enumerate(conjuncts) if j != k and c.op is not Op.CONST]
             conjuncts[k] = _simplify_under_facts(conjuncts[k], _derive_facts(others), simplify)
         if conjuncts == before:
@@ -186,7 +186,7 @@ def _simplify_under_facts(root: UOp, facts: Sequence[_Fact], simplify: Simplify)
     )  # fmt: skip
     for attempt, useful in attempts:
         changed = attempt(best, useful, simplify) if useful else best
-        if tree_cost(changed) < tree_cost(best):
+        if weighted_tree_cost(changed) < weighted_tree_cost(best):
             best = changed
     return best
 
@@ -212,7 +212,7 @@ def _replace_sums_in_operands(root: UOp, facts: Sequence[_Fact], simplify: Simpl
             continue
         new = u if done.keys().isdisjoint(u.src) else simplify(u.replace(src=tuple([done.get(s, s) for s in u.src])))
         if new.op in DIVISION | _COMPARISONS and new.lhs.dtype is dt.index:
-            new, bounds = _simplify_left_side_under_facts(new, known, simplify)
+            new, bounds = _simplify_and_bound_by_facts_on_left_side(new, known, simplify)
             if new.op in DIVISION and None not in bounds and bounds != _own_bounds(new) and len(known) < _MOST_FACTS:
                 known.append(_Fact(((new, 1),), bounds))
         if new is not u:
@@ -220,7 +220,7 @@ def _replace_sums_in_operands(root: UOp, facts: Sequence[_Fact], simplify: Simpl
     return simplify(done.get(root, root))
 
 
-def _simplify_left_side_under_facts(u: UOp, facts: Sequence[_Fact], simplify: Simplify) -> tuple[UOp, Bounds]:
+def _simplify_and_bound_by_facts_on_left_side(u: UOp, facts: Sequence[_Fact], simplify: Simplify) -> tuple[UOp, Bounds]:
     """Return the cheapest form of a division, remainder or comparison that was found with variables in its left side, and its
     bounds.
     """
@@ -231,13 +231,13 @@ def _simplify_left_side_under_facts(u: UOp, facts: Sequence[_Fact], simplify: Si
         one = _express_by_variable(total, fact, variable)
         more = _express_by_variable(several, fact, variable)
         if one is not None and len(fact.terms) > 1:
-            best = min(best, _simplify_with_left_side(u, one, {variable: fact.node}, simplify), key=tree_cost)
+            best = min(best, _simplify_with_left_side(u, one, {variable: fact.node}, simplify), key=weighted_tree_cost)
         if more is not None:
             several, originals[variable] = more, fact.node
     if not originals:
         return best, _UNBOUNDED
     simplified = simplify(UOp(u.op, (build_affine_sum(several), u.rhs)))
-    best = min(best, _restore_sums(simplified, originals, simplify), key=tree_cost)
+    best = min(best, _restore_sums(simplified, originals, simplify), key=weighted_tree_cost)
     return best, _intersect(_own_bounds(simplified), _own_bounds(best))
 
 

@@ -4,7 +4,7 @@ A `LoweringCache` holds, for nodes of the program being lowered:
 
 - the order below a root (`uops.spec.ir.node.toposort`), and the nodes of each op in it (`nodes_with_op`);
 - the loops around a node (`uops.spec.ir.scope.open_ranges`);
-- normal forms per list of rules (`Rewriter`), and costs (`rewriter.tree_cost`).
+- normal forms per list of rules (`Rewriter`), and costs (`rewriter.weighted_tree_cost`).
 
 All of them are functions of the node alone. The cache is active inside `with use_lowering_cache(cache):`, in this thread. It is
 dropped with the lowering, or with the last of several lowerings that share it.

@@ -17,7 +17,7 @@ from typing import Any
 
 from uops.compiler.ir.affine import are_equal_sums
 from uops.compiler.rewrite.pattern import VALUES, Binding, Pattern, TypeVar, coerce_literal, is_same_number, variables
-from uops.compiler.rewrite.rule import Rule, bound_types_and_cast_source_type, is_condition_proved
+from uops.compiler.rewrite.rule import Rule, collect_type_variables_and_cast_source_type, is_condition_proved
 from uops.spec.errors import Crash
 from uops.spec.ir import args as A
 from uops.spec.ir import dtypes as dt
@@ -159,19 +159,20 @@ class _MatcherWriter:
         name = f"tail_{len(self.namespace)}"
 
         def compile_and_call_tail(*arguments: Any) -> RuleApplication | None:
-            tail = self.namespace[name] = _MatcherWriter().compile_condition_and_replacement(rule)
+            tail = self.namespace[name] = _MatcherWriter().compile_witness_condition_and_replacement(rule)
             return tail(*arguments)
 
         self.namespace[name] = compile_and_call_tail
         return name
 
-    def compile_condition_and_replacement(self, rule: Rule) -> Callable[..., RuleApplication | None]:
+    def compile_witness_condition_and_replacement(self, rule: Rule) -> Callable[..., RuleApplication | None]:
         """Compile `tail(u, variables...)`, which returns the result for a node that matches the left side, or None."""
         bound = list(_names_bound_by_match(rule.lhs))
         self.put_line(0, f"def tail(u{''.join(f', {v}_' for v in bound)}):")
         self.put_line(1, "binding = {" + ", ".join(f"{v!r}: {v}_" for v in bound) + "}")
         if rule.types is not None:
-            types = f"{self.get_or_make_global_name(bound_types_and_cast_source_type, 'bound_types_and_cast_source_type')}(binding)"
+            collect = collect_type_variables_and_cast_source_type
+            types = f"{self.get_or_make_global_name(collect, collect.__name__)}(binding)"
             self.put_line(1, f"if not {self.get_or_make_global_name(rule.types, 'types')}({types}): return None")
         if rule.witness is not None:
             self.put_line(1, f"proposed = {self.get_or_make_global_name(rule.witness, 'witness')}(binding)")
@@ -280,7 +281,7 @@ class _LeftSideWriter:
         if tests := [t for k, q in enumerate(p.src) for t in self.op_and_number_tests(q, f"{local_prefix}{k}", ops[k])]:
             indentation = self.open_condition(" and ".join(tests), indentation)
         for k, q in enumerate(p.src):
-            if late := list(self.bind_variable_and_yield_tests(q, f"{local_prefix}{k}")):
+            if late := list(self.bind_and_yield_identity_dtype_bits_tests(q, f"{local_prefix}{k}")):
                 indentation = self.open_condition(" and ".join(late), indentation)
         for k, q in enumerate(p.src):
             if q.op is not None:
@@ -305,7 +306,7 @@ class _LeftSideWriter:
         if q.op is None and q.name is None and q.value == q.value:
             yield f"{source_local}.arg.value == {q.value!r}"
 
-    def bind_variable_and_yield_tests(self, q: Pattern, source_local: str) -> Iterator[str]:
+    def bind_and_yield_identity_dtype_bits_tests(self, q: Pattern, source_local: str) -> Iterator[str]:
         """Yield the tests of a variable's identity and dtype, and of a literal's bits."""
         if q.op is not None:
             return

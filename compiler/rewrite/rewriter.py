@@ -1,6 +1,6 @@
 """The rewrite engine: rules as values, applied bottom-up to a fixpoint.
 
-Termination: every step lowers `tree_cost`, a fixed order on nodes. `Rewriter(check=True)` asserts that at each step.
+Termination: every step lowers `weighted_tree_cost`, a fixed order on nodes. `Rewriter(check=True)` asserts that at each step.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ class Rewriter(RewriteLog):
         if applied is None:
             return None
         rule, after, binding = applied
-        if self.check and tree_cost(after) >= tree_cost(u):
-            raise Crash(f"{rule} does not descend: cost {tree_cost(u)} became {tree_cost(after)} at {u!r}")
+        if self.check and weighted_tree_cost(after) >= weighted_tree_cost(u):
+            raise Crash(f"{rule} does not descend: cost {weighted_tree_cost(u)} became {weighted_tree_cost(after)} at {u!r}")
         if self.log is not None:
             self.log.append(RewriteStep(rule.name, u, after, binding))
         return after
@@ -122,7 +122,7 @@ def _append_nodes_sources_first(u: UOp, done: Mapping[UOp, object], order: dict[
 _COMMUTATIVE = frozenset(COMMUTATIVE)
 
 
-def tree_cost(root: UOp) -> int:
+def weighted_tree_cost(root: UOp) -> int:
     """Return the cost of a node as a tree, memoized.
 
     The cost is the sum of op weights. A dividend counts twice, and a constant left of a non-constant costs one more. The cost is

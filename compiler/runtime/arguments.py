@@ -22,7 +22,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import Dim, UOp, toposort
 from uops.spec.ir.ops import Op
-from uops.spec.untrusted import quote_name
+from uops.spec.untrusted import escape_to_one_line
 
 Array = Any
 #: Arguments by key.
@@ -72,7 +72,7 @@ class BufferSlot:
     def prepare_array(self, inputs: Inputs, variables: Mapping[str, int]) -> Array:
         """Return the array of this memory for one run. Raises SpecError if a needed input is missing or does not fit."""
         if self.origin is BufferOrigin.FRESH:
-            return empty_on_cache_lines((self.memory.arg.size,) if self.shape is None else self.shape, self.dtype)
+            return empty_aligned_to_cache_line_if_large((self.memory.arg.size,) if self.shape is None else self.shape, self.dtype)
         if self.origin is BufferOrigin.CONSTANT:
             return self.constant
         shape = self.shape
@@ -144,7 +144,7 @@ def read_and_check_variable(u: UOp, inputs: Inputs) -> int:
         raise SpecError(f"input {name!r} needs an int, got {value!r}")
     lo, hi = variable_bounds(u)
     if not lo <= number <= hi:
-        raise Trap(f"variable {quote_name(name)} = {number} is outside of its bounds [{lo}, {hi}] (R48)")
+        raise Trap(f"variable {escape_to_one_line(name)} = {number} is outside of its bounds [{lo}, {hi}] (R48)")
     return number
 
 
@@ -194,7 +194,7 @@ def numpy_dtype(d: DType) -> np.dtype[Any]:
     return np.dtype(d.array_name)
 
 
-def empty_on_cache_lines(shape: Shape, dtype: np.dtype[Any]) -> Array:
+def empty_aligned_to_cache_line_if_large(shape: Shape, dtype: np.dtype[Any]) -> Array:
     """Return an uninitialized array. A large one begins at a cache line, so that no vector that its kernels load lies on two."""
     array: Array = np.empty(shape, dtype)
     size = array.nbytes

@@ -50,13 +50,13 @@ class HostFunctionKernel:
         sizes = dict(zip(self.shape_variables, scalars[len(self.arguments) :]))
         self.function(
             *[
-                scalars[k] if a is None else _view_memory(buffers[k], a, evaluate_shape(a.shape, sizes))
+                scalars[k] if a is None else _view_memory_as_flat_array(buffers[k], a, evaluate_shape(a.shape, sizes))
                 for k, a in enumerate(self.arguments)
             ]
         )
 
 
-def _view_memory(address: int, argument: MemoryArgument, shape: tuple[int, ...]) -> Array:
+def _view_memory_as_flat_array(address: int, argument: MemoryArgument, shape: tuple[int, ...]) -> Array:
     """Return a flat array over memory; one that the Call does not write is read-only."""
     count = int(np.prod(shape, dtype=np.int64))
     if not count:

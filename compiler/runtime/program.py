@@ -48,7 +48,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import Dim, UOp, toposort
 from uops.spec.ir.ops import MEMORY_ROOTS, Op
 from uops.spec.ir.scope import base_memory
-from uops.spec.resources import array_bytes, describe_memory_excess
+from uops.spec.resources import array_bytes_with_symbolic_dims_as_one, describe_memory_excess
 from uops.spec.result import Result
 from uops.spec.verify.dialects import Dialect
 
@@ -128,20 +128,20 @@ class Compiled:
         calls = self.program.instructions
         memory = list(dict.fromkeys(m for c in calls for a in c.arguments if not is_variable(m := base_memory(a))))
         memory += [u for u in self.external if not is_variable(u) and u not in memory]
-        self._require_buffers_fit_memory(memory)
+        self._require_buffers_fit_process_memory_limit(memory)
         self._slots = self._make_buffer_slots(memory)
         self._base_of = {m: k for k, m in enumerate(memory)}
         self._value_bases = [(self._base_of[o.buffer], o.shape) for o in self.outputs]
         value_buffers = {o.buffer for o in self.outputs}
         self._returned_slots = [p for p in self._slots if p.is_written and p.memory not in value_buffers]
-        self._arguments = self._sort_arguments_by_key_order()
+        self._arguments = self._order_params_then_variables_then_buffers()
         self.keys = tuple(input_key(u) for u in self._arguments)
         self.written_keys = tuple(p.key for p in self._returned_slots)
         self._single = len(self.outputs) == 1 and not self._returned_slots
         self._launches = self._load_kernels_and_make_launches()
         groups = itertools.groupby(self._launches, lambda launch: isinstance(launch.kernel, HostFunctionKernel))
         self._launch_groups = [(on_host, tuple(launches)) for on_host, launches in groups]
-        self._queues = self._make_queues(config)
+        self._queues = self._make_device_queues_if_worthwhile(config)
         values = {k for k, _ in self._value_bases}
         self._temporary_slots = [k for k, p in enumerate(self._slots) if p.origin is BufferOrigin.FRESH and k not in values]
         self._spare_arenas: list[dict[int, Array]] = []
@@ -152,11 +152,11 @@ class Compiled:
     def _store_interface_and_check_it_fits_memory(self, interface: ProgramInterface) -> None:
         """Take the outputs and arguments of the program. Raises Unsupported for outputs that do not fit into memory."""
         self.outputs, self.external, self.written = interface
-        self._require_buffers_fit_memory(o.buffer for o in self.outputs)
+        self._require_buffers_fit_process_memory_limit(o.buffer for o in self.outputs)
 
-    def _require_buffers_fit_memory(self, memory: Iterable[UOp]) -> None:
+    def _require_buffers_fit_process_memory_limit(self, memory: Iterable[UOp]) -> None:
         """Raise Unsupported if the Buffers of one run need more memory than there is."""
-        sizes = {m: array_bytes(m.dtype, (m.arg.size,)) for m in memory if m.op is Op.BUFFER}
+        sizes = {m: array_bytes_with_symbolic_dims_as_one(m.dtype, (m.arg.size,)) for m in memory if m.op is Op.BUFFER}
         if why := describe_memory_excess(sum(sizes.values())):
             largest = max(sizes, key=lambda m: sizes[m])
             raise Unsupported(
@@ -174,7 +174,7 @@ class Compiled:
             slots.append(BufferSlot.for_memory(m, origin, shape, m in self.written))
         return slots
 
-    def _sort_arguments_by_key_order(self) -> list[UOp]:
+    def _order_params_then_variables_then_buffers(self) -> list[UOp]:
         """Return the arguments in the order of `keys`."""
         params = [p.memory for p in self._slots if p.origin is BufferOrigin.GIVEN]
         buffers = [p.memory for p in self._slots if p.origin is BufferOrigin.OPTIONAL]
@@ -196,7 +196,7 @@ class Compiled:
             for c in calls
         )
 
-    def _make_queues(self, config: Config) -> QueueRunner | None:
+    def _make_device_queues_if_worthwhile(self, config: Config) -> QueueRunner | None:
         """Return the queues of a program on several devices; None if one thread runs all launches.
 
         Memory that has to be lent belongs to one thread, so that such targets run all devices in one.
@@ -247,7 +247,11 @@ class Compiled:
         slots = {origin: [(k, p) for k, p in enumerate(self._slots) if p.origin is origin] for origin in BufferOrigin}
         fixed = [(k, p.constant) for k, p in slots[BufferOrigin.CONSTANT]]
         fixed += [(source.get(p.memory, k), np.zeros(p.memory.arg.size, p.dtype)) for k, p in slots[BufferOrigin.OPTIONAL]]
-        sizes = [(k, array_bytes(p.memory.dtype, (p.memory.arg.size,))) for k, p in slots[BufferOrigin.FRESH] if k not in values]
+        sizes = [
+            (k, array_bytes_with_symbolic_dims_as_one(p.memory.dtype, (p.memory.arg.size,)))
+            for k, p in slots[BufferOrigin.FRESH]
+            if k not in values
+        ]
         results = [ArrayOutput(k, self._slots[k].dtype, self._slots[k].shape or (), None) for k, _ in self._value_bases]
         results += [ArrayOutput(self._base_of[p.memory], p.dtype, p.shape or (), source[p.memory]) for p in self._returned_slots]
         return ProgramFrame(

@@ -87,7 +87,7 @@ def _describe_range(argument: UOp) -> MemoryRange:
 
 def schedule_launches(accesses: Sequence[LaunchAccess]) -> QueueSchedule:
     """Return the schedule of launches that are given in the order of the program."""
-    waits = [_find_launches_to_wait_for(accesses, k) for k in range(len(accesses))]
+    waits = [_find_last_conflict_per_other_device(accesses, k) for k in range(len(accesses))]
     awaited = {earlier for w in waits for earlier in w}
     steps: list[tuple[list[int], tuple[int, ...]]] = []
     step_of_launch: dict[int, int] = {}
@@ -120,7 +120,7 @@ def _drop_implied_waits(steps: Sequence[QueueStep], steps_by_device: Mapping[str
     return tuple(kept)
 
 
-def _find_launches_to_wait_for(accesses: Sequence[LaunchAccess], launch: int) -> tuple[int, ...]:
+def _find_last_conflict_per_other_device(accesses: Sequence[LaunchAccess], launch: int) -> tuple[int, ...]:
     """Return, for each other device, the last earlier launch that a launch conflicts with."""
     last: dict[str, int] = {}
     for earlier in range(launch - 1, -1, -1):

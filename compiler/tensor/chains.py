@@ -3,8 +3,8 @@
 An assignment writes to fresh memory that holds the old contents, so that older nodes keep their values. In a whole graph the
 readers are known. If only the next assignment reads an old version, it writes to the same memory instead.
 
-`elide_assignment_copies` takes and gives a TENSOR graph with equal values: a Store reads its value before it writes (R54: Store),
-and Afters order two of them (R59: After).
+`elide_copies_in_assignment_chains` takes and gives a TENSOR graph with equal values: a Store reads its value before it writes
+(R54: Store), and Afters order two of them (R59: After).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class _AssignmentCopy(NamedTuple):
     old: UOp
 
 
-def elide_assignment_copies(root: UOp) -> UOp:
+def elide_copies_in_assignment_chains(root: UOp) -> UOp:
     """Remove the copies of versions that only the assignment to the copy reads."""
     order = toposort(root)
     copies = [

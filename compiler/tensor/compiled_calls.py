@@ -20,7 +20,7 @@ from uops.compiler.ir.devices import HOST
 from uops.compiler.tensor import history, realize, storage
 from uops.compiler.tensor.faults import fault, format_for_error
 from uops.compiler.tensor.tensor import Tensor
-from uops.compiler.tensor.trace import collect_tensors, map_tensors
+from uops.compiler.tensor.trace import collect_tensors_with_repeats, map_tensors
 from uops.spec.errors import SpecTypeError, SpecValueError
 from uops.spec.ir import build as B
 from uops.spec.ir.node import UOp
@@ -48,7 +48,7 @@ class CompiledCall:
 
     def call(self, arrays: list[storage.Array]) -> Any:
         """Return the result for the flat arrays of the arguments. Raises SpecIndexError for an index out of range."""
-        values = self._run(arrays)
+        values = self._run_program_without_index_checks(arrays)
         if self._checks:
             for check, number in zip(self._checks, values[len(self._outputs) :], strict=True):
                 check.raise_if_greatest_offset_outside(number)
@@ -58,7 +58,7 @@ class CompiledCall:
         leaves = {u: storage.make_computed_leaf(v, u.dtype, u.shape) for u, v in zip(self._outputs, values)}
         return map_tensors(self._result, lambda t: Tensor.of(leaves[t.uop]))
 
-    def _run(self, arrays: list[storage.Array]) -> Sequence[Any]:
+    def _run_program_without_index_checks(self, arrays: list[storage.Array]) -> Sequence[Any]:
         """Return the values of the program: by its native function where it has one."""
         if self._native is None:
             given = {f"p{k}": a for k, a in enumerate(arrays)}
@@ -103,7 +103,7 @@ class JitFunction(Generic[P, R]):
             result = self.function(*traced_args, **traced_kwargs)
         if any(t.uop is not u for t, u in zip(stand_ins, before, strict=True)):
             raise SpecValueError(f"jit of {name}: expected no assignment to an argument; return the new value instead")
-        outputs = tuple(dict.fromkeys(t.uop for t in collect_tensors(result)))
+        outputs = tuple(dict.fromkeys(t.uop for t in collect_tensors_with_repeats(result)))
         if not outputs:
             raise SpecTypeError(f"jit of {name}: expected a function that returns a Tensor or several, got none")
         params = {history.skip_reshapes(u): B.param(k, history.skip_reshapes(u).shape, u.dtype) for k, u in enumerate(before)}

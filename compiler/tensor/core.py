@@ -23,8 +23,8 @@ from uops.compiler.tensor.checks import (
     undo_assignments_of_failed_check,
 )
 from uops.compiler.tensor.dtypes import DTypeLike, as_dtype, make_constant_in_dtype_if_it_fits
-from uops.compiler.tensor.faults import fault, format_for_error, require_axes, require_integer
-from uops.compiler.tensor.history import depends_on_tracked_tensor, is_differentiating
+from uops.compiler.tensor.faults import fault, format_for_error, require_axes, require_integer_of_at_most_64_bits
+from uops.compiler.tensor.history import is_computed_from_tracked_tensor, is_differentiating
 from uops.compiler.tensor.realize import compute_in_one_program
 from uops.spec.errors import SpecIndexError, SpecTypeError
 from uops.spec.ir import build as B
@@ -151,7 +151,7 @@ class LazyTensorBase:
                 for u, (a, c, inputs) in zip(missing, computed, strict=True)
             }
         for t in tensors:
-            if not (is_differentiating() or depends_on_tracked_tensor(t.uop)):
+            if not (is_differentiating() or is_computed_from_tracked_tensor(t.uop)):
                 t.uop = leaves.get(t.uop) or storage.find_realized_leaf(t.uop) or t.uop
         return self
 
@@ -177,7 +177,7 @@ class LazyTensorBase:
         source = self._cast_and_broadcast_assigned_value(value)
         owners: list[LazyTensorBase] = [owner for owner in (r() for r, _ in self._links) if owner is not None]
         if not owners:
-            self.uop = B.assign(_make_fresh_memory(self.uop), source)
+            self.uop = B.assign(_make_empty_buffer_like(self.uop), source)
             return self
         root, old = owners[0], _copy_to_fresh_buffer(owners[0].uop)
         root.uop = B.after(old, B.store(self._replay_view_on(root, old), source))
@@ -215,7 +215,7 @@ class LazyTensorBase:
         if isinstance(value, (bool, int, float)) and not isinstance(value, np.generic):
             return make_constant_in_dtype_if_it_fits(value, like or self.dtype)
         if isinstance(value, (np.ndarray, np.generic)):
-            return storage.make_leaf_buffer(np.array(value))
+            return storage.make_leaf_on_array_memory(np.array(value))
         if isinstance(value, UOp):
             return value
         raise fault("", None, f"expected a Tensor, an array or a number, got {type(value).__name__}", SpecTypeError)
@@ -246,14 +246,14 @@ class LazyTensorBase:
 
     def _normalize_axis(self, method: str, axis: int, claim: str = "REDUCE.C3") -> int:
         """Return a non-negative axis. Raises SpecIndexError if it is out of range."""
-        number = axis if type(axis) is int else require_integer(axis)
+        number = axis if type(axis) is int else require_integer_of_at_most_64_bits(axis)
         if not -self.ndim <= number < self.ndim:
             raise fault(method, claim, f"axis {format_for_error(axis)} is out of range for shape {self.shape}", SpecIndexError)
         return number % self.ndim
 
     def _normalize_axis_unless_scalar(self, method: str, axis: int) -> int | None:
         """Return a non-negative axis; None for 0 and -1 of a Tensor of shape (), which counts as a vector of one element."""
-        if not self.ndim and require_integer(axis) in (0, -1):
+        if not self.ndim and require_integer_of_at_most_64_bits(axis) in (0, -1):
             return None
         return self._normalize_axis(method, axis)
 
@@ -269,10 +269,10 @@ class LazyTensorBase:
 
 def _copy_to_fresh_buffer(u: UOp) -> UOp:
     """Return fresh memory with the contents of `u`, as a reference of its shape."""
-    return B.assign(_make_fresh_memory(u), u)
+    return B.assign(_make_empty_buffer_like(u), u)
 
 
-def _make_fresh_memory(u: UOp) -> UOp:
+def _make_empty_buffer_like(u: UOp) -> UOp:
     """Return fresh memory for a value like `u`, as a reference of its shape, on the devices of `u`."""
     size, device, axis = math.prod(u.shape), u.device or HOST, u.axis
     if not isinstance(device, tuple):

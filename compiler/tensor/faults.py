@@ -44,7 +44,7 @@ def _find_called_method_name(frame: FrameType | None) -> str:
     return next(named, next((n for n in outer_first if n.startswith("__")), ""))
 
 
-def require_integer(v: Any) -> int:
+def require_integer_of_at_most_64_bits(v: Any) -> int:
     """Return a size, axis or amount as an int, from any index that Python accepts.
 
     Raises SpecTypeError for anything else, SpecValueError for one beyond 64 bits.

@@ -73,7 +73,7 @@ def is_tracked(t: HasNode) -> bool:
 
 def any_needs_history(tensors: Iterable[HasNode]) -> bool:
     """Return True if a derivative may be asked for with respect to one of these Tensors, or to what it was computed from."""
-    return bool(_tracked) and any(is_tracked(t) or depends_on_tracked_tensor(t.uop) for t in tensors)
+    return bool(_tracked) and any(is_tracked(t) or is_computed_from_tracked_tensor(t.uop) for t in tensors)
 
 
 def list_tracked_tensors() -> list[HasNode]:
@@ -81,7 +81,7 @@ def list_tracked_tensors() -> list[HasNode]:
     return list(_tracked.values())
 
 
-def depends_on_tracked_tensor(u: UOp) -> bool:
+def is_computed_from_tracked_tensor(u: UOp) -> bool:
     """Return True if a derivative may flow from `u` to an operand of it that a tracked Tensor has."""
     if not _tracked:
         return False

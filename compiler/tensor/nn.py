@@ -13,7 +13,7 @@ from typing import Any
 
 from uops.compiler.tensor.faults import fault, format_for_error
 from uops.compiler.tensor.tensor import Tensor
-from uops.compiler.tensor.trace import collect_tensors
+from uops.compiler.tensor.trace import collect_tensors_with_repeats
 from uops.spec.errors import SpecTypeError, SpecValueError
 
 __all__ = ["SGD", "Adam", "AdamW", "Optimizer", "parameters"]
@@ -95,7 +95,7 @@ class Optimizer(ABC):
             values.append(value.cast(p.dtype).detach())
             states.append([s.detach() for s in state])
         computed = [*values, *(s for state in states for s in state)]
-        computed[0].realize(*computed[1:], *collect_tensors(others))
+        computed[0].realize(*computed[1:], *collect_tensors_with_repeats(others))
         for k, value, state in zip(moved, values, states, strict=True):
             self.params[k].uop, self.state[k] = value.uop, state
 

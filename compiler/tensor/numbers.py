@@ -49,7 +49,7 @@ def cast_numbers_without_double_rounding(
     Without a dtype, integers take the first of int32, int64 and uint64 that holds all; floats and empty lists are float32 (R25:
     operand dtypes). A narrow float that NumPy lacks is left to a Cast. Raises SpecTypeError for elements that are no numbers.
     """
-    if numpy_conversion.dtype.kind not in "biufO" or _may_have_rounded_integers(original_numbers, numpy_conversion):
+    if numpy_conversion.dtype.kind not in "biufO" or _may_have_rounded_or_unconverted_integers(original_numbers, numpy_conversion):
         return _convert_objects_with_one_rounding(np.array(original_numbers, object), wanted_dtype)
     if wanted_dtype is None:
         return _cast_to_default_dtype(numpy_conversion)
@@ -64,7 +64,7 @@ def cast_numbers_without_double_rounding(
         return numpy_conversion.astype(numpy_dtype(wanted_dtype))
 
 
-def _may_have_rounded_integers(original_numbers: list[Any] | tuple[Any, ...], numpy_conversion: Array) -> bool:
+def _may_have_rounded_or_unconverted_integers(original_numbers: list[Any] | tuple[Any, ...], numpy_conversion: Array) -> bool:
     """Return True if NumPy may have rounded an integer of the list, or converted nothing."""
     if numpy_conversion.dtype.kind != "f":
         return numpy_conversion.dtype.kind == "O"

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uops.compiler.config import default_config
-from uops.compiler.tensor.chains import elide_assignment_copies
+from uops.compiler.tensor.chains import elide_copies_in_assignment_chains
 from uops.spec.errors import SpecError, SpecTypeError, SpecValueError, Trap
 from uops.spec.ir import build as B
 from uops.spec.ir.node import UOp
@@ -137,7 +137,7 @@ def compute_in_one_program(nodes: Sequence[UOp], backend: str | None, unchecked:
     graph = _GraphCapture()
     closed = [graph.replace_buffers_by_params(u) for u in nodes]
     if graph.has_copies_to_devices:
-        _require_operands_on_one_device(nodes)
+        _verify_nodes_for_device_errors(nodes)
     checks = (
         {} if (_unchecked.get() if unchecked is None else unchecked) else graph.check_known_indices_and_collect_computed_checks()
     )
@@ -153,7 +153,7 @@ def compute_in_one_program(nodes: Sequence[UOp], backend: str | None, unchecked:
     return [ComputedValue(value, c is u, inputs) for value, c, u in zip(values, closed, nodes)]
 
 
-def _require_operands_on_one_device(nodes: Sequence[UOp]) -> None:
+def _verify_nodes_for_device_errors(nodes: Sequence[UOp]) -> None:
     """Raise SpecError for operands on different devices (R72); Params of the closed graph are on none, so it would not show."""
     from uops.spec.verify.verifier import verify  # late: programs on one device do not need the verifier
 
@@ -170,7 +170,7 @@ def _raise_index_error(checks: Iterable[IndexCheck], backend: str | None) -> Non
 def _build_output_graph(nodes: Sequence[UOp], memories: int) -> UOp:
     """Return the graph of all nodes. If it fills several memories of its own, assignments to one Tensor share theirs."""
     graph = nodes[0] if len(nodes) == 1 else B.tuple_(*nodes)
-    return elide_assignment_copies(graph) if memories > 1 else graph
+    return elide_copies_in_assignment_chains(graph) if memories > 1 else graph
 
 
 def _get_or_compile_program(graph: UOp, backend: str) -> Program:

@@ -39,10 +39,10 @@ _stand_in_slots = itertools.count(1 << 32)
 _ranges: weakref.WeakKeyDictionary[UOp, tuple[int, int] | None] = weakref.WeakKeyDictionary()
 
 
-def make_leaf_buffer(array: Array, is_memory_shared: bool = False) -> UOp:
+def make_leaf_on_array_memory(array: Array, may_others_hold_memory: bool = False) -> UOp:
     """Return a fresh Buffer with an array's elements, in its shape, on the array's memory if that is contiguous.
 
-    `is_memory_shared` says that others may hold that memory.
+    `may_others_hold_memory` says that others may hold that memory.
     """
     dtype = as_dtype(array.dtype)
     flat = np.ascontiguousarray(array, numpy_dtype(dtype)).reshape(-1)
@@ -50,7 +50,7 @@ def make_leaf_buffer(array: Array, is_memory_shared: bool = False) -> UOp:
     flat.flags.writeable = False
     buffer = B.buffer(flat.size, dtype)
     _arrays[buffer] = flat
-    if not is_memory_shared:
+    if not may_others_hold_memory:
         _ranges[buffer] = None
     return reshape_node(buffer, array.shape)
 
@@ -115,7 +115,7 @@ def realized_value_of(u: UOp) -> Array | None:
 
 def data_of(u: UOp) -> Array | None:
     """Return the flat array of a node that needs no computation, or None."""
-    source = _skip_reshapes_and_placement(u)
+    source = _skip_reshapes_and_leaf_placement(u)
     return _arrays.get(source) if source.op is Op.BUFFER else None
 
 
@@ -124,7 +124,7 @@ def range_of_unshared_integer_buffer(u: UOp) -> tuple[int, int] | None:
 
     The Buffer has at least one element. The result is memoized.
     """
-    buffer = _skip_reshapes_and_placement(u)
+    buffer = _skip_reshapes_and_leaf_placement(u)
     bounds = _ranges.get(buffer)
     if bounds is None and buffer in _ranges:
         array = _arrays[buffer]
@@ -132,7 +132,7 @@ def range_of_unshared_integer_buffer(u: UOp) -> tuple[int, int] | None:
     return bounds
 
 
-def _skip_reshapes_and_placement(u: UOp) -> UOp:
+def _skip_reshapes_and_leaf_placement(u: UOp) -> UOp:
     """Return the node below Reshapes; of a leaf's copy on other devices, what is below those of the leaf."""
     while True:
         leaf = _placed.get(u) if _placed else None
@@ -184,8 +184,8 @@ def make_leaf_on_device_and_record_unless_constant(
 
     A constant node may outlive every Tensor, in a cache of programs: it is not recorded, so that its array can be freed.
     """
-    leaf = make_leaf_buffer(array, is_memory_shared=True)  # a backend may give memory that it was given
-    _read_by_program[_skip_reshapes_and_placement(leaf)] = inputs
+    leaf = make_leaf_on_array_memory(array, may_others_hold_memory=True)  # a backend may give memory that it was given
+    _read_by_program[_skip_reshapes_and_leaf_placement(leaf)] = inputs
     device = realized_node.device
     if device is not None and device != HOST:
         host_leaf, leaf = leaf, copy_to_devices(leaf, device, realized_node.axis)

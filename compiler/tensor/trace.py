@@ -80,7 +80,7 @@ def _trace_to_function_node(f: Callable[..., R], args: tuple[Any, ...], kwargs: 
         result = f(*args, **kwargs)
     if any(t.uop is not before[u] for u, t in inputs.items()):
         raise SpecValueError(f"@function {name} assigns to an input, which a Function cannot do (R63, R64)")
-    values = list(dict.fromkeys(t.uop for t in collect_tensors(result)))
+    values = list(dict.fromkeys(t.uop for t in collect_tensors_with_repeats(result)))
     if not values:
         raise SpecTypeError(f"@function {name} must return a Tensor or several, got none")
     order = list(dict.fromkeys(u for v in values for u in scope_nodes(v)))
@@ -110,7 +110,7 @@ def map_tensors(value: Any, f: Callable[[Tensor], Any], other: Callable[[Any], A
     return other(value)
 
 
-def collect_tensors(value: Any) -> list[Tensor]:
+def collect_tensors_with_repeats(value: Any) -> list[Tensor]:
     """Return the Tensors in a value, in order."""
     tensors: list[Tensor] = []
 
@@ -128,13 +128,15 @@ def _replace_inputs_and_captures_by_params(values: list[UOp], nodes_sources_firs
     `nodes_sources_first` is the toposort of the values.
     """
     done = _map_stand_ins_and_their_buffers({u: storage.make_param_like(slot, u) for slot, u in enumerate(inputs)})
-    captured = _list_captured_values(values, nodes_sources_first, done)
+    captured = _list_captured_buffers_and_tracked_nodes(values, nodes_sources_first, done)
     done |= {u: storage.make_param_like(len(inputs) + k, u) for k, u in enumerate(captured)}
     _rebuild_nodes_in_order(nodes_sources_first, done)
     return ClosedValues([done[v] for v in values], captured)
 
 
-def _list_captured_values(values: list[UOp], nodes_sources_first: list[UOp], inputs: dict[UOp, UOp]) -> list[UOp]:
+def _list_captured_buffers_and_tracked_nodes(
+    values: list[UOp], nodes_sources_first: list[UOp], inputs: dict[UOp, UOp]
+) -> list[UOp]:
     """Return the nodes that are arguments beside the inputs: Buffers, and values by which the caller may differentiate."""
     if not history.may_differentiate():
         return [u for u in nodes_sources_first if u.op is Op.BUFFER and u not in inputs]

@@ -17,7 +17,7 @@ from uops.compiler.tensor.faults import format_for_error
 from uops.compiler.tensor.history import differentiate_function
 from uops.compiler.tensor.methods.gradients import find_cotangents
 from uops.compiler.tensor.tensor import Tensor
-from uops.compiler.tensor.trace import collect_tensors, map_tensors
+from uops.compiler.tensor.trace import collect_tensors_with_repeats, map_tensors
 from uops.spec.errors import SpecTypeError, SpecValueError
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
@@ -103,14 +103,16 @@ def _trace(
 
     given = [map_tensors(p, stand_in) for p in primals]
     if not stand_ins:
-        wrong = ", ".join(str(t.dtype) for t in collect_tensors(primals)) or format_for_error(primals[0] if primals else None)
+        wrong = ", ".join(str(t.dtype) for t in collect_tensors_with_repeats(primals)) or format_for_error(
+            primals[0] if primals else None
+        )
         raise SpecTypeError(f"uops.{name}: expected an argument with Tensors of floats, got {wrong}")
     with differentiate_function():
         result = f(*given)
     if has_aux and not (isinstance(result, tuple) and len(result) == 2):
         raise SpecTypeError(f"uops.{name}: expected a function that returns a pair, got {format_for_error(result)}")
     value, aux = result if has_aux else (result, None)
-    outputs = collect_tensors(value)
+    outputs = collect_tensors_with_repeats(value)
     not_float = next((t for t in outputs if not t.dtype.is_float), None)
     if not outputs or not_float is not None:
         got = "no Tensor" if not_float is None else f"one of {not_float.dtype}, which has no derivative (R78)"
@@ -120,7 +122,7 @@ def _trace(
         return substitute_and_transfer_checks(u, dict(stand_ins))
 
     def pull_back(cotangent: Any) -> tuple[Any, ...]:
-        given_cotangents = collect_tensors(cotangent)
+        given_cotangents = collect_tensors_with_repeats(cotangent)
         if [(t.shape, t.dtype) for t in given_cotangents] != [(t.shape, t.dtype) for t in outputs]:
             wanted = ", ".join(f"{t.dtype} {t.shape}" for t in outputs)
             got = ", ".join(f"{t.dtype} {t.shape}" for t in given_cotangents)

@@ -35,14 +35,14 @@ from uops.compiler.validate.model import ValidationClaim
 from uops.compiler.validate.races import generate_race_claims as race_claims
 from uops.compiler.validate.reader import read_accesses
 from uops.compiler.validate.sites import KernelAccesses
-from uops.compiler.validate.sums import generate_addition_and_store_claims
+from uops.compiler.validate.sums import generate_claims_for_memory_with_atomics
 from uops.compiler.validate.values import (
     group_rewriter_transforms_by_result,
     replay_proved_steps_and_find_fault,
     select_used_steps,
     validate_linearization,
 )
-from uops.compiler.validate.writes import generate_written_once_and_coverage_claims
+from uops.compiler.validate.writes import generate_write_and_read_agreement_claims
 from uops.spec.errors import SpecError, UopsError
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.native import describe_native, is_native, refuse_native_text
@@ -122,7 +122,7 @@ def build_and_check_certificate(
         "callers": caller_buffer_numbers(graphs["callify"].arguments if caller_memory is None else caller_memory),
         "steps": [[[s.rule, show(s.before), show(s.after)] for s in k] for k in steps_by_kernel],
     }
-    certificate["trusted"] += _list_native_code_assumptions(certificate)
+    certificate["trusted"] += _make_native_code_assumption_if_any(certificate)
     if fast_math_rules is not None:
         assuming = _fast_math_rules_by_name()
         certificate["fast_math"] = {name: digest_rule(assuming[name]) for name in (*fast_math_rules, *sorted(r.name for r in LAWS))}
@@ -130,7 +130,7 @@ def build_and_check_certificate(
     launches = {name: parse(text) for name, text in texts.items()}
     certificate["claims"] = [
         [c.kind.value, c.place, _digest(encode_claim_query(c).text)]
-        for c in generate_program_claims(launches, certificate["callers"])
+        for c in generate_kernel_call_and_plan_claims(launches, certificate["callers"])
     ]
     faults = check_certificate_and_list_faults(certificate)
     if faults:
@@ -200,14 +200,14 @@ def check_certificate_and_yield_faults(
         yield from _find_rule_and_trust_mismatches(certificate)
         try:
             launches = _parse_and_verify_graph_texts(certificate)
-            yield from _replay_steps_and_yield_value_faults(certificate, launches)
+            yield from _yield_replay_linearize_and_constant_faults(certificate, launches)
             program_claims = _list_claims_and_try_encoding(certificate, launches)
         except OutOfTime:
             raise
         except _UNREADABLE as e:
             yield f"the texts are no lowering: {type(e).__name__}: {e}"
         else:
-            yield from _yield_changed_or_unproved_claims(certificate, program_claims, worker, deadline)
+            yield from _yield_digest_mismatch_and_unproved_claims(certificate, program_claims, worker, deadline)
 
 
 def _parse_and_verify_graph_texts(certificate: Json) -> dict[str, UOp]:
@@ -264,10 +264,10 @@ def _find_rule_and_trust_mismatches(certificate: Json) -> Iterator[str]:
 def trusted_base(certificate: Json) -> list[str]:
     """Return the trusted base of a certificate: all that it rests on without proof."""
     fast_math = _list_fast_math_assumptions(certificate) if certificate.get("fast_math") is not None else ()
-    return [*TRUSTED, *_list_native_code_assumptions(certificate), *fast_math]
+    return [*TRUSTED, *_make_native_code_assumption_if_any(certificate), *fast_math]
 
 
-def _list_native_code_assumptions(certificate: Json) -> list[str]:
+def _make_native_code_assumption_if_any(certificate: Json) -> list[str]:
     """Return what a program with native code assumes. No claim covers what native code reads and writes (R167)."""
     try:
         nodes = toposort(parse(certificate["texts"]["join"]))
@@ -279,22 +279,22 @@ def _list_native_code_assumptions(certificate: Json) -> list[str]:
 
 def _list_claims_and_try_encoding(certificate: Json, graphs_by_name: Mapping[str, UOp]) -> list[ValidationClaim]:
     """Return all claims of the texts, after encoding each. Raises what the reader of texts raises."""
-    program_claims = list(generate_program_claims(graphs_by_name, certificate["callers"]))
+    program_claims = list(generate_kernel_call_and_plan_claims(graphs_by_name, certificate["callers"]))
     for c in program_claims:
         encode_claim_query(c)
     return program_claims
 
 
-def _yield_changed_or_unproved_claims(
-    certificate: Json, program_claims: Sequence[ValidationClaim], worker: SolverWorker, deadline: float
+def _yield_digest_mismatch_and_unproved_claims(
+    certificate: Json, regenerated_claims: Sequence[ValidationClaim], worker: SolverWorker, deadline: float
 ) -> Iterator[str]:
     """Yield the claims that differ from those of the certificate, or that the solver does not prove before the deadline."""
-    digests = [[c.kind.value, c.place, _digest(encode_claim_query(c).text)] for c in program_claims]
+    digests = [[c.kind.value, c.place, _digest(encode_claim_query(c).text)] for c in regenerated_claims]
     if digests != certificate["claims"]:
         yield "the claims of the texts are not those written down"
-    if not program_claims:
+    if not regenerated_claims:
         yield "it claims nothing"
-    for c in dict.fromkeys(program_claims):
+    for c in dict.fromkeys(regenerated_claims):
         worker.seconds = min(LONGEST, deadline - time.monotonic())
         if worker.seconds <= 0:
             yield f"{c.kind.value} {c.place}: out of time"
@@ -304,7 +304,7 @@ def _yield_changed_or_unproved_claims(
             yield str(v)
 
 
-def _replay_steps_and_yield_value_faults(certificate: Json, graphs_by_name: Mapping[str, UOp]) -> Iterator[str]:
+def _yield_replay_linearize_and_constant_faults(certificate: Json, graphs_by_name: Mapping[str, UOp]) -> Iterator[str]:
     """Yield the kernels whose values the rewrite steps and the order of instructions do not prove."""
     rules = _value_rules_by_name()
     names = ("join", "decompose", "simplify", "linearize")
@@ -331,7 +331,9 @@ def collect_non_index_number_constants(body: UOp) -> set[tuple[str, object]]:
     return constants
 
 
-def generate_program_claims(graphs_by_name: Mapping[str, UOp], caller_buffers: Collection[int]) -> Iterator[ValidationClaim]:
+def generate_kernel_call_and_plan_claims(
+    graphs_by_name: Mapping[str, UOp], caller_buffers: Collection[int]
+) -> Iterator[ValidationClaim]:
     """Yield all claims of a program once, from its texts and the numbers of the caller's Buffers alone."""
     seen: set[tuple[UOp, UOp]] = set()
     for before, after in zip(graphs_by_name["join"].src, graphs_by_name["linearize"].src, strict=True):
@@ -356,8 +358,8 @@ def _generate_claims_with_duplicates(old: KernelAccesses, new: KernelAccesses) -
     for s in new.sites:
         yield make_bounds_claim(s)
         yield from generate_no_wrap_claims(s)
-    yield from generate_written_once_and_coverage_claims(old, new)
-    yield from generate_addition_and_store_claims(old, new)
+    yield from generate_write_and_read_agreement_claims(old, new)
+    yield from generate_claims_for_memory_with_atomics(old, new)
     yield from race_claims(new)
 
 

@@ -129,9 +129,11 @@ def _is_provably_nonnegative(
 # Points
 
 
-def build_point_grid(unknowns: Sequence[Unknown], limit: int = POINTS) -> dict[Unknown, PointValues] | None:
+def build_open_grid_unless_large_or_loaded(
+    unknowns: Sequence[Unknown], max_point_count: int = POINTS
+) -> dict[Unknown, PointValues] | None:
     """Return every value of each unknown along an axis of its own, so that NumPy pairs them all; None if there are too many."""
-    if math.prod(v.high - v.low + 1 for v in unknowns) > limit or any(v.loaded for v in unknowns):
+    if math.prod(v.high - v.low + 1 for v in unknowns) > max_point_count or any(v.loaded for v in unknowns):
         return None
     n = len(unknowns)
     return {
@@ -156,7 +158,7 @@ def has_known_int64_values(*terms: LinearSum | Condition) -> bool:
 def decide_by_trying_every_point(claim: ValidationClaim) -> ValidationVerdict | None:
     """Decide a claim at every point; None if there are too many, or a value is unknown."""
     unknowns = list(T.collect_unknowns(claim.goal, T.collect_unknowns(claim.given)))
-    at = build_point_grid(unknowns) if has_known_int64_values(claim.given, claim.goal) else None
+    at = build_open_grid_unless_large_or_loaded(unknowns) if has_known_int64_values(claim.given, claim.goal) else None
     if at is None:
         return None
     wrong = np.logical_and(T.evaluate_at_points(claim.given, at), np.logical_not(T.evaluate_at_points(claim.goal, at)))

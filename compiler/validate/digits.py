@@ -31,7 +31,7 @@ def find_sufficient_touch_condition(site: AccessSite, element: LinearSum) -> Con
     for t, c in site.index.terms:
         if isinstance(t, Operation) and any(v in site.counters for v in T.collect_unknowns(t)):
             other = next((o for o, k in element.terms if k == c and isinstance(o, Operation) and o.op == t.op), None)
-            if other is None or not _solve_counters_to_match_operations(t, other, site, bounds, put, done):
+            if other is None or not _propose_counters_to_match_operations(t, other, site, bounds, put, done):
                 return None
     index = T.substitute(site.index, put)
     digits = [(v, c) for v, c in index.terms if isinstance(v, Unknown) and v in site.counters]
@@ -70,7 +70,7 @@ def _solve_digits_and_return_rest(
     return number
 
 
-def _solve_counters_to_match_operations(
+def _propose_counters_to_match_operations(
     site_operation: Operation,
     element_operation: Operation,
     site: AccessSite,
@@ -89,12 +89,12 @@ def _solve_counters_to_match_operations(
         return False
     seen_pairs.add((site_operation, element_operation))
     return all(
-        _solve_counters_to_match_terms(x, y, site, bounds, solution_to_extend, seen_pairs)
+        _propose_counters_to_match_terms(x, y, site, bounds, solution_to_extend, seen_pairs)
         for x, y in zip(site_operation.args, element_operation.args)
     )
 
 
-def _solve_counters_to_match_terms(
+def _propose_counters_to_match_terms(
     site_term: LinearSum | Condition | str,
     element_term: LinearSum | Condition | str,
     site: AccessSite,
@@ -116,14 +116,14 @@ def _solve_counters_to_match_terms(
             and len(site_term.args) == len(element_term.args)
         )
         return same and all(
-            _solve_counters_to_match_terms(a, b, site, bounds, solution_to_extend, seen_pairs)
+            _propose_counters_to_match_terms(a, b, site, bounds, solution_to_extend, seen_pairs)
             for a, b in zip(site_term.args, element_term.args)  # type: ignore[union-attr]
         )
     apps = [[(t, c) for t, c in z.terms if isinstance(t, Operation)] for z in (site_term, element_term)]
     if len(apps[0]) != len(apps[1]):
         return False
     for (t, c), (o, k) in zip(*apps):
-        if c != k or not _solve_counters_to_match_operations(t, o, site, bounds, solution_to_extend, seen_pairs):
+        if c != k or not _propose_counters_to_match_operations(t, o, site, bounds, solution_to_extend, seen_pairs):
             return False
     rest = LinearSum(
         site_term.const, tuple([(t, c) for t, c in site_term.terms if isinstance(t, Unknown) and t not in site.counters])

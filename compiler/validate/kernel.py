@@ -21,13 +21,13 @@ from uops.compiler.validate.model import ClaimCounterexample, ObligationKind, Va
 from uops.compiler.validate.races import decide_races
 from uops.compiler.validate.reader import read_accesses
 from uops.compiler.validate.sites import AccessSite, KernelAccesses, address_of, loop_counter, named_variable
-from uops.compiler.validate.sums import decide_additions_and_stores
+from uops.compiler.validate.sums import decide_writes_of_memory_with_atomics
 from uops.compiler.validate.terms import Condition, LinearSum, Operation, Unknown
 from uops.compiler.validate.writes import (
     decide_reads_within_old_reads_or_own_writes,
     decide_written_once_and_all_written,
     group_sites_by_param,
-    writes_element_twice,
+    is_known_to_write_element_twice,
 )
 from uops.spec.ir import build as B
 from uops.spec.ir.node import UOp, toposort
@@ -85,10 +85,10 @@ def _decide_agreement_and_races_per_variable_value(
     Raises BudgetExhausted.
     """
     all_verdicts: dict[tuple[ObligationKind, str], ValidationVerdict] = {}
-    for values in enumerate_few_variable_values(old, new):
+    for values in enumerate_few_assignments_or_one_empty(old, new):
         replacements = {v: LinearSum(n) for v, n in values.items()}
         a, b = old.substitute(replacements), new.substitute(replacements)
-        verdicts = [*_decide_access_agreement(a, b, worker), *decide_races(b, worker)]
+        verdicts = [*_decide_write_and_read_agreement(a, b, worker), *decide_races(b, worker)]
         if not values:
             return verdicts
         for v in verdicts:
@@ -98,7 +98,7 @@ def _decide_agreement_and_races_per_variable_value(
     return list(all_verdicts.values())
 
 
-def enumerate_few_variable_values(*bodies: KernelAccesses) -> list[dict[Unknown, int]]:
+def enumerate_few_assignments_or_one_empty(*bodies: KernelAccesses) -> list[dict[Unknown, int]]:
     """Return all values of the named variables; one empty assignment if there are none or too many."""
     names = list(dict.fromkeys(v for b in bodies for s in b.sites for v in s.named_variables))
     if not names or math.prod(v.high - v.low + 1 for v in names) > MAX_VARIABLE_VALUES:
@@ -121,16 +121,16 @@ def _attach_variable_values(verdict: ValidationVerdict, values: Mapping[Unknown,
     )
 
 
-def _decide_access_agreement(old: KernelAccesses, new: KernelAccesses, worker: SolverWorker) -> Iterator[ValidationVerdict]:
+def _decide_write_and_read_agreement(old: KernelAccesses, new: KernelAccesses, worker: SolverWorker) -> Iterator[ValidationVerdict]:
     """Decide that writes and reads of each argument agree with the body."""
     before = {m.arg.slot: s for m, s in group_sites_by_param(s for s in old.sites if s.writes).items()}
     after = group_sites_by_param(s for s in new.sites if s.writes)
     loaded = [{m.arg.slot for m in group_sites_by_param(s for s in b.sites if s.kind == "load")} for b in (old, new)]
     for m, sites in after.items():
         earlier = before.pop(m.arg.slot, [])
-        may_rewrite = m.arg.slot in loaded[1] and (m.arg.slot not in loaded[0] or writes_element_twice(earlier, worker))
+        may_rewrite = m.arg.slot in loaded[1] and (m.arg.slot not in loaded[0] or is_known_to_write_element_twice(earlier, worker))
         yield from decide_written_once_and_all_written(m, earlier, sites, may_rewrite, worker)
-        yield from decide_additions_and_stores(m, earlier, sites, worker)
+        yield from decide_writes_of_memory_with_atomics(m, earlier, sites, worker)
     for slot, sites in before.items():
         yield ValidationVerdict(ObligationKind.COVER, f"argument {slot}", None, None, f"{sites[0]} has no Store after")
     for m in group_sites_by_param(s for s in new.sites if not s.writes):
@@ -185,11 +185,14 @@ def _attach_index_graphs_to_refutation(verdict: ValidationVerdict, s: AccessSite
     if counterexample is None:
         return verdict
     return replace(
-        verdict, counterexample=replace(counterexample, graphs=tuple(build_index_graphs_at_counterexample(s, counterexample)))
+        verdict,
+        counterexample=replace(counterexample, graphs=tuple(build_index_graph_at_counterexample_if_known(s, counterexample))),
     )
 
 
-def build_index_graphs_at_counterexample(site: AccessSite, counterexample: ClaimCounterexample) -> Iterator[tuple[str, UOp, int]]:
+def build_index_graph_at_counterexample_if_known(
+    site: AccessSite, counterexample: ClaimCounterexample
+) -> Iterator[tuple[str, UOp, int]]:
     """Yield the index of an access at the iteration of a counterexample, and its value, if both are known."""
     replacements: dict[UOp, UOp] = {}
     values = {

@@ -17,7 +17,7 @@ from uops.compiler.prove.solver.solver import SolverWorker, solver_version
 from uops.compiler.runtime.queues import describe_launch_access, schedule_launches
 from uops.compiler.validate.decide import decide_claim
 from uops.compiler.validate.kernel import validate_kernel
-from uops.compiler.validate.launches.devices import generate_device_claims
+from uops.compiler.validate.launches.devices import generate_device_locality_and_order_claims
 from uops.compiler.validate.launches.plan import (
     caller_buffer_numbers,
     generate_call_claims,
@@ -28,7 +28,7 @@ from uops.compiler.validate.model import Invalid, ValidationVerdict
 from uops.compiler.validate.values import decide_value_preservation_or_leave_to_interpreter, group_rewriter_transforms_by_result
 from uops.spec.ir.node import UOp
 from uops.spec.ir.record import dataclass as record
-from uops.spec.untrusted import quote_name
+from uops.spec.untrusted import escape_to_one_line
 
 #: The passes, and steps of select, that change kernels one by one.
 PASSES = ("join", "optimize", "expand", *STEPS, "linearize")
@@ -138,7 +138,7 @@ def validate(graphs_by_pass: Mapping[str, UOp], graphs_by_step: Mapping[str, UOp
                 caller_buffer_numbers(graphs_by_pass["callify"].arguments if log.external is None else log.external),
                 list_calls_of_written_kernels(before),
             ),
-            *generate_device_claims(
+            *generate_device_locality_and_order_claims(
                 before,
                 graphs_by_pass["plan"],
                 schedule_launches([describe_launch_access(call) for call in graphs_by_pass["plan"].src]),
@@ -161,4 +161,4 @@ def _memoize_verdicts_and_evict_oldest(kernel_bodies_by_pass: tuple[UOp, ...], v
 
 
 def _kernel_label(body: UOp, k: int) -> str:
-    return f"{k} ({quote_name(body.arg.name)})" if body.arg is not None else str(k)
+    return f"{k} ({escape_to_one_line(body.arg.name)})" if body.arg is not None else str(k)

@@ -57,7 +57,7 @@ def decide_races(body: KernelAccesses, worker: SolverWorker) -> Iterator[Validat
             yield ValidationVerdict(ObligationKind.RACE, _describe_barrier(bar), None, why=_DIVERGENT)
     for memory, sites, axis_types in _find_written_memories_shared_by_threads(body):
         place = f"{describe_memory(memory)}, {'threads' if axis_types is GROUPS else 'lanes'}"
-        verdict = _prove_by_disjoint_stores(sites, place) or (
+        verdict = _prove_by_marking_disjoint_stores(sites, place) or (
             _decide_that_only_writer_thread_accesses_element(sites, axis_types, place)
             if axis_types is GROUPS
             else _decide_pairs_by_points_if_same_counters(sites, axis_types, body, place)
@@ -240,7 +240,7 @@ def _find_range_and_end_positions(body: KernelAccesses) -> dict[UOp, tuple[int, 
 # By points
 
 
-def _prove_by_disjoint_stores(sites: Sequence[AccessSite], place: str) -> ValidationVerdict | None:
+def _prove_by_marking_disjoint_stores(sites: Sequence[AccessSite], place: str) -> ValidationVerdict | None:
     """Prove that no element is touched twice at all; None if that fails.
 
     It holds if there are only Stores, each writes distinct elements, and no two write a common one.
@@ -272,7 +272,7 @@ def _decide_that_only_writer_thread_accesses_element(
     (counters,) = threads
     owner = np.full(size, -1, np.int64)
     for s in sorted(sites, key=lambda s: not s.writes):
-        clash = _claim_elements_for_threads_and_find_clash(s, owner, counters)
+        clash = _claim_elements_and_find_clashing_threads(s, owner, counters)
         if clash is None:
             return None
         if clash:
@@ -281,7 +281,7 @@ def _decide_that_only_writer_thread_accesses_element(
     return ValidationVerdict(ObligationKind.RACE, place, DecisionMethod.POINTS)
 
 
-def _claim_elements_for_threads_and_find_clash(
+def _claim_elements_and_find_clashing_threads(
     site: AccessSite, owner_by_element: PointValues, thread_counters: tuple[Unknown, ...]
 ) -> tuple[int, ...] | None:
     """Return two threads that access one element; an empty tuple if there are none; None if the search costs too much.

@@ -63,39 +63,39 @@ class _AccessReader:
         barriers = []
         for at, p in enumerate(placed):
             if p.node.op in _KIND:
-                sites += self._read_sites(p, at)
+                sites += self._read_one_site_or_one_per_listed_lane(p, at)
             elif p.node.op is Op.BARRIER:
                 barriers.append(BarrierSite(at, p.loops, p.ifs, all(map(self._is_uniform, p.ifs))))
         return KernelAccesses(self.root, tuple(sites), tuple(barriers), listed)
 
-    def _read_condition(self, opening: UOp) -> Condition:
+    def _read_if_condition(self, if_node: UOp) -> Condition:
         """Read the condition of an If."""
-        value = self.read_symbolic_value(opening.condition)
+        value = self.read_symbolic_value(if_node.condition)
         assert isinstance(value, LinearSum | Condition)
         return value if isinstance(value, Condition) else T.negate(T.is_zero(value))
 
     def _is_uniform(self, opening: UOp) -> bool:
         """Return True if the condition of an If is seen to be equal in all lanes of a workgroup."""
         lanes = {loop_counter(r) for r in toposort(opening.condition) if r.op is Op.RANGE and r.arg.type in LANES}
-        return not any(v.loaded or v in lanes for v in T.collect_unknowns(self._read_condition(opening)))
+        return not any(v.loaded or v in lanes for v in T.collect_unknowns(self._read_if_condition(opening)))
 
     def _read_gate(self, gate: UOp | None, ifs: Sequence[UOp]) -> SymbolicValue:
         """Read the condition of an access: those of the Ifs around it, the outermost first, and its gate."""
         own = T.TRUE if gate is None else self.read_symbolic_value(gate)
         around = T.TRUE
         for f in ifs:
-            condition = self._read_condition(f)
+            condition = self._read_if_condition(f)
             if not isinstance(own, Condition) or condition not in T.conjuncts(own):
                 around = T.conjoin(around, condition)
         if isinstance(own, list):
             return [T.conjoin(around, c) for c in own if isinstance(c, Condition)]
         return T.conjoin(around, own) if isinstance(own, Condition) else own
 
-    def _read_sites(self, placed: _PlacedNode, instruction_position: int) -> list[AccessSite]:
+    def _read_one_site_or_one_per_listed_lane(self, placed: _PlacedNode, instruction_position: int) -> list[AccessSite]:
         """Read the sites of one Load, Store or AtomicAdd in its loops and Ifs."""
         access, loops = placed.node, placed.loops
         address, gate = address_of(access), None if access.op is Op.ATOMICADD else access.gate
-        formulas: list[SymbolicValue] = [self._read_element_index(address), self._read_gate(gate, placed.ifs)]
+        formulas: list[SymbolicValue] = [self._read_single_index_or_whole_memory_lanes(address), self._read_gate(gate, placed.ifs)]
         loop_condition = T.TRUE
         for r in loops:
             if r.bound.op is Op.CONST:
@@ -134,7 +134,7 @@ class _AccessReader:
             size = T.mul(size, LinearSum(d) if isinstance(d, int) else self._read_scalar_integer(d))
         return size
 
-    def _read_element_index(self, address: UOp) -> SymbolicValue:
+    def _read_single_index_or_whole_memory_lanes(self, address: UOp) -> SymbolicValue:
         """Read the element of an address; of a whole memory, each of its lanes."""
         address = strip_afters(address)
         if address.op is Op.INDEX and len(address.positions) == 1 and address.operand.op in WHOLE_MEMORY:
@@ -177,7 +177,7 @@ class _AccessReader:
         if u.op is Op.STACK:
             return _join_lanes_into_formula_or_list([self.values[s] for s in u.src])
         if u.op is Op.INDEX and u.operand in self.values:
-            return self._read_vector_element_or_make_unknown(u)
+            return self._index_symbolic_vector_or_make_unknown(u)
         leaf = _LEAVES.get(u.op)
         if leaf is not None:
             return leaf(self, u)
@@ -195,7 +195,7 @@ class _AccessReader:
     def read_load_as_function_of_index_or_unknown(self, load: UOp) -> SymbolicValue:
         """Read a Load: of memory that the body only reads, a function of the element; otherwise an unknown."""
         buffer, *gating = load.src  # gating: alternative and gate
-        memory, index = base_memory(buffer), self._read_element_index(buffer)
+        memory, index = base_memory(buffer), self._read_single_index_or_whole_memory_lanes(buffer)
         read = [x for x in map(self.values.get, gating) if isinstance(x, LinearSum | Condition)]
         is_known = isinstance(index, LinearSum) and len(read) == len(gating)
         if memory.op is not Op.PARAM or memory in self.written_memories or not is_known:
@@ -210,7 +210,7 @@ class _AccessReader:
         alternative, gate = read
         return _read_where(self, load, gate, value, alternative)
 
-    def _read_vector_element_or_make_unknown(self, u: UOp) -> SymbolicValue:
+    def _index_symbolic_vector_or_make_unknown(self, u: UOp) -> SymbolicValue:
         """Read an element of a vector."""
         whole, k = self.values[u.operand], self.values.get(u.positions[0])
         n = (u.operand.shape or (1,))[0]

@@ -68,7 +68,7 @@ def _adds_to_its_element(store: UOp) -> bool:
     return any(u.op is Op.LOAD and u.buffer is store.buffer for u in toposort(store.value))
 
 
-def decide_additions_and_stores(
+def decide_writes_of_memory_with_atomics(
     memory: UOp, before: Sequence[AccessSite], after: Sequence[AccessSite], worker: SolverWorker
 ) -> Iterator[ValidationVerdict]:
     """Decide that AtomicAdds to one memory, and Stores beside them, do what they did before."""
@@ -84,8 +84,8 @@ def decide_additions_and_stores(
         yield prove_coverage_or_leave_open(_make_initialized_claim(s, writes.stores_after), worker)
 
 
-def generate_addition_and_store_claims(before: KernelAccesses, after: KernelAccesses) -> Iterator[ValidationClaim]:
-    """Yield claims that show what `decide_additions_and_stores` decides.
+def generate_claims_for_memory_with_atomics(before: KernelAccesses, after: KernelAccesses) -> Iterator[ValidationClaim]:
+    """Yield claims that show what `decide_writes_of_memory_with_atomics` decides.
 
     No claim shows that different loops add equally often. If the additions are not the same sites, the claim is false.
     """

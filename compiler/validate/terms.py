@@ -271,10 +271,10 @@ def _rebuild_with_substituted_parts(
         return total
     if isinstance(term, Condition):
         return Condition(term.op, tuple([a if isinstance(a, str) else substituted_parts[a] for a in term.args]))
-    return _rebuild_operation(term.op, tuple([substituted_parts[a] for a in term.args]))
+    return _rebuild_operation_folding_mul_by_constant(term.op, tuple([substituted_parts[a] for a in term.args]))
 
 
-def _rebuild_operation(op: str, args: tuple[LinearSum | Condition, ...]) -> LinearSum:
+def _rebuild_operation_folding_mul_by_constant(op: str, args: tuple[LinearSum | Condition, ...]) -> LinearSum:
     """Return an operation on sums; a product with a constant becomes a sum."""
     if op == "mul":
         a, b = args

@@ -175,9 +175,9 @@ def _find_linearization_fault(graph: UOp, linear: UOp) -> str | None:
     return _find_block_fault(linear.src, order, added) or _find_unlisted_operand(linear.src, order)
 
 
-def _find_unlisted_operand(instructions: Sequence[UOp], order: Sequence[UOp]) -> str | None:
+def _find_unlisted_operand(instructions: Sequence[UOp], graph_nodes: Sequence[UOp]) -> str | None:
     """Return the reason why instructions are not listed that others use; None if all are. The sizes of Params need not be."""
-    listed = set(instructions).union(toposort(*[u.extents for u in order if u.op is Op.PARAM and u.src]))
+    listed = set(instructions).union(toposort(*[u.extents for u in graph_nodes if u.op is Op.PARAM and u.src]))
     for k, u in enumerate(instructions):
         unlisted = next((s for s in u.src if s not in listed and not _needs_no_place(s)), None)
         if unlisted is not None:
@@ -221,7 +221,9 @@ def _find_block_fault(instructions: Sequence[UOp], order: Sequence[UOp], added_i
         if {blocks.pop() for _ in closed if blocks} != set(closed):
             return f"instruction {k} closes {'loops' if u.op is Op.END else 'an If'} that are not the innermost ones"
         path[u] = tuple(blocks)
-        left = next((s for s in _list_operand_values(u) if s in path and path[s] != path[u][: len(path[s])]), None)
+        left = next(
+            (s for s in _list_nonvoid_sources_except_order_only(u) if s in path and path[s] != path[u][: len(path[s])]), None
+        )
         if left is not None:
             return f"instruction {k} needs a {left.op.name} of a block that is closed"
         loops, ifs = ([b for b in blocks if b.op is op] for op in (Op.RANGE, Op.IF))
@@ -239,7 +241,7 @@ def _find_block_fault(instructions: Sequence[UOp], order: Sequence[UOp], added_i
     return None if not blocks else f"the {blocks[-1].op.name} of instruction {list(instructions).index(blocks[-1])} has no end"
 
 
-def _list_operand_values(u: UOp) -> Sequence[UOp]:
+def _list_nonvoid_sources_except_order_only(u: UOp) -> Sequence[UOp]:
     """Return the sources whose values an instruction needs; it only waits for the others."""
     if u.op is Op.AFTER:
         return (u.buffer,)

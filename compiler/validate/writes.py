@@ -19,7 +19,7 @@ from uops.compiler.validate import terms as T
 from uops.compiler.validate.budget import BudgetExhausted, BudgetUnit
 from uops.compiler.validate.decide import (
     POINTS,
-    build_point_grid,
+    build_open_grid_unless_large_or_loaded,
     decide_by_solver,
     derive_atom_bounds_unless_contradictory,
     extract_nonnegative_sums,
@@ -160,7 +160,7 @@ def enumerate_executions(site: AccessSite, extra_axes: Sequence[Unknown] = (), m
     if not has_known_int64_values(site.index, site.condition):
         return None
     unknowns = list(T.collect_unknowns(site.condition, T.collect_unknowns(site.index, dict.fromkeys(extra_axes))))
-    at = build_point_grid(unknowns, max_points)
+    at = build_open_grid_unless_large_or_loaded(unknowns, max_points)
     if at is None:
         return None
     index, keep = T.evaluate_at_points(site.index, at), T.evaluate_at_points(site.condition, at)
@@ -171,7 +171,7 @@ def enumerate_executions(site: AccessSite, extra_axes: Sequence[Unknown] = (), m
 # All Stores of a memory
 
 
-def writes_element_twice(stores: Sequence[AccessSite], worker: SolverWorker) -> bool:
+def is_known_to_write_element_twice(stores: Sequence[AccessSite], worker: SolverWorker) -> bool:
     """Return True if Stores to one memory are known to write an element more than once."""
     size = size_of(stores[0]) if stores else None
     several = (
@@ -471,7 +471,7 @@ def _factor_into_steps_and_counts(offsets: Sequence[int]) -> list[tuple[int, int
     return None if rest is None else [(offsets[1], n), *rest]
 
 
-def generate_written_once_and_coverage_claims(before: KernelAccesses, after: KernelAccesses) -> Iterator[ValidationClaim]:
+def generate_write_and_read_agreement_claims(before: KernelAccesses, after: KernelAccesses) -> Iterator[ValidationClaim]:
     """Yield the claims about writes and reads that the verdicts decide."""
     slots = sorted({s.memory.arg.slot for b in (before, after) for s in b.sites if s.memory.op is Op.PARAM})
     for slot in slots:

@@ -24,20 +24,21 @@ from uops.backends.answer import memory_key
 from uops.backends.conformance.stage_judge import Fault, Judge, Key, Outputs, begin_judged_lowering, fault_of_failed_run
 from uops.compiler import config as configuration
 from uops.compiler.config import Config
-from uops.compiler.entry import convert_to_entering_program
+from uops.compiler.entry import convert_to_launch_or_tensor_graph
 from uops.compiler.log import record_transforms
 from uops.compiler.pipeline import PIPELINE, LoweringState, Pass, passes_from, run_pass_and_verify
 from uops.compiler.target import Target
+from uops.fuzz.bisect.replay import find_differing_elements
 from uops.fuzz.bisect.wrong_rule import find_wrong_step
-from uops.fuzz.oracles.native import run_first_kernels_natively, view_memory_of_argument
+from uops.fuzz.oracles.native import run_first_kernels_natively, view_flat_memory_of_argument
 from uops.interp import run
 from uops.spec.errors import CompileError, Unsupported
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import MEMORY_ROOTS, Op
 from uops.spec.ir.scope import base_memory
 from uops.spec.ir.text import show
-from uops.spec.untrusted import quote_name, write_text
-from uops.spec.verify.infer import infer_dialect
+from uops.spec.untrusted import escape_to_one_line, write_text
+from uops.spec.verify.infer import infer_tensor_kernel_or_bestiary_dialect
 
 #: Name of the last stage and pass: the target's machine code.
 BACKEND = "backend"
@@ -106,7 +107,7 @@ class _Bisection:
 
     def __init__(self, graph: UOp, inputs: Mapping[str, Any], target: Target, config: Config, extra_orders: int) -> None:
         self.target = target
-        entering = convert_to_entering_program(graph, infer_dialect(graph))
+        entering = convert_to_launch_or_tensor_graph(graph, infer_tensor_kernel_or_bestiary_dialect(graph))
         self.graph = entering.graph
         self.judge, self.state = begin_judged_lowering(graph, entering, inputs, target, replace(config, verify=True), extra_orders)
         self.outputs: Outputs = self.judge.reference_outputs()
@@ -132,9 +133,9 @@ class _Bisection:
         fault, outputs = self._evaluate_and_judge_stage(p.name, after) if after is not self.graph else (None, self.outputs)
         if fault is not None:
             finding = self._localize_fault_to_step_and_kernel(p, fault, after, state.steps)
-            return finding._replace(rule=self._rerun_pass_and_find_wrong_rule(p, state))
+            return finding._replace(rule=self._rerun_pass_and_find_refuted_rule(p, state))
         self.graph, self.outputs = after, outputs
-        self.names = list_kernel_names_else_previous(after, self.names)
+        self.names = list_kernel_names_or_keep_if_unnamed(after, self.names)
         return None
 
     def _evaluate_and_judge_stage(self, pass_name: str, after: UOp) -> tuple[Fault | None, Outputs]:
@@ -152,7 +153,7 @@ class _Bisection:
                 step, fault, after = name, step_fault, graph
                 break
             before = graph
-        names = list_kernel_names_else_previous(after, self.names)
+        names = list_kernel_names_or_keep_if_unnamed(after, self.names)
         k, kernel_fault = self._find_kernel_wrong_when_replaced_alone(p.name, before, after)
         if k is None:
             k = find_last_kernel_writing_output(after, self.judge, fault.output)
@@ -176,7 +177,7 @@ class _Bisection:
                 return k, fault
         return None, None
 
-    def _rerun_pass_and_find_wrong_rule(self, p: Pass, state: LoweringState) -> str | None:
+    def _rerun_pass_and_find_refuted_rule(self, p: Pass, state: LoweringState) -> str | None:
         """Return a rule that the pass applied and that does not hold, or None."""
         with record_transforms() as log:
             run_pass_and_verify(p, self.graph, replace(state, steps=None))
@@ -199,40 +200,32 @@ class _Bisection:
         fault = self.judge.find_fault_after_pass(BACKEND, self.graph, self.outputs, outputs)
         if fault is None:
             return None
-        k = self._find_wrong_native_kernel()
+        k = self._find_kernel_after_which_native_differs()
         if k is None:
             return Finding(BACKEND, BACKEND, None, None, fault, show(self.graph), "")
         linear, source, *_ = self.graph.src[k].body.src
         return Finding(BACKEND, BACKEND, None, describe_kernel(k, self.names), fault, show(linear), str(source.arg.code))
 
-    def _find_wrong_native_kernel(self) -> int | None:
+    def _find_kernel_after_which_native_differs(self) -> int | None:
         """Find the first kernel after which the target's memory differs from the interpreter's; return its number."""
         for k, call in enumerate(self.graph.src):
             expected = run(self.graph.replace(src=self.graph.src[: k + 1]), self.judge.initial_memory).buffers
             actual = run_first_kernels_natively(self.graph, self.target, self.judge.initial_memory, k + 1)
             arguments = [a for a in memory_arguments_call_may_write(call) if memory_key(base_memory(a)) in expected]
             if any(
-                not _have_equal_bits_or_nans(view_memory_of_argument(a, expected), view_memory_of_argument(a, actual))
+                np.any(find_differing_elements(*[view_flat_memory_of_argument(a, memory) for memory in (expected, actual)]))
                 for a in arguments
             ):
                 return k
         return None
 
 
-def _have_equal_bits_or_nans(left: Any, right: Any) -> bool:
-    """Compare two arrays of one shape: NaN equals NaN, and zeros of different signs differ."""
-    if left.dtype.kind in "iub":
-        return bool(np.array_equal(left, right))
-    a, b = left.astype(np.float64), right.astype(np.float64)
-    return bool(np.array_equal(a, b, equal_nan=True) and np.array_equal(np.signbit(a)[a == a], np.signbit(b)[a == a]))
-
-
 def describe_kernel(k: int, names: Sequence[str]) -> str:
     """Describe a kernel in a report, by number and name."""
-    return f"kernel {k} of {len(names)} ({quote_name(names[k])})" if k < len(names) else f"kernel {k}"
+    return f"kernel {k} of {len(names)} ({escape_to_one_line(names[k])})" if k < len(names) else f"kernel {k}"
 
 
-def list_kernel_names_else_previous(graph: UOp, previous_names: list[str]) -> list[str]:
+def list_kernel_names_or_keep_if_unnamed(graph: UOp, previous_names: list[str]) -> list[str]:
     """List the names of a launch's kernels. Lists of instructions have no names, so those of an earlier stage are kept."""
     if graph.op is not Op.LINEAR:
         return previous_names

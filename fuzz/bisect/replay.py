@@ -36,14 +36,14 @@ class ReplayOutcome(NamedTuple):
 def replay_counterexample(counterexample: RuleCounterexample) -> ReplayOutcome:
     """Evaluate both sides of a rule on the values of a counterexample."""
     if counterexample.rule.assumes is not None:
-        return _replay_over_reals(counterexample)
-    graphs = counterexample.build_graphs()
+        return _replay_in_fractions_then_with_tolerance(counterexample)
+    graphs = counterexample.build_graphs_and_inputs()
     inputs = {name: _decode_bits(d, v) for name, (d, v) in graphs.inputs.items()}
     unmet = [u for u in graphs.conditions if not _holds(u, inputs)]
     if unmet:
         return ReplayOutcome(False, "not confirmed: the interpreter finds that the condition does not hold")
-    if graphs.witness_equation is not None and not _have_equal_values_or_nans(
-        *(_evaluate_or_return_trap(u, inputs) for u in graphs.witness_equation)
+    if graphs.witness_equation is not None and np.any(
+        find_differing_elements(*(_evaluate_or_return_trap(u, inputs) for u in graphs.witness_equation))
     ):
         return ReplayOutcome(False, "not confirmed: the value that the witness promises is another one")
     left = _evaluate_or_return_trap(graphs.lhs, inputs)
@@ -52,7 +52,7 @@ def replay_counterexample(counterexample: RuleCounterexample) -> ReplayOutcome:
     if graphs.rhs is None:
         return ReplayOutcome(True, f"the right side has another dtype than {graphs.lhs.dtype}")
     right = _evaluate_or_return_trap(graphs.rhs, inputs)
-    differs = isinstance(right, Trap) or not _have_equal_values_or_nans(left, right)
+    differs = isinstance(right, Trap) or bool(np.any(find_differing_elements(left, right)))
     values_text = f"the interpreter gives {_format_value(left)} for the left side and {_format_value(right)} for the right"
     return ReplayOutcome(differs, values_text if differs else f"not confirmed: {values_text}")
 
@@ -61,8 +61,8 @@ def replay_counterexample(counterexample: RuleCounterexample) -> ReplayOutcome:
 _TOLERANCE = 1e-6
 
 
-def _replay_over_reals(counterexample: RuleCounterexample) -> ReplayOutcome:
-    graphs, rule = counterexample.build_graphs(), counterexample.rule
+def _replay_in_fractions_then_with_tolerance(counterexample: RuleCounterexample) -> ReplayOutcome:
+    graphs, rule = counterexample.build_graphs_and_inputs(), counterexample.rule
     inputs = {name: _decode_bits(d, v) for name, (d, v) in graphs.inputs.items()}
     witness = getattr(rule.witness, "evaluates", None)
     values = counterexample.values
@@ -161,13 +161,13 @@ def _holds(u: UOp, inputs: dict[str, Any]) -> bool:
     return not isinstance(v, Trap) and bool(v)
 
 
-def _have_equal_values_or_nans(left: Any, right: Any) -> bool:
-    """Compare two arrays by values: NaN equals NaN, and -0 differs from +0."""
+def find_differing_elements(left: Any, right: Any) -> Any:
+    """Return a bool per element of two arrays of one shape. NaN equals NaN, and -0 differs from +0."""
     if left.dtype.kind in "iubO":
-        return bool((left == right).all())
+        return left != right
     with np.errstate(all="ignore"):
         x, y = left.astype(np.float64), right.astype(np.float64)
-    return bool(np.where(np.isnan(x), np.isnan(y), (x == y) & (np.signbit(x) == np.signbit(y))).all())
+    return ~np.where(np.isnan(x), np.isnan(y), (x == y) & (np.signbit(x) == np.signbit(y)))
 
 
 def _format_value(v: Any) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 
 from uops.backends.arrays import STORAGE
 from uops.compiler.validate.model import ClaimCounterexample
-from uops.fuzz.bisect.replay import ReplayOutcome
+from uops.fuzz.bisect.replay import ReplayOutcome, find_differing_elements
 from uops.interp import run
 from uops.spec.errors import Trap
 from uops.spec.ir import build as b
@@ -24,7 +24,7 @@ from uops.spec.ir.scope import base_memory
 def check_counterexample_then_replay_bodies(
     before: UOp, after: UOp, counterexample_to_check: ClaimCounterexample | None = None, seed: int = 0
 ) -> ReplayOutcome:
-    """Run two bodies of a kernel on the same memory."""
+    """Check the values of a counterexample by the interpreter; if they hold, run both bodies of the kernel on the same memory."""
     for name, graph, value in counterexample_to_check.graphs if counterexample_to_check is not None else ():
         actual = int(np.asarray(run(graph, {}).values[0]))
         if actual != value:
@@ -51,8 +51,9 @@ def replay_launches_on_random_memory(before: UOp, after: UOp, seed: int = 0) -> 
     except Trap as e:
         return ReplayOutcome(True, f"the interpreter traps: {e}")
     for key, contents in expected.items():
-        if key in actual and not np.array_equal(contents, actual[key], equal_nan=contents.dtype.kind == "f"):
-            k = int(np.flatnonzero(contents.reshape(-1) != actual[key].reshape(-1))[0])
+        if key not in actual:
+            continue
+        for k in np.flatnonzero(find_differing_elements(contents, actual[key])).tolist():
             return ReplayOutcome(True, f"element {k} of {key} is {actual[key].reshape(-1)[k]}, expected {contents.reshape(-1)[k]}")
     return ReplayOutcome(False, "not confirmed: both leave the same memory")
 

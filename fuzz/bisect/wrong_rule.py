@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from uops.backends.arrays import STORAGE
-from uops.backends.testing.values import edge_bits, encode_representable_value, from_bits
+from uops.backends.testing.values import edge_bits, encode_representable_value_unchecked, from_bits
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rule import RewriteStep
 from uops.interp import run
@@ -103,8 +103,8 @@ def _mask_equal_bits_or_nans(x: Array, y: Array, ignore_zero_sign: bool) -> Arra
 def _draw_values_within_bounds(leaf: UOp, rng: np.random.Generator) -> Array:
     d = leaf.dtype
     if d.is_float:
-        return from_bits(rng.choice(_float_test_bits(d, *(leaf.min_max or (-math.inf, math.inf))), TRIED), d)
-    lo, hi = _value_test_bounds_of_leaf(leaf)
+        return from_bits(rng.choice(_list_test_bits_within_bounds_and_nans(d, *(leaf.min_max or (-math.inf, math.inf))), TRIED), d)
+    lo, hi = _test_bounds_of_leaf_near_zero_if_index(leaf)
     if d.kind is DTypeKind.BOOL:
         return rng.integers(lo, hi, TRIED, endpoint=True).astype(np.bool_)
     base = lo if d is dt.index and not -(1 << 63) <= lo <= hi < 1 << 63 else 0  # beyond int64, offsets from `lo` are drawn
@@ -115,17 +115,19 @@ def _draw_values_within_bounds(leaf: UOp, rng: np.random.Generator) -> Array:
 
 
 @functools.lru_cache(256)
-def _float_test_bits(d: DType, lo: float, hi: float) -> Array:
-    """Return the bits of NaNs, and within `lo` and `hi` those of edge cases, of both ends and of numbers between them."""
+def _list_test_bits_within_bounds_and_nans(d: DType, lower_bound: float, upper_bound: float) -> Array:
+    """Return the bits of NaNs and, within `lower_bound` and `upper_bound`, of edge cases, both ends and numbers between them."""
     edges = np.array(edge_bits(d), np.uint64)
     with np.errstate(invalid="ignore"):  # of signalling NaNs
         values = from_bits(edges, d).astype(np.float64)
-    low, high = (min(max(v, -d.max_finite), d.max_finite) for v in (lo, hi))
-    between = [encode_representable_value(d, low * (1 - t) + high * t) for t in np.linspace(0, 1, _BETWEEN).tolist()]
-    return np.concatenate([edges[np.isnan(values) | ((lo <= values) & (values <= hi))], np.array(between, np.uint64)])
+    low, high = (min(max(v, -d.max_finite), d.max_finite) for v in (lower_bound, upper_bound))
+    between = [encode_representable_value_unchecked(d, low * (1 - t) + high * t) for t in np.linspace(0, 1, _BETWEEN).tolist()]
+    return np.concatenate(
+        [edges[np.isnan(values) | ((lower_bound <= values) & (values <= upper_bound))], np.array(between, np.uint64)]
+    )
 
 
-def _value_test_bounds_of_leaf(leaf: UOp) -> tuple[int, int]:
+def _test_bounds_of_leaf_near_zero_if_index(leaf: UOp) -> tuple[int, int]:
     lo, hi = leaf.min_max or (-_FAR, _FAR)
     if leaf.dtype is dt.index:
         near = min(max(0, lo), hi)

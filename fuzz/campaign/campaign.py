@@ -132,7 +132,7 @@ class Campaign:
         """
         self.setup, self.directory, self.cases, self.seconds = setup, directory, cases, seconds
         self.max_questions, self.max_findings = max_questions, max_findings
-        kinds.kinds_by_name(setup.kinds)
+        kinds.look_up_kinds(setup.kinds)
         self.pool: WorkerPool = LocalPool(setup, limits, jobs) if cluster is None else ClusterPool(setup, limits, cluster)
         try:
             self.version, self.declared = self.pool.query_common_subject_info()
@@ -221,7 +221,7 @@ class Campaign:
         summary.untriaged = [f for k, f in sorted(self.state.findings.items()) if k not in self.state.triaged]
         summary.seconds = time.monotonic() - self.started
         summary.complete, summary.cases_before, summary.jobs_done = not self._stop, self.cases_before, self._done
-        self.state.write_reproducers(self.directory / FINDINGS, summary.findings)
+        self.state.write_reduced_programs(self.directory / FINDINGS, summary.findings)
         return summary
 
     # Threads, one per runner
@@ -240,7 +240,7 @@ class Campaign:
         """Return the next task, or None at the end. Waits while running tasks may still lead to others."""
         with self._turn:
             while not (self._stop or self._is_over):
-                task = self.state.take_triage_or_reduction_task() or self._take_next_batch_task()
+                task = self.state.take_triage_or_reduction_task() or self._take_next_batch_unless_enough_findings()
                 if task is not None:
                     self._running += 1
                     return task
@@ -249,7 +249,7 @@ class Campaign:
                 self._turn.wait()
         return None
 
-    def _take_next_batch_task(self) -> _Task | None:
+    def _take_next_batch_unless_enough_findings(self) -> _Task | None:
         if self.max_findings is not None and sum(self.state.raw.values()) >= self.max_findings:
             return None
         number = self.state.find_next_untaken_batch(self.cases)
@@ -369,9 +369,9 @@ class _CampaignState:
 
     def _triage_and_reduction_tasks(self) -> Iterator[_Task]:
         yield from (("triaged", k) for k in self.findings if k not in self.triaged)
-        yield from (("reduced", k) for k in self._case_numbers_to_reduce() if k not in self.reduced)
+        yield from (("reduced", k) for k in self._select_case_numbers_worth_reducing() if k not in self.reduced)
 
-    def _case_numbers_to_reduce(self) -> list[int]:
+    def _select_case_numbers_worth_reducing(self) -> list[int]:
         """List the findings to reduce: the first of each key, and the first ones of each kind that is told apart by
         reduced programs.
         """
@@ -380,24 +380,24 @@ class _CampaignState:
         for k, t in sorted(self.triaged.items()):
             if t is None or t.oracle == GENERATOR:
                 continue
-            if t.coarse_cause_key[2]:
+            if t.cause_key_without_ops[2]:
                 first_of_key.setdefault((t.location is None, t.cause_key), k)
             else:
-                of_kind.setdefault(t.coarse_cause_key, []).append(k)
+                of_kind.setdefault(t.cause_key_without_ops, []).append(k)
         return sorted([*first_of_key.values(), *(k for ks in of_kind.values() for k in ks[:MOST_REDUCED])])
 
     def merge_findings_by_cause(self) -> list[MergedFinding]:
         """Merge the findings of each key, using keys of reduced programs where these tell findings apart."""
         keys: dict[tuple[str, ...], list[int]] = {}
-        to_reduce = self._case_numbers_to_reduce()
+        to_reduce = self._select_case_numbers_worth_reducing()
         # Other findings may be reduced, too, depending on the order in which batches were done.
         reduced = {k: self.reduced[k] for k in to_reduce if k in self.reduced}
         for k, t in sorted(self.triaged.items()):
             if t is not None:
                 identified = (
-                    t if t.coarse_cause_key[2] else TriagedFinding.from_json(reduced[k]["triaged"]) if k in reduced else None
+                    t if t.cause_key_without_ops[2] else TriagedFinding.from_json(reduced[k]["triaged"]) if k in reduced else None
                 )
-                keys.setdefault(t.coarse_cause_key if identified is None else identified.cause_key, []).append(k)
+                keys.setdefault(t.cause_key_without_ops if identified is None else identified.cause_key, []).append(k)
         return [self._merged_finding(key, ks, reduced.get(ks[0]), ks[0] in to_reduce) for key, ks in keys.items()]
 
     def _merged_finding(
@@ -410,7 +410,7 @@ class _CampaignState:
             return MergedFinding(key, k, triaged, len(cases), awaits_reduction=awaits_reduction)
         return MergedFinding(key, k, triaged, len(cases), reduced_line["nodes"], f"{finding_file_stem(k, triaged)}.uops")
 
-    def write_reproducers(self, folder: Path, findings: list[MergedFinding]) -> None:
+    def write_reduced_programs(self, folder: Path, findings: list[MergedFinding]) -> None:
         """Write the files of the findings."""
         for f in findings:
             if f.file is not None:

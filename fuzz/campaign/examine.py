@@ -23,7 +23,7 @@ from uops.fuzz.bisect.bisect import bisect
 from uops.fuzz.generate import kinds
 from uops.fuzz.generate.kinds import KINDS, ProgramSample
 from uops.fuzz.oracles import oracles
-from uops.fuzz.oracles.launches import find_wrong_pass_of_launch
+from uops.fuzz.oracles.launches import find_wrong_pass_or_backend_of_launch
 from uops.fuzz.oracles.oracles import Oracle, OracleContext
 from uops.fuzz.oracles.subject import Subject, SubjectRefused, describe_exception_as_fault
 from uops.spec.errors import UopsError
@@ -118,13 +118,13 @@ class TriagedFinding(NamedTuple):
         return placed if placed[2] else (*placed, *sorted({word.partition(":")[0] for word in self.op_dtypes} - _LEAVES))
 
     @property
-    def coarse_cause_key(self) -> tuple[str, ...]:
+    def cause_key_without_ops(self) -> tuple[str, ...]:
         """The first part of the key. Its last word is "" for findings whose programs must be reduced before they can be
         told apart.
         """
         return self.cause_key[:3]
 
-    def resembles(self, other: TriagedFinding) -> bool:
+    def has_same_oracle_and_pass_or_fault(self, other: TriagedFinding) -> bool:
         """Return True if a smaller program fails alike: at the same oracle, with the same first wrong pass or the same
         kind of fault. The end of a process resembles no other fault.
         """
@@ -132,7 +132,7 @@ class TriagedFinding(NamedTuple):
             return False
         if self.location is not None or other.location is not None:
             return self.cause_key[:2] == other.cause_key[:2]
-        return self.coarse_cause_key == other.coarse_cause_key
+        return self.cause_key_without_ops == other.cause_key_without_ops
 
     def to_json(self) -> Json:
         """Return a JSON object."""
@@ -149,7 +149,7 @@ class TriagedFinding(NamedTuple):
 def _locate_first_wrong_launch_pass(sample: ProgramSample, target: Target) -> FaultLocation | None:
     """Locate the first wrong pass of a scheduled launch, or return None."""
     try:
-        stage_and_pass = find_wrong_pass_of_launch(sample.graph, sample.inputs, target)
+        stage_and_pass = find_wrong_pass_or_backend_of_launch(sample.graph, sample.inputs, target)
     except UopsError:
         return None
     return None if stage_and_pass is None else FaultLocation(*stage_and_pass, None, None, None)
@@ -166,7 +166,7 @@ class CaseRunner:
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
-        kinds.kinds_by_name(setup.kinds)
+        kinds.look_up_kinds(setup.kinds)
         self.subject = Subject(setup.backend, setup.options)
         self.against = Subject(setup.against) if setup.against else None
         #: The cells that cases are drawn from.
@@ -302,7 +302,7 @@ def _count_row_dtypes_and_allowed_set_widths(context: OracleContext) -> None:
             if n:
                 context.counts[f"set:{name}"] += n
         if allowed.dtype.is_float:
-            context.counts.update(_count_set_widths(allowed.width_ulps()))
+            context.counts.update(_count_set_widths(allowed.measure_width_in_ulps_or_points()))
 
 
 def _count_set_widths(widths: Any) -> Counter[str]:

@@ -335,7 +335,9 @@ class Examiner:
         fault = self._query_fault_or_process_loss(sample, seed, oracle)
         if fault is None:
             return None
-        return TriagedFinding(oracle, fault, self._query_fault_location(sample, seed, oracle), list_ops_and_dtypes(sample.graph))
+        return TriagedFinding(
+            oracle, fault, self._query_location_else_machine_code_on_crash(sample, seed, oracle), list_ops_and_dtypes(sample.graph)
+        )
 
     def _query_fault_or_process_loss(self, sample: ProgramSample, seed: int, oracle: str) -> Fault | None:
         header, body = to_packet(sample)
@@ -348,7 +350,7 @@ class Examiner:
             self._count_loss_or_reraise_if_over(lost)
             return lost.fault
 
-    def _query_fault_location(self, sample: ProgramSample, seed: int, oracle: str) -> FaultLocation | None:
+    def _query_location_else_machine_code_on_crash(self, sample: ProgramSample, seed: int, oracle: str) -> FaultLocation | None:
         if not self._ensure_process().compiler:
             return None
         header, body = to_packet(sample)
@@ -383,17 +385,17 @@ class Examiner:
 
     def _rerun_alone(self, case_number: int) -> Json | None:
         """Run a case alone; return its finding if its process ends again, else None."""
-        result = self._run_case_alone(case_number)
+        result = self._run_one_case_in_current_child(case_number)
         return result.finding if result.process_ended else None
 
     def triage_generator_failure(self, case_number: int) -> TriagedFinding | None:
         """Run a case alone; return the finding of the generator, or None if the case can be generated."""
-        finding = self._run_case_alone(case_number).finding
+        finding = self._run_one_case_in_current_child(case_number).finding
         if finding is None or finding["oracle"] != GENERATOR:
             return None
         return TriagedFinding(GENERATOR, Fault(**finding["fault"]), None, ())
 
-    def _run_case_alone(self, case_number: int) -> _LoneCaseResult:
+    def _run_one_case_in_current_child(self, case_number: int) -> _LoneCaseResult:
         """Run a case alone, in no batch."""
         oracle = GENERATOR
         process = self._ensure_process()

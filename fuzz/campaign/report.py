@@ -48,9 +48,9 @@ def build_document(summary: Summary) -> Json:
         "judged": summary.counts["judged"],
         "waiting": [{"case": f["k"], "oracle": f["oracle"], "fault": f["fault"]} for f in summary.untriaged],
         "refused": count_refused(summary.counts),
-        "unheard": list_oracles_that_judged_nothing(summary),
+        "unheard": list_silent_oracles_with_reasons(summary),
         "coverage": group_counters_by_prefix(summary.counts),
-        "sets": summarize_widths_of_allowed_sets(summary.counts),
+        "sets": summarize_any_share_and_median_width(summary.counts),
         "time": {
             "seconds": round(summary.seconds, 3),
             "cases": summary.cases - summary.cases_before,
@@ -64,7 +64,7 @@ def count_refused(counts: Counter[str]) -> int:
     return sum(n for k, n in counts.items() if k.startswith("refused:"))
 
 
-def list_oracles_that_judged_nothing(summary: Summary) -> list[str]:
+def list_silent_oracles_with_reasons(summary: Summary) -> list[str]:
     """List the oracles that judged no case, with their reasons, if they were chosen by name or had a case that they could
     not judge.
     """
@@ -83,7 +83,7 @@ def was_subject_judged(s: Summary) -> bool:
     return any(s.counts[f"oracle:{o}"] for o in s.setup.oracles if judges_backend(o, s.setup.backend)) or bool(s.raw)
 
 
-def describe_campaign_judging_nothing(summary: Summary) -> str:
+def explain_that_campaign_judged_nothing(summary: Summary) -> str:
     """Describe a campaign in which nothing that the subject does was judged: the oracles asked, and the numbers of cases."""
     judged = [f"{o} ({summary.counts[f'oracle:{o}']:,})" for o in summary.setup.oracles if summary.counts[f"oracle:{o}"]]
     detail = f": {', '.join(judged)} judged programs and the interpreter alone" if judged else ": no oracle judged a case"
@@ -99,7 +99,7 @@ def group_counters_by_prefix(counts: Counter[str]) -> Json:
     return groups
 
 
-def summarize_widths_of_allowed_sets(counts: Counter[str]) -> Json:
+def summarize_any_share_and_median_width(counts: Counter[str]) -> Json:
     """Return the share of elements that may be anything, and the median width of a float's allowed set in ulp."""
     total = sum(n for k, n in counts.items() if k.startswith("set:"))
     widths = [(w, counts[f"width:{w}"]) for w in WIDTHS]
@@ -138,18 +138,18 @@ def write_campaign_report(summary: Summary, directory: Path) -> Json:
     """Write both files and return the document. The campaign has already written the reproducers."""
     doc = build_document(summary)
     write_text(directory / JSON, json.dumps(doc, indent=1, sort_keys=True) + "\n")
-    write_text(directory / PAGE, render_html_page(doc, directory))
+    write_text(directory / PAGE, render_self_contained_html_page(doc, directory))
     return doc
 
 
 # --------------------------------------------------------------------------------------------------------------------- page
 
 
-def render_html_page(doc: Json, campaign_directory: Path) -> str:
+def render_self_contained_html_page(doc: Json, campaign_directory: Path) -> str:
     """Render the document as one self-contained page."""
     return render_template(
         HERE / "report.html.j2", doc=doc, counted=_describe_counts(doc), matrix=tabulate_programs_per_row_and_dtype(doc),
-        dtypes=[d.short for d in _DTYPES], rules=tabulate_rule_firings_and_refusals(doc), pairs=tabulate_optop_pairs(doc),
+        dtypes=[d.short for d in _DTYPES], rules=tabulate_rule_firings_and_refusals(doc), pairs=tabulate_optop_successions(doc),
         oracles=ORACLES,
         texts=_read_reproducers(doc, campaign_directory),
     )  # fmt: skip
@@ -195,7 +195,7 @@ def tabulate_rule_firings_and_refusals(doc: Json) -> list[tuple[str, int, int]]:
     return [(r.name, counts.get(f"{r.name} fired", 0), counts.get(f"{r.name} refused", 0)) for r in INDEXING]
 
 
-def tabulate_optop_pairs(doc: Json) -> tuple[list[str], list[tuple[str, list[int]]]]:
+def tabulate_optop_successions(doc: Json) -> tuple[list[str], list[tuple[str, list[int]]]]:
     """Return the OptOps, and per OptOp how often each one followed it."""
     counts = doc["coverage"].get("optop", {})
     names = sorted(k for k in counts if " > " not in k)

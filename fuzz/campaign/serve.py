@@ -31,11 +31,11 @@ from collections import Counter
 from typing import IO, BinaryIO
 
 from uops.backends import registry
-from uops.backends.worker.frames import BadFrame, pack_frame, read_frame
+from uops.backends.worker.frames import BadFrame, pack_frame, read_whole_frame_or_none
 from uops.backends.worker.serve import (
     arrange_group_kill_on_close,
-    exit_when_orphaned,
     explain_load_failure,
+    poll_parent_and_exit_when_orphaned,
     raise_oom_score,
     set_resource_limit,
 )
@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> None:
     arrange_group_kill_on_close(life)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the client, which ends this process
     with open(write, "wb", buffering=0) as answers, open(read, "rb", buffering=0) as requests:
-        first = read_frame(requests)  # unbuffered: a child that ends would lose frames that it has read ahead
+        first = read_whole_frame_or_none(requests)  # unbuffered: a child that ends would lose frames that it has read ahead
         if first is None:
             return
         try:
@@ -95,7 +95,7 @@ def _fork_case_server_and_wait(settings: Json, requests: BinaryIO, answers: IO[b
     if child == 0:
         status = 1
         try:
-            threading.Thread(target=exit_when_orphaned, args=(server_pid,), daemon=True).start()
+            threading.Thread(target=poll_parent_and_exit_when_orphaned, args=(server_pid,), daemon=True).start()
             CaseServer(answers).serve(settings, requests)
             status = 0
         finally:
@@ -132,7 +132,7 @@ class CaseServer:
             return
         self.send({"ready": version, "declared": self.runner.declared.to_json(), "pid": os.getpid(),
                    "compiler": subject.target is not None, "together": self.runner.compiles_together})  # fmt: skip
-        while (request := read_frame(requests)) is not None:
+        while (request := read_whole_frame_or_none(requests)) is not None:
             header, body = request
             if not isinstance(do := header.get("do"), str) or not hasattr(self, f"do_{do}"):
                 raise BadFrame(f"expected a known question under 'do', got {do!r:.80}")

@@ -144,7 +144,7 @@ def _perform_reduction(job: CampaignJob, examiner: Examiner) -> Json:
     def record_if_fails_alike(s: kinds.ProgramSample) -> bool:
         nonlocal triaged
         finding = examiner.judge_and_locate_fault(s, seed, first.oracle)
-        if finding is None or not finding.resembles(first):
+        if finding is None or not finding.has_same_oracle_and_pass_or_fault(first):
             return False
         triaged = finding
         return True

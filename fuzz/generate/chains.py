@@ -158,7 +158,7 @@ def _combine_with_own_reduction(c: Chain, t: Tensor) -> Tensor:
     return c.apply_random_binary(t, _call_method(t, c.draw.choice(REDUCTIONS), _draw_reduction_axes(c, t), keepdim=True))
 
 
-def _apply_argmax_argmin_or_reduce(c: Chain, t: Tensor) -> Tensor:
+def _apply_argmax_argmin_else_reduce(c: Chain, t: Tensor) -> Tensor:
     """Take the position of an extremum along an axis or in the whole Tensor; reduce a Tensor with a long axis."""
     if max(t.shape) > COUNTED:
         return _apply_reduction(c, t)
@@ -195,14 +195,14 @@ def _apply_shrink(c: Chain, t: Tensor) -> Tensor:
     return t.shrink(bounds)
 
 
-def _apply_strided_slice(c: Chain, t: Tensor) -> Tensor:
+def _slice_all_axes_by_random_steps(c: Chain, t: Tensor) -> Tensor:
     """Slice with steps forward and backward, and sometimes index one axis."""
     slices = [slice(None, None, c.draw.choice((1, 1, 2, -1, 3, -2))) for _ in t.shape]
     sliced = t[tuple(slices)]
     return sliced[(*(slice(None) for _ in range(c.draw_axis(sliced))), c.draw.choice((0, -1)))] if c.draw.chance(20) else sliced
 
 
-def _index_axes_by_random_positions(c: Chain, t: Tensor) -> Tensor:
+def _index_one_or_two_axes_by_random_positions(c: Chain, t: Tensor) -> Tensor:
     """Index one axis by positions from data, or two axes by positions each."""
     k = c.draw_axis(t)
     count = c.draw_extent(min(65, t.shape[k] * c.max_repeats(t)))
@@ -216,14 +216,14 @@ def _apply_gather(c: Chain, t: Tensor) -> Tensor:
     """Gather elements at positions from data, or at the position of an extremum."""
     k = c.draw_axis(t)
     if max(t.shape) > COUNTED:
-        return _index_axes_by_random_positions(c, t)
+        return _index_one_or_two_axes_by_random_positions(c, t)
     if _is_float_free(t) and c.draw.chance(50):
         return t.gather(k, _call_method(t, c.draw.choice(POSITIONS), k, keepdim=True))
     count = c.draw_extent(min(33, t.shape[k] * c.max_repeats(t)))
     return t.gather(k, c.make_random_index_tensor(t.shape[k], (*t.shape[:k], count, *t.shape[k + 1 :])))
 
 
-def _use_as_row_indices_or_gather(c: Chain, t: Tensor) -> Tensor:
+def _use_as_row_indices_else_apply_gather(c: Chain, t: Tensor) -> Tensor:
     """Use integers as row numbers of a table."""
     if not _is_float_free(t) or t.dtype is dt.bool_ or c.max_repeats(t) < 2:
         return _apply_gather(c, t)
@@ -231,7 +231,7 @@ def _use_as_row_indices_or_gather(c: Chain, t: Tensor) -> Tensor:
     return c.make_data(c.draw.choice(c.dtypes), (n, c.draw_extent(min(8, c.max_repeats(t)))))[t % n]
 
 
-def _scatter_rows(c: Chain, t: Tensor) -> Tensor:
+def _sum_rows_into_random_segments(c: Chain, t: Tensor) -> Tensor:
     """Add each row to one of several sums, which data select. A row that is selected out of range is added to none."""
     count = c.draw_extent(min(COUNTED, c.max_repeats(t)))
     ones = (1,) * (t.ndim - 1)
@@ -250,7 +250,7 @@ def _apply_reshape(c: Chain, t: Tensor) -> Tensor:
     return t.flatten() if form == "flat" else t.unsqueeze(k)
 
 
-def _expand_or_repeat(c: Chain, t: Tensor) -> Tensor:
+def _expand_new_axis_or_repeat_axis(c: Chain, t: Tensor) -> Tensor:
     """Expand along a new leading axis, or repeat an axis."""
     n = c.draw_extent(min(17, c.max_repeats(t)))
     if c.draw.chance(50):
@@ -258,7 +258,7 @@ def _expand_or_repeat(c: Chain, t: Tensor) -> Tensor:
     return t.repeat_interleave(n, c.draw_axis(t)) if c.draw.chance(50) else t.repeat(*(n if k == 0 else 1 for k in range(t.ndim)))
 
 
-def _concatenate_stack_or_roll(c: Chain, t: Tensor) -> Tensor:
+def _concatenate_or_stack_else_roll(c: Chain, t: Tensor) -> Tensor:
     """Concatenate or stack a Tensor with another one of its shape."""
     if c.max_repeats(t) < 2:
         return t.roll(c.draw.integer(1, 3), c.draw_axis(t))
@@ -269,7 +269,7 @@ def _concatenate_stack_or_roll(c: Chain, t: Tensor) -> Tensor:
 # ------------------------------------------------------------------------------------------------------------ products
 
 
-def _apply_matmul(c: Chain, t: Tensor) -> Tensor:
+def _matmul_by_data_or_own_transpose(c: Chain, t: Tensor) -> Tensor:
     """Multiply by a matrix on either side, or by the Tensor's own transpose."""
     if t.ndim > 1 and t.shape[-2] <= c.max_repeats(t) and c.draw.chance(25):
         return t @ t.transpose(-1, -2)
@@ -279,7 +279,7 @@ def _apply_matmul(c: Chain, t: Tensor) -> Tensor:
     return c.make_data(d, (n, t.shape[-2])) @ t
 
 
-def _apply_conv2d(c: Chain, t: Tensor) -> Tensor:
+def _convolve_last_one_or_two_axes(c: Chain, t: Tensor) -> Tensor:
     """Convolve over the last one or two axes, which become images of a batch."""
     spatial = min(2, max(1, t.ndim - 1))
     x = t.reshape((1,) * (2 + spatial - t.ndim) + t.shape) if t.ndim < 2 + spatial else t.flatten(0, t.ndim - 2 - spatial)
@@ -334,24 +334,24 @@ class ChainStep(NamedTuple):
 STEPS = (
     ChainStep("reduction",  _apply_reduction, 12),
     ChainStep("beside",     _combine_with_own_reduction, 3),
-    ChainStep("position",   _apply_argmax_argmin_or_reduce, 2),
+    ChainStep("position",   _apply_argmax_argmin_else_reduce, 2),
     ChainStep("prefix",     _apply_cumsum, 2),
     ChainStep("rows",       lambda c, t: _call_method(t, c.draw.choice(ROWS), c.draw_axis(t))),
-    ChainStep("product",    _apply_matmul, 2),
-    ChainStep("convolved",  _apply_conv2d),
+    ChainStep("product",    _matmul_by_data_or_own_transpose, 2),
+    ChainStep("convolved",  _convolve_last_one_or_two_axes),
     ChainStep("pooled",     _apply_pooling),
     ChainStep("flip",       lambda c, t: t.flip(c.draw_axis(t))),
     ChainStep("permute",    _apply_permute, 2),
     ChainStep("pad",        _pad_one_axis),
     ChainStep("shrink",     _apply_shrink),
-    ChainStep("slice",      _apply_strided_slice),
-    ChainStep("pick",       _index_axes_by_random_positions),
+    ChainStep("slice",      _slice_all_axes_by_random_steps),
+    ChainStep("pick",       _index_one_or_two_axes_by_random_positions),
     ChainStep("gather",     _apply_gather),
-    ChainStep("look-up",    _use_as_row_indices_or_gather),
-    ChainStep("scatter",    _scatter_rows),
+    ChainStep("look-up",    _use_as_row_indices_else_apply_gather),
+    ChainStep("scatter",    _sum_rows_into_random_segments),
     ChainStep("reshape",    _apply_reshape, 2),
-    ChainStep("expand",     _expand_or_repeat),
-    ChainStep("join",       _concatenate_stack_or_roll),
+    ChainStep("expand",     _expand_new_axis_or_repeat_axis),
+    ChainStep("join",       _concatenate_or_stack_else_roll),
     ChainStep("unary",      _apply_unary, 2, axes=False),
     ChainStep("binary",     lambda c, t: c.apply_random_binary(t, c.draw_operand(t)), 3, axes=False),
     ChainStep("cast",       _apply_cast, 1, axes=False),

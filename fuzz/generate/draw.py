@@ -65,7 +65,7 @@ class RecordingDraw:
         return options[self.integer(0, len(options) - 1)]
 
 
-class ReplayDraw:
+class CheckedReplayDraw:
     """A `ChoiceSource` of recorded choices.
 
     Every method raises ValueError if the next recorded choice is missing or out of the range asked for.

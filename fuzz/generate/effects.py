@@ -84,7 +84,7 @@ def make_call_and_read_its_output(m: GraphMaker, d: DType, shape: Shape, budget:
     return b.reshape(b.after(target, b.call(body, target, *arguments, written=written)), shape)
 
 
-def make_group_of_stores_and_read(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
+def make_group_of_disjoint_stores_and_read(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     """Fill two disjoint parts of a Buffer by a Group of two Stores, which need no order, and read the Buffer afterwards."""
     size = math.prod(shape)
     middle = m.draw.integer(0, size)
@@ -95,7 +95,7 @@ def make_group_of_stores_and_read(m: GraphMaker, d: DType, shape: Shape, budget:
     return b.reshape(b.after(buffer, b.group(*stores)), shape)
 
 
-def make_replicated_of_equal_copies(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
+def make_replicated_of_expanded_value(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     """Make a Replicated of equal copies (R47: it takes one of them)."""
     axes = [k for k, n in enumerate(shape) if n == 1 and m.draw.chance(70)] or [shape.index(1)]
     source = list(shape)

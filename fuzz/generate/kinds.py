@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from uops.backends.answer import collect_caller_input_nodes
-from uops.backends.testing.values import from_bits, special_bits
+from uops.backends.testing.values import from_bits, special_bits_for_operand_pairs
 from uops.fuzz.generate import chains, devices, gradients, laws, programs
 from uops.fuzz.generate.bestiary.families import FAMILIES, generate_family_case
 from uops.fuzz.generate.declared import EVERYTHING, SupportedOpDtypes
@@ -126,14 +126,14 @@ class _SpecialPairOperandMaker(GraphMaker):
 
     def make_value(self, d: DType, shape: tuple[int, ...], budget: int) -> UOp:
         """Make the next operand."""
-        bits = np.array(special_bits(d), np.uint64)
+        bits = np.array(special_bits_for_operand_pairs(d), np.uint64)
         self.operands += 1
         if self.operands > 2:
             return self.make_param_with_data(d, from_bits(bits[[self.draw.integer(0, len(bits) - 1)]], d).reshape(1, 1))
         return self.make_param_with_data(d, from_bits(bits, d).reshape((-1, 1) if self.operands == 1 else (1, -1)))
 
 
-def _generate_tuple_of_single_ops(draw: ChoiceSource, declared: SupportedOpDtypes) -> FuzzCase:
+def _generate_tuple_of_one_or_two_op_values(draw: ChoiceSource, declared: SupportedOpDtypes) -> FuzzCase:
     """Generate a Tuple of values of one or two ops each, sometimes with one op on every pair of special values."""
     m = GraphMaker(draw, 64, dt.STORABLE, _SINGLE, LEAVES, declared=declared)
     shape = (m.draw_extent(64),) if draw.chance(70) else ()
@@ -165,7 +165,7 @@ KINDS: dict[str, ProgramKind] = {k.name: k for k in (
     ProgramKind("tensor", "graphs of every op of one device",
                 Dialect.TENSOR, _tensor_graph_generator(FEATURES - MULTIPLE), 4),
     ProgramKind("ops", "single ops on what are cases of their own",
-                Dialect.TENSOR, _generate_tuple_of_single_ops, 2),
+                Dialect.TENSOR, _generate_tuple_of_one_or_two_op_values, 2),
     ProgramKind("reduces", "graphs with a Reduce near the top",
                 Dialect.TENSOR, _generate_reduce_near_root, 2),
     ProgramKind("chains", "chains of Tensor methods, as users write them",
@@ -217,7 +217,7 @@ def select_graph_inputs(graph: UOp, inputs: Mapping[str, Any]) -> dict[str, Any]
     return {k: v for k, v in inputs.items() if k in keys}
 
 
-def kinds_by_name(names: Sequence[str]) -> tuple[ProgramKind, ...]:
+def look_up_kinds(names: Sequence[str]) -> tuple[ProgramKind, ...]:
     """Return the kinds of these names. Raises UnknownKind."""
     missing = [n for n in names if n not in KINDS]
     if missing:
@@ -231,4 +231,4 @@ def stable_hash(*parts: object) -> int:
 
 
 def _kinds_by_weight(names: Sequence[str]) -> list[ProgramKind]:
-    return [k for k in kinds_by_name(names) for _ in range(k.weight)]
+    return [k for k in look_up_kinds(names) for _ in range(k.weight)]

@@ -20,7 +20,7 @@ from uops.compiler.rewrite.rules import INDEXING, VALUES
 from uops.fuzz.generate.declared import SupportedOpDtypes
 from uops.fuzz.generate.graphs import FuzzCase
 from uops.fuzz.generate.maker import GraphMaker
-from uops.fuzz.generate.positions import broadcast_scalar, make_index_operand, make_index_times_factor_plus_rest
+from uops.fuzz.generate.positions import broadcast_scalar, make_index_operand, make_index_times_factor_plus_any_rest
 from uops.fuzz.generate.producers import LEAVES, PRODUCERS
 from uops.spec.choices import ChoiceSource
 from uops.spec.errors import UopsError
@@ -93,7 +93,7 @@ def _make_param_index_or_constant(m: GraphMaker, p: Pattern, d: DType, shape: tu
 
 def _make_index(m: GraphMaker, shape: tuple[int, ...]) -> UOp:
     index = make_index_operand(m, shape)
-    return index if m.draw.chance(50) else make_index_times_factor_plus_rest(m, shape, index, m.draw.choice((2, 3, 4, 6, 8)))
+    return index if m.draw.chance(50) else make_index_times_factor_plus_any_rest(m, shape, index, m.draw.choice((2, 3, 4, 6, 8)))
 
 
 @functools.cache
@@ -108,7 +108,7 @@ def sample_typings_verifying_left_side(rule: Rule) -> tuple[Types, ...]:
     for k in range(_ATTEMPTS if math.prod(map(len, free.values())) > 1 else 1):
         common = (dt.index, *dt.STORABLE)[k % (1 + len(dt.STORABLE))]
         types = tuple((n, common if common in among and rng.random() < 0.8 else rng.choice(among)) for n, among in free.items())
-        if _verifies_with_index_in_int64(rule.lhs, types):
+        if _verifies_and_index_fits_int64(rule.lhs, types):
             valid[types] = None
     return tuple(valid)
 
@@ -118,7 +118,7 @@ def _type_variables(p: Pattern) -> list[TypeVar]:
     return variables_here + [t for q in p.src for t in _type_variables(q)]
 
 
-def _verifies_with_index_in_int64(lhs: Pattern, types: Types) -> bool:
+def _verifies_and_index_fits_int64(lhs: Pattern, types: Types) -> bool:
     pattern_variables = variables(lhs)
     leaves = {n: _make_typed_leaf(k, d) if n in pattern_variables else d for k, (n, d) in enumerate(types)}
     u = instantiate(lhs, leaves, next((d for _, d in types), dt.int32))

@@ -86,11 +86,11 @@ def make_reduce_of_where_on_position(m: GraphMaker, d: DType, shape: Shape, budg
     n = m.draw.integer(1, min(_LONGEST, max(1, m.max_elements // max(1, math.prod(shape)))))
     full_shape = (n, *shape)
     op = m.draw.choice((Op.ADD, Op.ADD, Op.MAX))
-    condition = _make_condition_on_position(m, full_shape)
+    condition = _compare_leading_axis_position_or_floats(m, full_shape)
     if m.draw.chance(30):
         condition = UOp(Op.NOT, (condition,))
     elif m.draw.chance(30):
-        condition = UOp(Op.AND, (condition, _make_condition_on_position(m, full_shape)))
+        condition = UOp(Op.AND, (condition, _compare_leading_axis_position_or_floats(m, full_shape)))
     value = m.make_value(d, m.draw.choice((full_shape, (1, *shape), (1,) * len(full_shape))), budget // 2)
     otherwise = broadcast_scalar(b.const(0 if op is Op.ADD or m.draw.chance(40) else d.min, d), full_shape)
     value = b.expand(value, full_shape)
@@ -98,7 +98,7 @@ def make_reduce_of_where_on_position(m: GraphMaker, d: DType, shape: Shape, budg
     return b.reshape(b.reduce(masked, op, (0,)), shape)
 
 
-def _make_condition_on_position(m: GraphMaker, full_shape: Shape) -> UOp:
+def _compare_leading_axis_position_or_floats(m: GraphMaker, full_shape: Shape) -> UOp:
     """Compare the position along the leading axis with another integer, or sometimes two floats, NaNs among them. These
     floats are functions of a position, or data that is constant along the leading axis.
     """
@@ -106,7 +106,8 @@ def _make_condition_on_position(m: GraphMaker, full_shape: Shape) -> UOp:
         d = m.draw.choice(m.declared.filter_dtypes(dt.FLOATS))
         if m.draw.chance(75):
             return UOp(
-                m.draw.choice(COMPARISONS), (_make_float_of_position(m, full_shape, d), _make_float_of_position(m, full_shape, d))
+                m.draw.choice(COMPARISONS),
+                (_make_float_of_position_or_constant(m, full_shape, d), _make_float_of_position_or_constant(m, full_shape, d)),
             )
         shape = (1, *full_shape[1:])
         other = (
@@ -126,10 +127,12 @@ def _make_condition_on_position(m: GraphMaker, full_shape: Shape) -> UOp:
             if m.draw.chance(50)
             else b.expand(m.make_value(d, (1, *full_shape[1:]), 1), full_shape)
         )
-    return b.alu(m.draw.choice(COMPARISONS), *((positions, other) if m.draw.chance(70) else (other, positions)))
+    return b.build_alu_with_promotion(
+        m.draw.choice(COMPARISONS), *((positions, other) if m.draw.chance(70) else (other, positions))
+    )
 
 
-def _make_float_of_position(m: GraphMaker, full_shape: Shape, d: DType) -> UOp:
+def _make_float_of_position_or_constant(m: GraphMaker, full_shape: Shape, d: DType) -> UOp:
     """Make a float that is a function of the position along an axis, NaN for some positions, or a constant. The axis is not
     the leading one if there is another.
     """
@@ -158,7 +161,7 @@ def make_index_arithmetic_and_cast(m: GraphMaker, d: DType, shape: Shape, budget
             )
         )(m, shape, index)
     if d is dt.bool_:
-        index = b.alu(m.draw.choice(COMPARISONS), index, make_index_operand(m, shape))
+        index = b.build_alu_with_promotion(m.draw.choice(COMPARISONS), index, make_index_operand(m, shape))
     return b.cast(index, d)
 
 
@@ -188,10 +191,12 @@ def _divide_or_mod_by_constant(m: GraphMaker, shape: Shape, index: UOp) -> UOp:
 def _divide_by_factor_multiple(m: GraphMaker, shape: Shape, index: UOp) -> UOp:
     """Divide (index * factor + rest) by the factor or a multiple of it, which simplifies if 0 <= rest < factor."""
     factor, k = m.draw.choice(_FACTORS), m.draw.choice((1, *_FACTORS))
-    return UOp(m.draw.choice((Op.IDIV, Op.MOD)), (make_index_times_factor_plus_rest(m, shape, index, factor), b.index(factor * k)))
+    return UOp(
+        m.draw.choice((Op.IDIV, Op.MOD)), (make_index_times_factor_plus_any_rest(m, shape, index, factor), b.index(factor * k))
+    )
 
 
-def make_index_times_factor_plus_rest(m: GraphMaker, shape: Shape, index: UOp, factor: int) -> UOp:
+def make_index_times_factor_plus_any_rest(m: GraphMaker, shape: Shape, index: UOp, factor: int) -> UOp:
     """Make index * factor + rest, where the rest is below the factor, slightly above it, or negative."""
     rest = make_index_operand(m, shape)
     rest = b.mod(rest, factor) if m.draw.chance(60) else b.add(b.mod(rest, m.draw.choice(_FACTORS)), m.draw.integer(-2, 2))
@@ -199,4 +204,4 @@ def make_index_times_factor_plus_rest(m: GraphMaker, shape: Shape, index: UOp, f
 
 
 def _combine_with_index_value(m: GraphMaker, shape: Shape, index: UOp) -> UOp:
-    return b.alu(m.draw.choice((Op.ADD, Op.SUB, Op.MAX)), index, make_index_operand(m, shape))
+    return b.build_alu_with_promotion(m.draw.choice((Op.ADD, Op.SUB, Op.MAX)), index, make_index_operand(m, shape))

@@ -13,8 +13,8 @@ from uops.backends.testing.signatures import is_tested_dtype
 from uops.backends.testing.values import (
     bits_to_number,
     cast_drops_digits,
-    draw_cast_rounding_edges,
     draw_mulacc_operands_with_halfway_product,
+    draw_near_cast_ties_or_over_integer_range,
     edge_bits,
 )
 from uops.fuzz.generate import effects
@@ -67,21 +67,21 @@ def _build_alu_producer(op: Op) -> Producer:
     return Producer(op.name.lower(), admits, make)
 
 
-def _build_shift_producer(op: Op) -> Producer:
+def _build_producer_of_shift_by_any_count(op: Op) -> Producer:
     """Build the producer of a shift, whose count may be of another integer dtype and is sometimes near the word's width."""
 
     def make(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
         count = d if m.draw.chance(50) else m.draw.choice(m.declared.filter_dtypes(dt.INTS))
         if m.draw.chance(25):
-            return UOp(op, (m.make_value(d, shape, budget - 1), _make_shift_count_near_word_width(m, count, d.bits, shape)))
+            return UOp(op, (m.make_value(d, shape, budget - 1), _make_shift_count_up_to_about_word_width(m, count, d.bits, shape)))
         return UOp(op, tuple(_make_operands_that_broadcast(m, [d, count], shape, budget)))
 
     return Producer(op.name.lower(), lambda m, d, s, n: d in dt.INTS, make)
 
 
-def _make_shift_count_near_word_width(m: GraphMaker, d: DType, width: int, shape: Shape) -> UOp:
+def _make_shift_count_up_to_about_word_width(m: GraphMaker, d: DType, word_width: int, shape: Shape) -> UOp:
     """Make a shift count whose bounds end at the width of the word, or one beside it."""
-    max_count = width + m.draw.choice((-1, 0, 0, 1))
+    max_count = word_width + m.draw.choice((-1, 0, 0, 1))
     if m.draw.chance(50):
         ends = [broadcast_scalar(b.const(k, d), shape) for k in (max_count, m.draw.integer(0, max_count))]
         return UOp(Op.WHERE, (m.make_value(dt.bool_, shape, 1), *ends))
@@ -140,7 +140,7 @@ def _make_combined_or_negated_compare(m: GraphMaker, d: DType, shape: Shape, bud
     return UOp(op, (p, q))
 
 
-def _make_nested_or_negated_where(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
+def _nest_where_in_same_condition_or_negate_it(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     """Make a Where by one condition that is nested in another one by the same condition, or a Where by its negation."""
     p = m.make_value(dt.bool_, shape, budget // 2)
     x, y = _make_operands_that_broadcast(m, [d, d], shape, budget - budget // 2)
@@ -154,7 +154,7 @@ def _make_cast_of_value_or_rounding_edges(m: GraphMaker, d: DType, shape: Shape,
     rounding = [k for k in m.dtypes if cast_drops_digits(k, d)]
     if rounding and m.body_params is None and m.draw.chance(30):
         source = m.draw.choice(rounding)
-        return b.cast(m.make_param_with_data(source, draw_cast_rounding_edges(m.draw, source, d, shape)), d)
+        return b.cast(m.make_param_with_data(source, draw_near_cast_ties_or_over_integer_range(m.draw, source, d, shape)), d)
     return b.cast(m.make_value(m.draw.choice([k for k in m.dtypes if k is not d] or [d]), shape, budget), d)
 
 
@@ -298,7 +298,7 @@ def _build_reduce_producer(op: Op) -> Producer:
     return Producer(f"reduce_{op.name.lower()}", lambda m, d, s, n: True, make)
 
 
-def _combine_value_with_own_reduce(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
+def _combine_value_with_own_or_pairwise_reduce(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     """Combine a value with a reduction of pairs of its own elements, as attention does: one Reduce per element, or one
     Reduce for all.
     """
@@ -404,14 +404,14 @@ LEAVES: tuple[Producer, ...] = (
 # fmt: off
 ELEMENTWISE: tuple[Producer, ...] = (
     *map(_build_alu_producer, (Op.ADD, Op.MUL, Op.MAX, Op.MOD, Op.IDIV, Op.XOR, Op.OR, Op.AND)),
-    _build_shift_producer(Op.SHL), _build_shift_producer(Op.SHR),
+    _build_producer_of_shift_by_any_count(Op.SHL), _build_producer_of_shift_by_any_count(Op.SHR),
     *map(_build_alu_producer, (Op.RECIP, Op.TRUNC, Op.NEG, Op.SUB, Op.DIV, Op.NOT, Op.EXP2, Op.LOG2, Op.SIN, Op.SQRT, Op.POW)),
     _build_mulacc_producer(), _build_alu_producer(Op.THREEFRY),
     _build_compare_producer(Op.CMPLT), _build_compare_producer(Op.CMPNE), _build_compare_producer(Op.CMPGT),
     _build_compare_producer(Op.CMPGE), _build_compare_producer(Op.CMPLE), _build_compare_producer(Op.CMPEQ),
     Producer("where", _admits_anything, _make_where, always=True),
     Producer("condition", lambda m, d, s, n: d is dt.bool_, _make_combined_or_negated_compare),
-    Producer("choices", lambda m, d, s, n: n >= 2, _make_nested_or_negated_where),
+    Producer("choices", lambda m, d, s, n: n >= 2, _nest_where_in_same_condition_or_negate_it),
     Producer("cast", _admits_anything, _make_cast_of_value_or_rounding_edges, always=True),
 )
 #: All producers of values.
@@ -432,15 +432,15 @@ PRODUCERS: tuple[Producer, ...] = (
     Producer("bitcast", lambda m, d, s, n: d is not dt.bool_, _make_bitcast),
     Producer("slice", lambda m, d, s, n: m.body_params is None and d is not dt.bool_, _make_slice_of_narrower_buffer),
     _build_reduce_producer(Op.ADD), _build_reduce_producer(Op.MUL), _build_reduce_producer(Op.MAX),
-    Producer("crossed", lambda m, d, s, n: bool(s) and s[-1] > 1 and n >= 3, _combine_value_with_own_reduce),
+    Producer("crossed", lambda m, d, s, n: bool(s) and s[-1] > 1 and n >= 3, _combine_value_with_own_or_pairwise_reduce),
     Producer("function", lambda m, d, s, n: n >= 3 and m.body_params is None, effects.make_function_result),
     Producer("marker", _admits_anything, _make_marker),
     Producer("load", _admits_anything, effects.make_load_maybe_gated),
     Producer("assign", _is_outside_body, effects.make_store_and_read),
     Producer("shards", _can_shard, effects.make_scatter_gather_over_devices),
     Producer("call", lambda m, d, s, n: n >= 3 and m.body_params is None, effects.make_call_and_read_its_output),
-    Producer("group", lambda m, d, s, n: n >= 2 and m.body_params is None, effects.make_group_of_stores_and_read),
-    Producer("replicated", lambda m, d, s, n: 1 in s, effects.make_replicated_of_equal_copies),
+    Producer("group", lambda m, d, s, n: n >= 2 and m.body_params is None, effects.make_group_of_disjoint_stores_and_read),
+    Producer("replicated", lambda m, d, s, n: 1 in s, effects.make_replicated_of_expanded_value),
     Producer("everywhere", _can_copy_to_devices, effects.make_copy_to_devices_and_back),
 )
 # fmt: on

@@ -57,12 +57,12 @@ class ProgramMaker:
         producers = tuple(p for p in PRODUCERS if p.name in _VALUES and (p.always or draw.chance(60)))
         self.draw = draw
         self.maker = GraphMaker(draw, max_elements, _DTYPES, producers, LEAVES, declared=declared)
-        self.memories = [self._make_buffer_with_data(max_elements) for _ in range(draw.integer(1, 3))]
+        self.memories = [self._make_memory_state_with_data(max_elements) for _ in range(draw.integer(1, 3))]
         self.values: list[UOp] = []
         self.pairwise_producers = declared.filter_producers(tuple(p for p in PRODUCERS if p.name == "crossed"))
 
-    def _make_buffer_with_data(self, max_elements: int) -> MemoryState:
-        d, size = self.draw.choice(self.maker.dtypes), self.maker.draw_extent(max_elements) * self.draw.integer(1, 3)
+    def _make_memory_state_with_data(self, max_extent: int) -> MemoryState:
+        d, size = self.draw.choice(self.maker.dtypes), self.maker.draw_extent(max_extent) * self.draw.integer(1, 3)
         unique = 1000 + self.maker.take_slot()
         self.maker.inputs[f"b{unique}"] = draw_array(self.draw, d, (size,), self.draw.choice(("small", "small", "edge")))
         return MemoryState(b.buffer(size, d, unique=unique), d, size)
@@ -108,7 +108,7 @@ class ProgramMaker:
         buffer = self.draw.choice(self.memories)
         ref = self.draw_view(buffer)
         shape = tuple(ref.shape)
-        reread, value = None, self._make_stored_value(ref.dtype, shape)
+        reread, value = None, self._make_value_or_pairwise_reduce_to_store(ref.dtype, shape)
         if self.draw.chance(50):
             reread = self.draw.choice((ref, ref, b.flip(ref, [True] * len(shape)), self._shift_view_within_memory(ref)))
             value = reread if self.draw.chance(15) else UOp(Op.WHERE, (self.maker.make_value(dt.bool_, shape, 1), reread, value))
@@ -122,7 +122,7 @@ class ProgramMaker:
             self.maker.values_by_type.setdefault((ref.dtype, shape), []).append(value)
         buffer.current, buffer.reads = b.after(buffer.current, b.store(ref, value, *gate)), []
 
-    def _make_stored_value(self, d: DType, shape: tuple[int, ...]) -> UOp:
+    def _make_value_or_pairwise_reduce_to_store(self, d: DType, shape: tuple[int, ...]) -> UOp:
         """Make a value to store. Some are pairwise reductions, whose intermediate values a compiler may keep in the
         stored memory (R146).
         """
@@ -202,7 +202,11 @@ class CallingProgramMaker(ProgramMaker):
         read: list[MemoryState] = []
         for a in drawn.arguments:
             if a not in references:
-                references[a] = self._bind_variable(a) if a.op is Op.PARAM else self._choose_argument_to_read(a, written, read)
+                references[a] = (
+                    self._make_argument_within_variable_bounds(a)
+                    if a.op is Op.PARAM
+                    else self._choose_value_or_unwritten_memory_to_read(a, written, read)
+                )
         declares = self.draw.chance(75) or bool(read)
         call = b.call(drawn.body, *[references[a] for a in drawn.arguments], written=slots if declares else None)
         for memory in written.values():
@@ -244,7 +248,9 @@ class CallingProgramMaker(ProgramMaker):
             view = b.permute(view, (1, 0)) if self.draw.chance(40) else view
         return b.flip(view, [self.draw.chance(50) for _ in view.shape]) if self.draw.chance(20) else view
 
-    def _choose_argument_to_read(self, placeholder: UOp, written: dict[UOp, MemoryState], read: list[MemoryState]) -> UOp:
+    def _choose_value_or_unwritten_memory_to_read(
+        self, placeholder: UOp, written: dict[UOp, MemoryState], read: list[MemoryState]
+    ) -> UOp:
         """Choose memory, a view, a value, a constant or a Param for an argument that is only read."""
         size, d = placeholder.arg.size, placeholder.dtype
         kept = list(written.values())
@@ -262,7 +268,7 @@ class CallingProgramMaker(ProgramMaker):
         ]
         return self.draw.choice(values) if values and self.draw.chance(50) else self.draw.choice(options)()
 
-    def _bind_variable(self, placeholder: UOp) -> UOp:
+    def _make_argument_within_variable_bounds(self, placeholder: UOp) -> UOp:
         """Bind a variable of the kernel: to a variable, to a number, or to an expression of a variable within its bounds."""
         lo, hi = placeholder.arg.bounds
         if self.draw.chance(30):
@@ -349,8 +355,9 @@ class _SymbolicMaker:
     def apply_random_op_unless_too_large(self) -> None:
         """Apply one op to the value, unless the result would have more than 512 elements."""
         options = (
-            self.apply_unary, self.apply_binary, self.apply_cast, self.apply_bitcast_replacing_float_by_param, self.apply_where,
-            self.apply_permute, self.apply_flip, self.apply_pad, self.apply_pad_and_shrink,
+            self.apply_unary, self.apply_binary, self.apply_cast, self.apply_bitcast_replacing_float_by_param,
+            self.apply_where_on_own_comparison, self.apply_permute, self.apply_flip, self.apply_pad,
+            self.pad_and_shrink_to_former_shape,
             self.merge_leading_two_axes_or_add_one, self.expand_new_axis, self.repeat_elements,
             self.apply_reduce,
         )  # fmt: skip
@@ -385,7 +392,7 @@ class _SymbolicMaker:
         fitting = [d for d in dtypes if d.itemsize <= size or divides(d.itemsize // size, x.shape[-1])]
         return b.bitcast(x, self.draw.choice(fitting))
 
-    def apply_where(self, x: UOp) -> UOp:
+    def apply_where_on_own_comparison(self, x: UOp) -> UOp:
         """Choose between the value and an operand by a comparison of both."""
         other = self.make_param_with_data([1 if self.draw.chance(40) else n for n in x.shape], x.dtype)
         return b.where(
@@ -405,7 +412,7 @@ class _SymbolicMaker:
         before = [self.draw.choice([0, 0, 1, *self.variables]) for _ in x.shape]
         return b.pad(x, before, [_plus(n, lo) for n, lo in zip(x.shape, before, strict=True)])
 
-    def apply_pad_and_shrink(self, x: UOp) -> UOp:
+    def pad_and_shrink_to_former_shape(self, x: UOp) -> UOp:
         """Pad the value and shrink it to its former shape, which is in bounds for all values of the variables."""
         k = self.draw.integer(0, 2)
         longer = b.pad(x, [0] * len(x.shape), [_plus(n, k) for n in x.shape])

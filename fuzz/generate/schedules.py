@@ -26,7 +26,7 @@ from itertools import islice, pairwise
 from uops.backends.conformance.stage_judge import Fault
 from uops.compiler import pipeline
 from uops.compiler.config import Config
-from uops.compiler.passes.optimize.optimize import choose_by_heuristics, schedule_kernel_or_build_scan
+from uops.compiler.passes.optimize.optimize import build_scan_or_scatter_or_schedule_kernel, choose_by_heuristics
 from uops.compiler.passes.optimize.schedule.accesses import flatten_loop_nests
 from uops.compiler.passes.optimize.schedule.optops import apply, count_workgroup_lanes, find_rejection_reason, max_trip_count
 from uops.compiler.passes.optimize.schedule.schedule import (
@@ -53,7 +53,7 @@ from uops.spec.optops import (
     Padto,
     Split,
     Swap,
-    apply_optop_to_axes,
+    apply_legal_optop_to_axes,
     illegality_reason,
     parse_optop,
     sort_axes,
@@ -98,7 +98,7 @@ def find_unreadable_part(schedule_text: str) -> str | None:
     return None
 
 
-def list_parts_and_neighbour_pairs(schedule_text: str) -> list[str]:
+def list_numberless_parts_and_neighbour_pairs(schedule_text: str) -> list[str]:
     """List the parts of a sequence without numbers, and each pair of neighbours in one kernel, for coverage."""
     names = []
     for parts in _parts_by_kernel(schedule_text).values():
@@ -130,14 +130,14 @@ class ScheduleTextFollower:
     def __call__(self, s: Schedule, machine: MachineModel, buffer_ids: Iterator[int]) -> Schedule:
         """Schedule the next kernel. Raises what applying an OptOp raises, except RejectedOptOp."""
         k, self._kernel = self._kernel, self._kernel + 1
-        step = functools.partial(self._apply_part_if_legal, machine=machine, buffer_ids=buffer_ids, kernel_number=k)
+        step = functools.partial(self._apply_and_record_part_if_legal, machine=machine, buffer_ids=buffer_ids, kernel_number=k)
         if self._chooser is not None:
             return self._chooser(s, machine, step, SeededDraw(stable_hash(self._seed, k)))
         for text in self._parts.get(k, ()):
             s = step(s, text)
         return s
 
-    def _apply_part_if_legal(
+    def _apply_and_record_part_if_legal(
         self, s: Schedule, text: str, machine: MachineModel, buffer_ids: Iterator[int], kernel_number: int
     ) -> Schedule:
         """Apply one part of a sequence; return the schedule unchanged if it is not legal."""
@@ -145,7 +145,7 @@ class ScheduleTextFollower:
             if text == "global":
                 after = set_output_loop_types_before_optops(s, dict.fromkeys(_unordered_loops(s), AxisType.GLOBAL))
             elif text in STARTS:
-                after = _starting_schedule(s, text, machine, buffer_ids)
+                after = _choose_plain_flat_or_heuristic_start(s, text, machine, buffer_ids)
             else:
                 opt = parse_optop(text)
                 after = apply(s, opt, machine) if _is_applicable(s, opt, machine) else s
@@ -155,13 +155,13 @@ class ScheduleTextFollower:
             self._applied.append(f"{kernel_number}:{text}")
         return after
 
-    def _apply_random_optops(self, s: Schedule, machine: MachineModel, step: Step, draw: SeededDraw) -> Schedule:
+    def _apply_random_optops(self, s: Schedule, machine: MachineModel, apply_part: Step, draw: SeededDraw) -> Schedule:
         if _unordered_loops(s) and draw.chance(60):
-            s = step(s, "global")
+            s = apply_part(s, "global")
         for _ in range(draw.integer(1, 6)):
             opt = _draw_legal_optop(s, machine, draw)
             if opt is not None:
-                s = step(s, opt.spell())
+                s = apply_part(s, opt.spell())
         return s
 
     def _apply_random_search_moves(self, s: Schedule, machine: MachineModel, step: Step, draw: SeededDraw) -> Schedule:
@@ -180,7 +180,7 @@ class ScheduleTextFollower:
 Step = Callable[[Schedule, str], Schedule]
 
 
-def _starting_schedule(s: Schedule, start: str, machine: MachineModel, buffer_ids: Iterator[int]) -> Schedule:
+def _choose_plain_flat_or_heuristic_start(s: Schedule, start: str, machine: MachineModel, buffer_ids: Iterator[int]) -> Schedule:
     """Return the schedule that a search starts from; `plain` is the kernel itself."""
     if s.done or start == "plain":
         return s
@@ -201,7 +201,7 @@ def _draw_legal_optop(s: Schedule, machine: MachineModel, draw: SeededDraw) -> O
     for _ in range(_TRIES):
         axes = s.axes
         kind = draw.choice(_WEIGHTED)
-        opt = kind.draw(axes, draw) if axes else None
+        opt = kind.draw_candidate(axes, draw) if axes else None
         if opt is not None and _is_applicable(s, opt, machine):
             return opt
     return None
@@ -246,7 +246,7 @@ def list_legal_optops(axes: Sequence[Axis], applied: Sequence[OptOp] = ()) -> li
 @functools.lru_cache(1024)
 def _list_legal_optops(axes: tuple[Axis, ...], applied: tuple[OptOp, ...]) -> tuple[OptOp, ...]:
     legal = (o for o in _enumerate_candidate_optops(axes) if illegality_reason(o, axes, applied=applied) is None)
-    return tuple(o for o in legal if _stays_small(o, axes))
+    return tuple(o for o in legal if _keeps_kernel_small_enough_to_interpret(o, axes))
 
 
 def _enumerate_candidate_optops(axes: Sequence[Axis]) -> Iterator[OptOp]:
@@ -260,11 +260,11 @@ def _enumerate_candidate_optops(axes: Sequence[Axis]) -> Iterator[OptOp]:
     yield Nolocals()
 
 
-def _stays_small(opt: OptOp, axes: Sequence[Axis]) -> bool:
+def _keeps_kernel_small_enough_to_interpret(opt: OptOp, axes: Sequence[Axis]) -> bool:
     """Return True if a kernel is small enough to interpret after an OptOp; an axis of symbolic extent is not split."""
     if isinstance(opt, Split) and not isinstance(axes[opt.axis].extent, int):
         return False
-    after = apply_optop_to_axes(opt, axes)
+    after = apply_legal_optop_to_axes(opt, axes)
     lanes = math.prod(a.extent for a in after if a.type in UNROLLED and isinstance(a.extent, int))
     group = math.prod(a.extent for a in after if a.type in WORKGROUP and isinstance(a.extent, int))
     iterations = math.prod(max(1, a.extent) for a in after if isinstance(a.extent, int))
@@ -280,7 +280,7 @@ def draw_optop_sequence(source: ChoiceSource, axes: Sequence[Axis], max_optops: 
         if not legal:
             break
         applied.append(source.choice(legal))
-        current = apply_optop_to_axes(applied[-1], current)
+        current = apply_legal_optop_to_axes(applied[-1], current)
     return applied
 
 
@@ -324,7 +324,7 @@ def pipeline_with_scheduler(scheduler: Scheduler) -> tuple[Pass, ...]:
     """Return the pipeline with another choice of schedules."""
 
     def run(body: UOp, state: LoweringState) -> UOp:
-        return schedule_kernel_or_build_scan(body, state.target.machine, scheduler)
+        return build_scan_or_scatter_or_schedule_kernel(body, state.target.machine, scheduler)
 
     return tuple(replace(p, run=run) if p.name == "optimize" else p for p in pipeline.PIPELINE)
 

@@ -164,7 +164,7 @@ def samples(draw: Any, /, kind: str = "tensor", capabilities: Capabilities = _EV
     """Draw programs of a kind of campaigns (`uops.fuzz.generate.kinds.KINDS`), with inputs. TENSOR programs are made of the
     dtypes and rows of `capabilities` alone.
     """
-    (program_kind,), declared = kinds.kinds_by_name((kind,)), SupportedOpDtypes.from_capabilities(capabilities)
+    (program_kind,), declared = kinds.look_up_kinds((kind,)), SupportedOpDtypes.from_capabilities(capabilities)
     sample = kinds.generate_sample(program_kind, HypothesisDraw(draw), declared)
     assume(program_kind.dialect is not Dialect.TENSOR or declared.supports_graph(sample.graph))
     return PrintableSample(*sample)
@@ -176,7 +176,7 @@ def draw_case(
     """Return case `k` of the campaign of a seed and kinds, for a backend with these capabilities. Raises UnknownKind."""
     return PrintableSample(
         *kinds.sample(
-            seed, k, [kind.name for kind in kinds.kinds_by_name(kind_names)], SupportedOpDtypes.from_capabilities(capabilities)
+            seed, k, [kind.name for kind in kinds.look_up_kinds(kind_names)], SupportedOpDtypes.from_capabilities(capabilities)
         )
     )
 

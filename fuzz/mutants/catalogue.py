@@ -53,7 +53,7 @@ class Mutant:
     equivalent: str = ""
 
 
-def load_catalogue(glob: str = "*") -> tuple[Mutant, ...]:
+def load_mutants_by_id_or_class(glob: str = "*") -> tuple[Mutant, ...]:
     """Return the mutants whose id or class matches, by class."""
     rows = ((path.stem, row) for path in sorted(_FOLDER.glob("*.toml")) for row in tomllib.loads(path.read_text())["mutant"])
     mutants = [_parse_mutant(class_, row) for class_, row in rows]

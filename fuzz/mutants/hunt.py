@@ -235,7 +235,7 @@ class Hunter:
                     spent = cpu_time.measure_seconds()
                 return _CommandOutcome(process.poll(), spent)
             finally:
-                _kill_session(process)
+                _kill_process_group_if_running(process)
 
 
 def _parse_reproducer_of_kill(kill: Kill) -> reproducer.Reproducer | None:
@@ -293,18 +293,20 @@ class _Trial:
                 self.spent = cpu_time.measure_seconds()
                 if should_stop():
                     raise HuntStopped
-                lines = self._read_journal_and_count_cases()
+                lines = self._reread_journal_and_note_cases_and_finding()
                 if (
                     "reduced" in lines
                     or (first_batch_only and self.cases)
-                    or self.spent > self._note_phase_and_compute_cpu_deadline(lines, hunt_cpu_seconds)
+                    or self.spent > self._note_triage_time_and_compute_cpu_deadline(lines, hunt_cpu_seconds)
                 ):
                     break
         finally:
-            _kill_session(process)
-        return self._find_confirmed_kill(self._read_journal_and_count_cases()) or self._find_startup_kill(process)
+            _kill_process_group_if_running(process)
+        return self._find_confirmed_kill(self._reread_journal_and_note_cases_and_finding()) or self._find_startup_kill(process)
 
-    def _note_phase_and_compute_cpu_deadline(self, journal_entries: Mapping[str, list[Json]], hunt_cpu_seconds: float) -> float:
+    def _note_triage_time_and_compute_cpu_deadline(
+        self, journal_entries: Mapping[str, list[Json]], hunt_cpu_seconds: float
+    ) -> float:
         """Return the processor seconds after which to stop: of the hunt, of triage, or of the reduction."""
         if self._finding_seen_at is None:
             return hunt_cpu_seconds
@@ -313,7 +315,7 @@ class _Trial:
             return self._finding_seen_at + CONFIRMING
         return self._confirmed_at + REDUCING
 
-    def _read_journal_and_count_cases(self) -> dict[str, list[Json]]:
+    def _reread_journal_and_note_cases_and_finding(self) -> dict[str, list[Json]]:
         """Read the journal so far, by kind of entry."""
         entries: dict[str, list[Json]] = {}
         path = self.directory / "campaign" / JOURNAL
@@ -359,7 +361,7 @@ def _start_session_with_package(command: list[str], package_path: Path, director
         )  # fmt: skip
 
 
-def _kill_session(process: subprocess.Popen[bytes]) -> None:
+def _kill_process_group_if_running(process: subprocess.Popen[bytes]) -> None:
     """Kill a process and all processes of its session."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)

@@ -118,7 +118,7 @@ def render_html_page(doc: Json, equivalent: Sequence[Mutant]) -> str:
 def render_markdown(doc: Json, equivalent: Sequence[Mutant]) -> str:
     """Render the document as text."""
     time = "inf" if doc["seconds"] is None else f"{doc['seconds']:g}"
-    parts = [_HEAD.format(**doc, time=time, batch=BATCH), _scores_per_defence_table(doc)]
+    parts = [_HEAD.format(**doc, time=time, batch=BATCH), _render_score_table_and_scope(doc)]
     if doc["not_hunted"]:
         rows = [(m["id"], m["breaks"], m["why"]) for m in doc["not_hunted"]]
         heads = ("Mutant", "What it breaks", "Why")
@@ -133,7 +133,7 @@ def render_markdown(doc: Json, equivalent: Sequence[Mutant]) -> str:
     return "\n".join(parts)
 
 
-def _scores_per_defence_table(doc: Json) -> str:
+def _render_score_table_and_scope(doc: Json) -> str:
     heads = ("Defence", "Killed", "Share", "Median seconds", "Median cases", "Median nodes", "By")
     rows = []
     for name, s in doc["score"].items():

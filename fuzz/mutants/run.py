@@ -69,7 +69,7 @@ class MutantRun:
             entries = {(line["id"], line["text"]): line for line in self.journal.entries_under("hunted")}
             return [_parse_result(m, entries[m.id, _hunt_digest(m)]) for m in mutants if (m.id, _hunt_digest(m)) in entries]
 
-    def run(self, progress: Callable[[MutantRun], None] = lambda run: None) -> list[MutantResult]:
+    def run(self, on_poll: Callable[[MutantRun], None] = lambda run: None) -> list[MutantResult]:
         """Run to the end, or to Ctrl-C."""
         finished = {r.mutant.id for r in self.results}
         pending = iter([m for m in self.mutants if m.id not in finished])
@@ -81,7 +81,7 @@ class MutantRun:
         try:
             while any(t.is_alive() for t in threads):
                 self._stop.wait(0.2)
-                progress(self)
+                on_poll(self)
                 if self._stop.is_set():
                     break
         except KeyboardInterrupt:

@@ -12,7 +12,7 @@ import sys
 import threading
 from pathlib import Path
 
-from uops.backends.worker.serve import exit_when_orphaned
+from uops.backends.worker.serve import poll_parent_and_exit_when_orphaned
 from uops.fuzz.campaign.campaign import Campaign
 from uops.fuzz.campaign.examine import Setup
 from uops.fuzz.mutants.hunt import PATIENT
@@ -20,7 +20,7 @@ from uops.fuzz.mutants.hunt import PATIENT
 
 def main(arguments: list[str]) -> None:
     """Hunt until something is found, and reduce it by at most `MOST` questions."""
-    threading.Thread(target=exit_when_orphaned, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=poll_parent_and_exit_when_orphaned, args=(os.getppid(),), daemon=True).start()
     setup, directory, max_questions = arguments
     campaign = Campaign(
         Setup.from_json(json.loads(setup)), Path(directory), limits=PATIENT, max_questions=int(max_questions), max_findings=1

@@ -2,8 +2,8 @@
 
 An *evaluator* takes (op, operand dtypes, result dtype, operand bit patterns as arrays) and gives result bit patterns, with -1
 for those it declines to give. `evaluate_by_interpreter` is the reference interpreter and `fold_each_or_minus_one_if_declined` the
-compiler's constant folder; a prover's encoding has the same type. `enumerate_or_thin_operand_bits` lists the operands: all of
-them if they have at most 16 bits together, else products of edge values.
+compiler's constant folder; a prover's encoding has the same type. `enumerate_narrow_or_thin_edge_operand_bits` lists the operands:
+all of them if they have at most 16 bits together, else products of edge values.
 """
 
 from __future__ import annotations
@@ -78,14 +78,14 @@ def _result_dtype(op: Op, kinds: tuple[DType, ...]) -> DType:
     return UOp(op, tuple(b.param(k, (), d) for k, d in enumerate(kinds))).dtype
 
 
-def enumerate_or_thin_operand_bits(op: Op, dtypes: tuple[DType, ...], max_tuples: int = 4096) -> tuple[Bits, ...]:
+def enumerate_narrow_or_thin_edge_operand_bits(op: Op, dtypes: tuple[DType, ...], max_edge_tuples: int = 4096) -> tuple[Bits, ...]:
     """Return all operands if they have at most 16 bits together; else the product of edge values, thinned evenly to
-    `max_tuples`.
+    `max_edge_tuples`.
     """
     if all(k.kind is not DTypeKind.BOOL for k in dtypes) and sum(k.bits for k in dtypes) <= 16:
         sides = [np.arange(1 << k.bits, dtype=np.uint64) for k in dtypes]
     else:
-        max_values = int(max_tuples ** (1 / len(dtypes)) + 1e-9)
+        max_values = int(max_edge_tuples ** (1 / len(dtypes)) + 1e-9)
         sides = [np.array(_keep_ends_and_thin_middle(edge_bits(k), max_values), np.uint64) for k in dtypes]
     grid = np.meshgrid(*sides, indexing="ij")
     return tuple(g.reshape(-1) for g in grid)

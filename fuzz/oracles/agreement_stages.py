@@ -68,7 +68,7 @@ def bisect_programs_with_journal(
     other sources, and InUse.
     """
     with nullcontext() if journal is None else closing(Journal(journal, _make_journal_heading(target))) as answers:
-        earlier = {} if answers is None else read_answers(answers)
+        earlier = {} if answers is None else read_answers_by_case_and_digest(answers)
         for c in candidates:
             answer = earlier.get((c.id, digest(c))) or bisect_program(c, target, make_execute)
             if answers is not None and (c.id, answer.digest) not in earlier:
@@ -101,7 +101,7 @@ def digest(case: ConformanceCase) -> str:
     return hashlib.sha256(show(case.graph).encode()).hexdigest()[:16]
 
 
-def read_answers(journal: Journal) -> dict[tuple[str, str], BisectionAnswer]:
+def read_answers_by_case_and_digest(journal: Journal) -> dict[tuple[str, str], BisectionAnswer]:
     """Read the answers of a journal, by case and digest."""
     with journal.refuse_malformed_lines():
         answers = [BisectionAnswer(**line) for line in journal.entries_under("answer")]

@@ -39,7 +39,7 @@ _INVALID_ARGUMENTS = 3
 _EFFECTS = frozenset({Op.TUPLE, Op.SINK, Op.GROUP, Op.FUNCTION, Op.STORE, Op.CALL})
 
 
-def find_fault_of_compiled_calls(
+def find_result_aliasing_or_cache_fault(
     graph: UOp, inputs: Mapping[str, Any], target: Target, expected: Outputs, draw: ChoiceSource,
     uncached_target: Target | None = None,
 ) -> Fault | None:  # fmt: skip
@@ -181,7 +181,7 @@ def _change_layout(value: Any, draw: ChoiceSource) -> Any:
     return draw.choice((strided[..., 0], np.flip(backwards), np.asfortranarray(value)))
 
 
-def _change_dtype_or_bits(value: Any, draw: ChoiceSource) -> Any:
+def _view_as_other_dtype_or_corrupt_bool(value: Any, draw: ChoiceSource) -> Any:
     """Return another dtype of the same size; of bools, bytes that are neither 0 nor 1."""
     if not isinstance(value, np.ndarray):
         return value
@@ -193,4 +193,4 @@ def _change_dtype_or_bits(value: Any, draw: ChoiceSource) -> Any:
 
 
 #: Ways to change an argument.
-_CHANGES = (_change_shape_value_or_kind, _change_layout, _change_dtype_or_bits)
+_CHANGES = (_change_shape_value_or_kind, _change_layout, _view_as_other_dtype_or_corrupt_bool)

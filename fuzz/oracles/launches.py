@@ -16,7 +16,7 @@ from uops.backends.conformance.stage_judge import Fault, Outputs, find_bit_diffe
 from uops.backends.worker.guard import GuardSide
 from uops.compiler import pipeline
 from uops.compiler.config import Config
-from uops.compiler.entry import convert_to_entering_program, describe_launch
+from uops.compiler.entry import convert_to_launch_or_tensor_graph, describe_launch
 from uops.compiler.pipeline import LoweringState, run_pass_and_verify
 from uops.compiler.target import Target
 from uops.fuzz.oracles.native import run_first_kernels_natively
@@ -57,7 +57,7 @@ def check_launch_native_against_interpreter(graph: UOp, inputs: Mapping[str, Any
     )
 
 
-def find_wrong_pass_of_launch(graph: UOp, inputs: Mapping[str, Any], target: Target) -> WrongPass | None:
+def find_wrong_pass_or_backend_of_launch(graph: UOp, inputs: Mapping[str, Any], target: Target) -> WrongPass | None:
     """Return stage and pass after which the interpreter, or finally the machine code, leaves other memory; None if there is
     none.
     """
@@ -75,7 +75,7 @@ def find_wrong_pass_of_launch(graph: UOp, inputs: Mapping[str, Any], target: Tar
 
 def _lower_and_yield_after_each_pass(graph: UOp, target: Target) -> Iterator[tuple[str, UOp]]:
     """Yield the name of each pass that a SCHEDULED launch goes through, and the launch after it."""
-    launch, dialect, private = convert_to_entering_program(graph, Dialect.SCHEDULED)
+    launch, dialect, private = convert_to_launch_or_tensor_graph(graph, Dialect.SCHEDULED)
     external = frozenset(describe_launch(launch, private).arguments)
     state = LoweringState(target, Config(reuse=False, verify=True), external, entry=dialect)
     for p in pipeline.passes_from(dialect):

@@ -47,7 +47,7 @@ def run_first_kernels_natively(
     for m, g in guards.items():
         g.data[:] = memory[m].view(np.uint8)
         memory[m] = g.data.view(memory[m].dtype)
-    kernels = {c: _load_kernel(c, target) for c in calls}
+    kernels = {c: _load_binary_or_make_host_kernel(c, target) for c in calls}
     for on_host, group in itertools.groupby(calls, lambda c: isinstance(kernels[c], HostFunctionKernel)):
         with nullcontext() if on_host else target.lend(list(memory.values())):
             for c in group:
@@ -59,7 +59,7 @@ def run_first_kernels_natively(
     return {memory_key(m): a.copy() if guards else a for m, a in memory.items() if m.op is not Op.BINARY}
 
 
-def _load_kernel(call: UOp, target: Target) -> Kernel:
+def _load_binary_or_make_host_kernel(call: UOp, target: Target) -> Kernel:
     if call.body.op is Op.CUSTOM_FUNCTION:
         return make_host_function_kernel(call, target.name)
     _, source, binary = call.body.src
@@ -71,7 +71,7 @@ def is_variable(u: UOp) -> bool:
     return u.op is Op.PARAM and u.arg.name is not None
 
 
-def view_memory_of_argument(argument: UOp, memory: Mapping[str, Array]) -> Array:
+def view_flat_memory_of_argument(argument: UOp, memory: Mapping[str, Array]) -> Array:
     """Return the part of memory that an argument names."""
     whole = memory[memory_key(base_memory(argument))].reshape(-1)
     if argument.op is not Op.SLICE:

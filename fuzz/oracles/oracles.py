@@ -44,7 +44,7 @@ from uops.fuzz.generate.kinds import KINDS, ProgramSample, stable_hash
 from uops.fuzz.generate.schedules import (
     ScheduleTextFollower,
     find_illegal_optop_not_rejected_citing_ruling,
-    list_parts_and_neighbour_pairs,
+    list_numberless_parts_and_neighbour_pairs,
     pipeline_with_scheduler,
     run_passes_up_to,
 )
@@ -204,7 +204,7 @@ def _bisect_stages_and_count_coverage(c: OracleContext) -> Fault | None:
     if sum(math.prod(n for n in u.shape if isinstance(n, int)) for u in order if u.dtype is not dt.void) > MAX_STAGED_ELEMENTS:
         raise OracleNotApplicable("too large to interpret every stage")
     finding = bisect(c.sample.graph, c.sample.inputs, c.require_target(), pipeline.PIPELINE, extra_orders=1)
-    c.counts.update(coverage.count_pass_and_rule_coverage(c.sample.graph, c.require_target()))
+    c.counts.update(coverage.count_passes_and_fired_or_refused_rules(c.sample.graph, c.require_target()))
     return finding and finding.fault
 
 
@@ -225,9 +225,9 @@ def _check_same_bits_on_second_compile(c: OracleContext) -> Fault | None:
     )
 
 
-def _check_calls_from_python(c: OracleContext) -> Fault | None:
+def _check_user_calls_and_invalid_arguments(c: OracleContext) -> Fault | None:
     """Check the program as users call it, through all caches and natively if the target supports it."""
-    return calls.find_fault_of_compiled_calls(
+    return calls.find_result_aliasing_or_cache_fault(
         c.sample.graph, c.sample.inputs, c.require_target(), c.own_run[0], c.draw("called"), c.require_target().uncached
     )
 
@@ -316,7 +316,7 @@ def _check_native_outputs_under_schedule(c: OracleContext, schedule_follower: Sc
     outputs = judge.read_outputs_and_check_inputs_unchanged(
         run_first_kernels_natively(program, c.require_target(), judge.initial_memory, guard_side=side)
     )
-    c.counts.update(f"optop:{kind}" for kind in list_parts_and_neighbour_pairs(schedule_follower.applied_text))
+    c.counts.update(f"optop:{kind}" for kind in list_numberless_parts_and_neighbour_pairs(schedule_follower.applied_text))
     return next((f for k in judge.allowed_sets if (f := find_value_outside_allowed_set(c.expectation, k, outputs))), None)
 
 
@@ -452,7 +452,7 @@ ORACLES: dict[str, Oracle] = {o.name: o for o in (
            frozenset({COMPILER}), compilation=lambda c: _compilation_with_schedule(c, "beam"),
            freeze_choices=lambda c: _freeze_schedule_choices(c, "beam")),
     Oracle("called",      "called from Python, with arguments of any form, it does what it does otherwise",
-           _check_calls_from_python, 8, frozenset({COMPILER})),
+           _check_user_calls_and_invalid_arguments, 8, frozenset({COMPILER})),
     Oracle("illegal",     "illegal OptOps are rejected with a reason", _check_illegal_optops, 8, frozenset({COMPILER})),
     Oracle("related",     "a related program gives the same", _check_one_metamorphic_relation, 4,
            freeze_choices=_freeze_relation_choice),

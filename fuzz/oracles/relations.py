@@ -228,7 +228,7 @@ def _insert_identity(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None
     return None if new is None else RelatedSample(s._replace(graph=_replace_in_all_users(s.graph, u, new)), lambda found: found)
 
 
-def written_arguments(call: UOp) -> list[UOp]:
+def list_arguments_call_may_write(call: UOp) -> list[UOp]:
     """Return the arguments that a Call may write: all, unless it declares them (R63)."""
     arguments: tuple[UOp, ...] = call.arguments
     declared = None if call.arg is None else call.arg.written
@@ -238,7 +238,7 @@ def written_arguments(call: UOp) -> list[UOp]:
 def _list_values_to_insert_identity_after(root: UOp) -> list[UOp]:
     """List the values outside of bodies that have a static shape on one device and are no views of written memory."""
     written = {x for u in toposort(root) if u.op is Op.STORE for x in toposort(u.buffer)}
-    written.update(x for u in scope_nodes(root) if u.op is Op.CALL for x in toposort(*written_arguments(u)))
+    written.update(x for u in scope_nodes(root) if u.op is Op.CALL for x in toposort(*list_arguments_call_may_write(u)))
     outside = set(_nodes_outside_bodies(root))
     return [
         u
@@ -350,7 +350,7 @@ def disable_rule(rule: Rule) -> Iterator[None]:
     Wherever a module of the compiler holds the list of rules, it holds a shorter one. Of the compiled matchers only that of
     the rule's own op is made anew.
     """
-    shorter = {id(rules): _without_rule(rules, rule) for rules in (INDEXING, SELECTED_VALUES)}
+    shorter = {id(rules): _drop_rule_and_share_matchers(rules, rule) for rules in (INDEXING, SELECTED_VALUES)}
     changed = [(m, name, v) for m in _compiler_modules() for name, v in vars(m).items() if v is INDEXING or v is SELECTED_VALUES]
     try:
         for m, name, rules in changed:
@@ -361,7 +361,7 @@ def disable_rule(rule: Rule) -> Iterator[None]:
             setattr(m, name, rules)
 
 
-def _without_rule(rules: tuple[Rule, ...], rule: Rule) -> tuple[Rule, ...]:
+def _drop_rule_and_share_matchers(rules: tuple[Rule, ...], rule: Rule) -> tuple[Rule, ...]:
     """Return the rules without one; they share the compiled matchers of all ops but its own."""
     others = tuple(r for r in rules if r is not rule)
     get_or_make_matcher_table(others).update(

@@ -23,7 +23,7 @@ from uops.backends.answer import find_result_form_mismatch as form_fault
 from uops.backends.conformance.judge import Expectation, outputs_of
 from uops.backends.conformance.stage_judge import Fault, Outputs, find_value_outside_allowed_set
 from uops.backends.contract import Backend, CompilerBackend
-from uops.backends.worker.frames import exception_text
+from uops.backends.worker.frames import truncate_exception_message
 from uops.backends.worker.guard import GuardedProgram, GuardSide
 from uops.compiler.config import Config
 from uops.compiler.target import Ability, Kernel, Target, load_or_remake_kernel
@@ -80,15 +80,15 @@ class CachingTarget(Target):
         return self._load(binary)
 
     def _defer_load(self, binary: bytes) -> Kernel:
-        self._waiting.append(_LazyKernel(binary.decode(), self._compile_waiting_kernels))
+        self._waiting.append(_LazyKernel(binary.decode(), self._compile_waiting_kernels_as_batch))
         return self._waiting[-1]
 
-    def _compile_waiting_kernels(self) -> None:
+    def _compile_waiting_kernels_as_batch(self) -> None:
         """Compile all kernels that are loaded but not compiled, one by one if they cannot be compiled together."""
         with self._lock:
             waiting, self._waiting = self._waiting, []
             try:
-                compiled = self.uncached.together([k.source for k in waiting]) if len(waiting) > 1 else []
+                compiled = self.uncached.compile_and_load_batch([k.source for k in waiting]) if len(waiting) > 1 else []
             except Exception:
                 compiled = []
             for k, kernel in zip_longest(waiting, compiled):
@@ -186,9 +186,9 @@ def run_and_check_dtypes_and_shapes(
 def describe_exception_as_fault(error: BaseException) -> Fault:
     """Describe an exception as a Fault: its class, its text, and the place that raised it."""
     if isinstance(error, MemoryError):
-        return Fault("memory", exception_text(error) or "not enough memory")
+        return Fault("memory", truncate_exception_message(error) or "not enough memory")
     frames = traceback.extract_tb(error.__traceback__)
     origin = f" [{Path(frames[-1].filename).name}: {frames[-1].name}]" if frames else ""
-    text = exception_text(error)
+    text = truncate_exception_message(error)
     claim = f"{error.claim}: " if isinstance(error, SpecError) and error.claim and error.claim not in text else ""
     return Fault(type(error).__name__.lower(), f"{claim}{text}{origin}")

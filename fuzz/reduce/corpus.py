@@ -104,7 +104,11 @@ def _is_of_variable(graph: UOp, m: re.Match[str]) -> bool:
 def read_inputs(path: Path) -> dict[str, Any]:
     """Return the inputs that a file holds, or none if it has no input lines."""
     text = read_program_text(path)
-    return load_file_test(path).inputs if any(x.lstrip().startswith("; input ") for x in text.splitlines()) else {}
+    return (
+        load_file_test(path).inputs
+        if any((m := _DIRECTIVE.match(x.strip())) and m.group(1) == "input" for x in text.splitlines())
+        else {}
+    )
 
 
 def _apply_directive(test: FileTest, match: re.Match[str], line: int) -> None:

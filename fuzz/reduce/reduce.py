@@ -37,13 +37,18 @@ LAST = 8
 
 
 class SampleMeasure(NamedTuple):
-    """A measure of a sample, most important first; smaller ones are better. `weight` is that of the inputs' elements."""
+    """A measure of a sample, most important first; smaller ones are better.
+
+    `weight` is that of the inputs' elements. `unusual_constants` are those other than 0 and 1, and those that are 1, at half the
+    weight.
+    """
 
     nodes: int
     optop_text_length: int
     elements: int
     unusual_dtypes: int
     weight: int
+    unusual_constants: int
 
 
 def reduce_sample(
@@ -136,7 +141,9 @@ def measure_sample(s: ProgramSample) -> SampleMeasure:
     elements = sum(int(np.prod([n for n in u.shape if isinstance(n, int)])) for u in order if u.dtype not in (dt.void, dt.index))
     unusual_dtypes = len({u.dtype for u in order} - {dt.void, dt.index, dt.float32, dt.int32, dt.bool_})
     weight = sum(_weigh_nonzeros_and_bits(v) for v in s.inputs.values())
-    return SampleMeasure(count_nodes(s), len(s.opts or ""), elements, unusual_dtypes, weight)
+    constants = [u.const for u in order if u.op is Op.CONST and u.dtype is not dt.index]
+    unusual_constants = sum(0 if c == 0 else 1 if c == 1 else 2 for c in constants)
+    return SampleMeasure(count_nodes(s), len(s.opts or ""), elements, unusual_dtypes, weight, unusual_constants)
 
 
 def _weigh_nonzeros_and_bits(v: object) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 
 from uops.backends.answer import collect_caller_input_nodes
 from uops.backends.arrays import STORAGE
-from uops.compiler.passes.callify.callify import inline_calls_and_drop_markers
+from uops.compiler.passes.callify.callify import inline_calls_and_drop_gradient_markers
 from uops.fuzz.generate.kinds import ProgramSample, select_graph_inputs
 from uops.fuzz.reduce.launch_shrinks import LAUNCH_SHRINKS
 from uops.interp import evaluate
@@ -53,7 +53,7 @@ def list_values(graph: UOp) -> list[UOp]:
 _MAX_GRAFT_VALUES = 10
 
 
-def replace_root_by_some_values(s: ProgramSample) -> Iterator[ProgramSample]:
+def replace_root_by_evenly_spread_value(s: ProgramSample) -> Iterator[ProgramSample]:
     """Replace the root by one of a few evenly spread values, small subgraphs first, so that long programs shrink in few
     questions.
     """
@@ -69,14 +69,14 @@ def replace_root_by_value(s: ProgramSample) -> Iterator[ProgramSample]:
             yield _with(s, u)
 
 
-def drop_outputs(s: ProgramSample) -> Iterator[ProgramSample]:
+def drop_one_output(s: ProgramSample) -> Iterator[ProgramSample]:
     """Drop one output."""
     if s.graph.op in RESULT_ROOTS and len(s.graph.src) > 1:
         for k in range(len(s.graph.src)):
             yield _with(s, s.graph.replace(src=(*s.graph.src[:k], *s.graph.src[k + 1 :])))
 
 
-def replace_outputs_by_operands(s: ProgramSample) -> Iterator[ProgramSample]:
+def replace_output_by_transitive_operand(s: ProgramSample) -> Iterator[ProgramSample]:
     """Replace an output by a value that it is computed from, of any dtype and shape."""
     if s.graph.op is Op.TUPLE:
         for k, u in enumerate(s.graph.src):
@@ -87,7 +87,7 @@ def replace_outputs_by_operands(s: ProgramSample) -> Iterator[ProgramSample]:
 def inline_all_calls(s: ProgramSample) -> Iterator[ProgramSample]:
     """Inline all Functions and Calls."""
     if any(u.op in CALL_LIKE for u in toposort(s.graph)):
-        yield _with(s, inline_calls_and_drop_markers(s.graph))
+        yield _with(s, inline_calls_and_drop_gradient_markers(s.graph))
 
 
 def _free_slot(s: ProgramSample) -> int:
@@ -95,7 +95,7 @@ def _free_slot(s: ProgramSample) -> int:
     return 1 + max((u.arg.slot for u in toposort(s.graph) if u.op is Op.PARAM and u.arg.slot is not None), default=-1)
 
 
-def replace_values_by_new_params(s: ProgramSample) -> Iterator[ProgramSample]:
+def replace_value_by_param_with_its_data(s: ProgramSample) -> Iterator[ProgramSample]:
     """Replace a value by an input, large subgraphs first."""
     try:
         values = evaluate(s.graph, s.inputs, check=False)
@@ -110,7 +110,7 @@ def replace_values_by_new_params(s: ProgramSample) -> Iterator[ProgramSample]:
         yield _with(s, substitute(s.graph, {u: p}), {**s.inputs, f"p{slot}": np.asarray(value)})
 
 
-def replace_functions_by_identities(s: ProgramSample) -> Iterator[ProgramSample]:
+def replace_function_by_identity_of_new_param(s: ProgramSample) -> Iterator[ProgramSample]:
     """Replace a Function that computes a value by one that returns its argument."""
     calls = [u for u in list_values(s.graph) if u.op is Op.GETTUPLE and u.packed.op is Op.FUNCTION]
     try:
@@ -124,7 +124,7 @@ def replace_functions_by_identities(s: ProgramSample) -> Iterator[ProgramSample]
             yield _with(s, substitute(s.graph, {u: b.get(f, 0)}), {**s.inputs, f"p{p.arg.slot}": np.asarray(values[u])})
 
 
-def replace_nodes_by_sources(s: ProgramSample) -> Iterator[ProgramSample]:
+def replace_node_by_same_size_source(s: ProgramSample) -> Iterator[ProgramSample]:
     """Replace a node by a source of the same dtype and number of elements; sources of the same shape come first."""
     nodes = [u for u in reversed(toposort(s.graph)) if u.op not in _LEAVES and u.dtype is not dt.void]
     pairs = [(u, x) for u in nodes for x in dict.fromkeys(u.src) if x.dtype is u.dtype]
@@ -133,7 +133,7 @@ def replace_nodes_by_sources(s: ProgramSample) -> Iterator[ProgramSample]:
             yield _with(s, substitute(s.graph, {u: x}) if u is not s.graph else x)
 
 
-def replace_values_by_deep_operands(s: ProgramSample) -> Iterator[ProgramSample]:
+def replace_value_by_same_rank_value_below(s: ProgramSample) -> Iterator[ProgramSample]:
     """Replace a value by a value below it that has the same dtype and rank."""
     for u in reversed(list_values(s.graph)):
         candidates = [x for x in reversed(toposort(u)[:-1]) if x.dtype is u.dtype and len(x.shape) == len(u.shape)]
@@ -152,10 +152,10 @@ def merge_values_of_equal_type(s: ProgramSample) -> Iterator[ProgramSample]:
             candidates = [
                 x for x in order[:k] if x.dtype is u.dtype and (x.shape == u.shape or _element_count(x) == _element_count(u) == 1)
             ]
-            yield from (_with(s, substitute(s.graph, {u: x}), _inputs_after_param_replacement(s, u, x)) for x in candidates[:4])
+            yield from (_with(s, substitute(s.graph, {u: x}), _inherit_input_of_replaced_param(s, u, x)) for x in candidates[:4])
 
 
-def _inputs_after_param_replacement(s: ProgramSample, old_param: UOp, new_param: UOp) -> Mapping[str, Any]:
+def _inherit_input_of_replaced_param(s: ProgramSample, old_param: UOp, new_param: UOp) -> Mapping[str, Any]:
     """Return the inputs after `new_param` replaces `old_param`. A Param that only a body has takes the data of the other one."""
     if old_param.op is not Op.PARAM or new_param.op is not Op.PARAM:
         return s.inputs
@@ -163,7 +163,7 @@ def _inputs_after_param_replacement(s: ProgramSample, old_param: UOp, new_param:
     return {**s.inputs, new_key: s.inputs[old_key]} if old_key in s.inputs and new_key not in s.inputs else s.inputs
 
 
-def substitute_value_for_leaf_of_other(s: ProgramSample) -> Iterator[ProgramSample]:
+def graft_value_into_other_as_root(s: ProgramSample) -> Iterator[ProgramSample]:
     """Combine two values of a small program: one replaces a leaf of the other."""
     order = list_values(s.graph)
     for u in order if len(order) <= _MAX_GRAFT_VALUES else ():
@@ -189,7 +189,7 @@ def keep_first_value_of_inner_tuples(s: ProgramSample) -> Iterator[ProgramSample
             yield _with(s, substitute(s.graph, {u: u.replace(src=u.values[:1])}))
 
 
-def drop_group_effects_or_last_argument(s: ProgramSample) -> Iterator[ProgramSample]:
+def drop_group_effect_or_last_function_argument(s: ProgramSample) -> Iterator[ProgramSample]:
     """Drop one effect of a Group, replace a Group by its only effect, or drop the last argument of a Function."""
     for u in reversed(toposort(s.graph)):
         if u is s.graph:
@@ -212,7 +212,7 @@ def duplicate_operand(s: ProgramSample) -> Iterator[ProgramSample]:
                 yield _with(s, node if u is s.graph else substitute(s.graph, {u: node}))
 
 
-def replace_buffers_by_params(s: ProgramSample) -> Iterator[ProgramSample]:
+def replace_buffer_or_reshape_by_param(s: ProgramSample) -> Iterator[ProgramSample]:
     """Replace a Buffer by a Param, and a reshaped Buffer or Param by a Param of that shape."""
     slot = _free_slot(s)
     keys = {u: key for key, u in collect_caller_input_nodes(s.graph).items()}
@@ -245,12 +245,12 @@ def replace_root_by_tuple_of_operands(s: ProgramSample) -> Iterator[ProgramSampl
             yield _with(s, b.tuple_(*operands))
 
 
-def simplify_constants(s: ProgramSample) -> Iterator[ProgramSample]:
-    """Replace a constant by 1 or 0."""
+def replace_constant_by_one_or_zero(s: ProgramSample) -> Iterator[ProgramSample]:
+    """Replace a constant by 0, or by 1."""
     for u in toposort(s.graph):
-        if u.op is Op.CONST and u.dtype is not dt.index and u.arg.value not in (0, 1):
-            for v in (1, 0):
-                yield _with(s, substitute(s.graph, {u: b.const(v, u.dtype)}) if u is not s.graph else s.graph)
+        if u.op is Op.CONST and u.dtype is not dt.index and u.const != 0:
+            for v in (0, 1):
+                yield _with(s, substitute(s.graph, {u: b.const(v, u.dtype)}))
 
 
 # ------------------------------------------------------------------------------------------------------------------- extents
@@ -261,10 +261,10 @@ def shrink_extents(s: ProgramSample) -> Iterator[ProgramSample]:
     extents = sorted({n for u in toposort(s.graph) for n in u.shape if isinstance(n, int) and n > 1}, reverse=True)
     for n in extents:
         for m in sorted({1, 2, n // 2, n - 1} & set(range(1, n))):
-            yield from _yield_resizes_if_legal(s, n, m)
+            yield from _yield_resizes_if_they_build(s, n, m)
 
 
-def _yield_resizes_if_legal(s: ProgramSample, old_extent: int, new_extent: int) -> Iterator[ProgramSample]:
+def _yield_resizes_if_they_build(s: ProgramSample, old_extent: int, new_extent: int) -> Iterator[ProgramSample]:
     """Yield two resized samples: the inputs of one keep their first elements, those of the other their last.
 
     Yield nothing if the shapes no longer fit.
@@ -342,12 +342,12 @@ def simplify_input_values(s: ProgramSample) -> Iterator[ProgramSample]:
         if isinstance(value, int):
             yield from (s._replace(inputs={**s.inputs, key: v}) for v in (0, 1) if abs(v) < abs(value))
             continue
-        for a in _simpler_arrays(np.asarray(value)):
+        for a in _yield_zeros_ones_and_zeroed_chunks(np.asarray(value)):
             if not _are_bytes_equal(a, value):
                 yield s._replace(inputs={**s.inputs, key: a})
 
 
-def _simpler_arrays(a: Any) -> Iterator[Any]:
+def _yield_zeros_ones_and_zeroed_chunks(a: Any) -> Iterator[Any]:
     yield np.zeros_like(a)
     yield np.ones_like(a)
     if a.size > 1:
@@ -426,10 +426,11 @@ def drop_optops(s: ProgramSample) -> Iterator[ProgramSample]:
 
 #: In the order in which they are tried.
 SHRINKS: tuple[Shrink, ...] = (
-    *LAUNCH_SHRINKS, replace_root_by_some_values, drop_outputs, replace_outputs_by_operands, inline_all_calls,
-    replace_values_by_new_params, replace_memory_by_stored_value, replace_root_by_tuple_of_operands,
-    replace_functions_by_identities, replace_nodes_by_sources, keep_first_value_of_inner_tuples,
-    drop_group_effects_or_last_argument, duplicate_operand, merge_values_of_equal_type, replace_values_by_deep_operands,
-    substitute_value_for_leaf_of_other, compute_index_in_cast_dtype, replace_root_by_value, replace_buffers_by_params, drop_optops,
-    shrink_extents, simplify_dtypes, simplify_constants, simplify_input_values,
+    *LAUNCH_SHRINKS, replace_root_by_evenly_spread_value, drop_one_output, replace_output_by_transitive_operand, inline_all_calls,
+    replace_value_by_param_with_its_data, replace_memory_by_stored_value, replace_root_by_tuple_of_operands,
+    replace_function_by_identity_of_new_param, replace_node_by_same_size_source, keep_first_value_of_inner_tuples,
+    drop_group_effect_or_last_function_argument, duplicate_operand, merge_values_of_equal_type,
+    replace_value_by_same_rank_value_below, graft_value_into_other_as_root, compute_index_in_cast_dtype, replace_root_by_value,
+    replace_buffer_or_reshape_by_param, drop_optops, shrink_extents, simplify_dtypes, replace_constant_by_one_or_zero,
+    simplify_input_values,
 )  # fmt: skip

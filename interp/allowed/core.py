@@ -15,7 +15,7 @@ import numpy as np
 
 from uops.interp.allowed.elementwise.arithmetic import mark_anything
 from uops.interp.allowed.elementwise.flush import allow_flush_to_zero
-from uops.interp.allowed.elementwise.transcendental import narrow_float64_clamping_if_no_infinity, widen_by_ulps
+from uops.interp.allowed.elementwise.transcendental import narrow_float64_clamping_if_dtype_lacks_inf, widen_by_ulps
 from uops.interp.allowed.layout import LAYOUT, Array, DTypeLayout
 from uops.interp.allowed.overlay import LevelRules, Overlay, Rule
 from uops.interp.allowed.rules import (
@@ -146,13 +146,15 @@ def _widen_to_core_ulps(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSets], s
     return _widen_nonzero_finite_ends(f, strict, CORE_ULPS - f.ulps) if f.ulps < CORE_ULPS else strict
 
 
-def _widen_sin_to_core_error(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSets], strict: ArrayOrSets) -> ArrayOrSets:
+def _widen_sin_to_core_ulps_and_abs_error(
+    op: Op, f: DTypeLayout, values: Sequence[ArrayOrSets], strict: ArrayOrSets
+) -> ArrayOrSets:
     """Widen the result of Sin to 4 ulp and 2^-20 (R17)."""
     out = writable_copy(as_set_array(f, _widen_to_core_ulps(op, f, values, strict)))
     rows = out.rows
     for row, sign in ((0, -1.0), (2, 1.0)):
         wide = rows[row].astype(np.float64) + sign * CORE_SIN_ERROR
-        rows[row] = np.where(np.isfinite(rows[row]), narrow_float64_clamping_if_no_infinity(f, wide), rows[row])
+        rows[row] = np.where(np.isfinite(rows[row]), narrow_float64_clamping_if_dtype_lacks_inf(f, wide), rows[row])
     return SetArray(f, rows, out.flags)
 
 
@@ -176,7 +178,7 @@ CORE_WIDENINGS: dict[Op, CoreWidening] = {
     Op.CMPLE: _apply_to_floats_only(_allow_both_comparison_results_on_nan),
     Op.DIV: _allow_division_by_reciprocal, Op.SQRT: _allow_sqrt_via_exp2, Op.POW: _allow_pow_via_exp2,
     Op.MULACC: _apply_to_floats_only(_allow_unfused_mulacc),
-    Op.EXP2: _widen_to_core_ulps, Op.LOG2: _widen_to_core_ulps, Op.SIN: _widen_sin_to_core_error,
+    Op.EXP2: _widen_to_core_ulps, Op.LOG2: _widen_to_core_ulps, Op.SIN: _widen_sin_to_core_ulps_and_abs_error,
 }
 # fmt: on
 #: Elementwise ops whose sets core does not widen beyond the flushing of subnormals.
@@ -209,13 +211,13 @@ def apply_op_at_core_level(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSets]
     extra = CORE_WIDENINGS.get(op)
     out = strict if extra is None else extra(op, f, values, strict)
     if f.dtype.may_saturate and op in COMPUTING and op not in COMPARE:
-        out = _allow_saturation(f, out, values)
+        out = _allow_max_finite_where_nonfinite(f, out, values)
     if ftz and f.is_float and op in COMPUTING and op not in COMPARE:
         out = allow_flush_to_zero(f, out)
     return out
 
 
-def _allow_saturation(f: DTypeLayout, out: ArrayOrSets, sources: Sequence[ArrayOrSets]) -> ArrayOrSets:
+def _allow_max_finite_where_nonfinite(f: DTypeLayout, out: ArrayOrSets, sources: Sequence[ArrayOrSets]) -> ArrayOrSets:
     """Allow the greatest finite value where an fp8 result overflows, of either sign where NaN hides the sign (R15: no saturation
     under strict)."""
     rows = out.rows if isinstance(out, SetArray) else np.broadcast_to(out, (3, *out.shape))
@@ -237,12 +239,12 @@ def _allow_saturation(f: DTypeLayout, out: ArrayOrSets, sources: Sequence[ArrayO
 def _apply_core_cast(overlay: Overlay, scope: TensorScope, u: UOp, ftz: bool) -> ArrayOrSets:
     """Return the core set of a Cast node: fp8 may saturate, and what is out of an integer's range may be any value (R15)."""
     f, r = LAYOUT[u.operand.dtype], LAYOUT[u.dtype]
-    v = overlay.set_of_node(scope, u.operand)
+    v = overlay.set_of_node_loading_reference(scope, u.operand)
     if ftz and f.is_float and r.is_float:
         v = allow_flush_to_zero(f, v)
     out = apply_strict_cast(f, r, v)
     if r.is_float:
-        out = _allow_saturation(r, out, (v,) if f.is_float else ()) if r.dtype.may_saturate else out
+        out = _allow_max_finite_where_nonfinite(r, out, (v,) if f.is_float else ()) if r.dtype.may_saturate else out
         return allow_flush_to_zero(r, out) if ftz and f.is_float else out
     if f.is_float and r.dtype is not dt.bool_:
         out = _allow_any_at(out, r, _may_be_nan_or_out_of_range(r, v))
@@ -268,7 +270,7 @@ def _make_core_alu_rule(ftz: bool) -> Rule:
     """Return the core rule of an elementwise op."""
 
     def evaluate_alu(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
-        values = [overlay.set_of_node(scope, s) for s in u.src]
+        values = [overlay.set_of_node_loading_reference(scope, s) for s in u.src]
         return apply_op_at_core_level(u.op, operand_layout(u), values, ftz)
 
     return evaluate_alu
@@ -282,7 +284,7 @@ def _make_core_add_sub_rule(ftz: bool) -> Rule:
         if not u.dtype.is_float or not (ftz or u.dtype.may_saturate):
             return strict
         f = LAYOUT[u.dtype]
-        unfused = apply_op_at_core_level(u.op, f, [overlay.set_of_node(scope, s) for s in u.src], ftz)
+        unfused = apply_op_at_core_level(u.op, f, [overlay.set_of_node_loading_reference(scope, s) for s in u.src], ftz)
         return unfused if strict is None else unite_sets(f, unfused, strict)
 
     return unite_unfused_core_with_strict_sum
@@ -299,12 +301,12 @@ def _make_core_reduce_rule(ftz: bool) -> Rule:
         strict = STRICT_RULES[Op.REDUCE](overlay, scope, u, cell)
         if not u.dtype.is_float or not u.arg.axes or cell.size == 0:
             return strict
-        f, v = LAYOUT[u.dtype], overlay.set_of_node(scope, u.operand)
+        f, v = LAYOUT[u.dtype], overlay.set_of_node_loading_reference(scope, u.operand)
         out: ArrayOrSets = cell if strict is None else strict
         if u.arg.op is Op.MAX:
             out = _allow_any_where_max_meets_nan(f, v, u.arg.axes, out)
         if f.dtype.may_saturate and u.arg.op is not Op.MAX:
-            out = _allow_saturation(f, out, ())
+            out = _allow_max_finite_where_nonfinite(f, out, ())
         if ftz and v.shape and 0 not in v.shape:
             out = _widen_reduce_by_flushes(f, u.arg.op, v, out)
         return out
@@ -332,7 +334,9 @@ def _widen_reduce_by_flushes(f: DTypeLayout, op: Op, v: ArrayOrSets, out: ArrayO
         slack = 2.0 * least * (best_of(v).size // max(1, rows[1].size))
         for row, sign in ((0, -slack), (2, slack)):
             rows[row] = np.where(
-                np.isfinite(rows[row]), narrow_float64_clamping_if_no_infinity(f, rows[row].astype(np.float64) + sign), rows[row]
+                np.isfinite(rows[row]),
+                narrow_float64_clamping_if_dtype_lacks_inf(f, rows[row].astype(np.float64) + sign),
+                rows[row],
             )
         return allow_flush_to_zero(f, SetArray(f, rows, out.flags))
     sizes = np.abs(best_of(v).astype(np.float64))

@@ -11,7 +11,7 @@ import numpy as np
 from uops.interp.allowed.elementwise.branch import unite_flat_sets
 from uops.interp.allowed.layout import Array, DTypeLayout
 from uops.interp.allowed.move import apply_movement
-from uops.interp.allowed.value import POINTS, ArrayOrSets, SetArray, allow_anything, take_elements
+from uops.interp.allowed.value import POINTS, ArrayOrSets, SetArray, allow_anything, broadcast_and_take_flat_elements
 from uops.interp.ops.movement import out_of_bounds_mask
 from uops.spec.ir.node import UOp
 
@@ -39,7 +39,7 @@ def gather_elements_at_all_possible_positions(
     for choice in itertools.product(*lists):
         safe, bad = _zero_outside_positions_and_mask_bad(choice, x.shape, unknown)
         anything |= np.broadcast_to(bad.reshape(bad.shape + (1,) * (best.ndim - bad.ndim)), shape).reshape(-1)
-        part = take_elements(f, apply_movement(u, x, shape, safe), shape, every)
+        part = broadcast_and_take_flat_elements(f, apply_movement(u, x, shape, safe), shape, every)
         united = part if united is None else unite_flat_sets(f, united, part, best.reshape(-1))
     assert united is not None
     if anything.any():

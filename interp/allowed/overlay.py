@@ -25,7 +25,7 @@ from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import MARKERS, Op
 from uops.spec.ir.scope import scope_nodes
 from uops.spec.rows.accuracy import SEVERAL_RESULTS
-from uops.spec.verify.infer import is_kernel_body
+from uops.spec.verify.infer import is_kernel_or_custom_function_body
 
 _ndarray = np.ndarray
 #: Ops before which a body is visited.
@@ -110,7 +110,7 @@ class Overlay:
             if visited is not None and op is Op.PARAM:
                 self._copy_set_from_origin(scope, u)
             elif op in _BODY_OPS:
-                entered = self._find_unvisited_body_or_record_call(scope, u)
+                entered = self._find_unvisited_body_or_replay_kernel_call(scope, u)
                 if entered is not None:
                     return entered
                 self._copy_set_from_origin(scope, u)
@@ -123,13 +123,13 @@ class Overlay:
         if isinstance(collapsed, SetArray):
             inexact[u] = collapsed
 
-    def _find_unvisited_body_or_record_call(self, scope: TensorScope, u: UOp) -> BodyVisit | None:
+    def _find_unvisited_body_or_replay_kernel_call(self, scope: TensorScope, u: UOp) -> BodyVisit | None:
         """Return the body to visit before `u`; None if there is none or it was visited far enough."""
         if u.op is not Op.GETTUPLE:
             inner = scope.inner.get(u)
-            if inner is None or not is_kernel_body(u.body):
+            if inner is None or not is_kernel_or_custom_function_body(u.body):
                 return None if inner is None else BodyVisit(inner, u, None)
-            self._allow_any_written_by_inexact_kernel_call(scope, u)
+            self._allow_any_written_by_multi_answer_call(scope, u)
             return None
         packed = u.packed
         if packed.op is not Op.FUNCTION:
@@ -166,9 +166,11 @@ class Overlay:
     def has_exact_sources(self, scope: TensorScope, u: UOp) -> bool:
         """Return True if no source of `u` has a set."""
         inexact = self.inexact[scope]
-        return not any(s in inexact or (self.memory and isinstance(self.set_of_node(scope, s), SetArray)) for s in u.src)
+        return not any(
+            s in inexact or (self.memory and isinstance(self.set_of_node_loading_reference(scope, s), SetArray)) for s in u.src
+        )
 
-    def set_of_node(self, scope: TensorScope, u: UOp) -> ArrayOrSets:
+    def set_of_node_loading_reference(self, scope: TensorScope, u: UOp) -> ArrayOrSets:
         """Return the value of a node; of a reference, the value of its implicit Load."""
         value = self.inexact[scope].get(u)
         if value is not None:
@@ -218,8 +220,8 @@ class Overlay:
     def replay_store(self, scope: TensorScope, u: UOp) -> None:
         """Record the sets that a Store writes; a NaN whose bits are free counts as a set (R20: its payload is free)."""
         target = scope.cells[u.buffer]
-        value = self.set_of_node(scope, u.value)
-        gate = None if u.gate is None else self.set_of_node(scope, u.gate)
+        value = self.set_of_node_loading_reference(scope, u.value)
+        gate = None if u.gate is None else self.set_of_node_loading_reference(scope, u.gate)
         d = u.buffer.dtype
         if (
             value.__class__ is _ndarray
@@ -240,7 +242,7 @@ class Overlay:
         contents.record_store_or_any_if_gate_inexact(target, value, gate)
         history.append((self.access_number(scope, u), contents))
 
-    def _allow_any_written_by_inexact_kernel_call(self, scope: TensorScope, call: UOp) -> None:
+    def _allow_any_written_by_multi_answer_call(self, scope: TensorScope, call: UOp) -> None:
         """Record what a Call of a kernel writes: what the machine wrote, or anything if it has several right answers.
 
         The nodes of a kernel have no cells. It has one answer if its arguments have one and no op of it chooses among floats.
@@ -301,7 +303,7 @@ class Overlay:
         contents = self.memory_sets_before(ref.storage, access)
         return contents is not None and contents.has_nan_with_free_bits(ref, best)
 
-    def find_factors_if_moved_mul(self, scope: TensorScope, u: UOp) -> tuple[ArrayOrSets, ArrayOrSets] | None:
+    def find_factors_if_moved_or_negated_mul(self, scope: TensorScope, u: UOp) -> tuple[ArrayOrSets, ArrayOrSets] | None:
         """Return the factors of a float Mul that `u` is, moved and negated as `u` is; None if it is none.
 
         The Mul is seen through movement, Neg, markers and Functions (R16, R32: its product may be fused into a sum).
@@ -319,7 +321,7 @@ class Overlay:
             if scope.cells.get(u).__class__ is not _ndarray:
                 return None
         shape = scope.cells[u].shape
-        factors: Sequence[ArrayOrSets] = [broadcast_value(self.set_of_node(scope, s), shape) for s in u.src]
+        factors: Sequence[ArrayOrSets] = [broadcast_value(self.set_of_node_loading_reference(scope, s), shape) for s in u.src]
         for outer, m in reversed(path):
             if m.op is Op.NEG:
                 factors = negate_float_set(factors[0]), factors[1]

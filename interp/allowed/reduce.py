@@ -25,7 +25,7 @@ from uops.interp.allowed.value import (
     ArrayOrSets,
     SetArray,
     best_of,
-    from_points_widening_if_many,
+    from_points_widening_to_hull_or_any,
 )
 from uops.spec.ir.ops import Op
 
@@ -131,7 +131,7 @@ def _enclose_sum_in_any_order(
     if not (total < limit).all() or flags is not None or not f.dtype.has_inf:
         sum_flags = _flag_reachable_specials(f, lo, hi, flags, axes, are_terms_exact, lo_overflows | hi_overflows)
     out = SetArray(f, rows, sum_flags)
-    return _include_both_zeros_in_place_at_zero_ends(f, _canonicalize_nonfinite_rows(f, out))
+    return _include_both_zeros_in_place_at_zero_ends(f, _rebuild_nonfinite_rows_from_best_and_flags(f, out))
 
 
 def round_and_clamp_if_no_infinity(f: DTypeLayout, x: Array) -> tuple[Array, Array]:
@@ -204,7 +204,7 @@ def _flag_reachable_specials(
     return out.astype(np.uint8)
 
 
-def _canonicalize_nonfinite_rows(f: DTypeLayout, out: SetArray) -> SetArray:
+def _rebuild_nonfinite_rows_from_best_and_flags(f: DTypeLayout, out: SetArray) -> SetArray:
     """Make rows with a NaN or infinite end canonical; there the certain members follow from the best value."""
     rows = out.rows
     not_finite = ~np.isfinite(rows).all(0)
@@ -285,7 +285,7 @@ def _enclose_reduce_product(f: DTypeLayout, v: ArrayOrSets, axes: Axes, best: Ar
         flag = np.where(always_nan, NAN, flag)
         rows[:, always_nan | always_inf] = best[always_nan | always_inf]
     out = SetArray(f, rows, flag.astype(np.uint8))
-    return _canonicalize_nonfinite_rows(f, out)
+    return _rebuild_nonfinite_rows_from_best_and_flags(f, out)
 
 
 def _log2_product(x: Array, where: Array, axes: Axes) -> Array:
@@ -365,7 +365,7 @@ def _list_max_candidates(f: DTypeLayout, v: SetArray, axes: Axes, out: SetArray)
     terms_first = np.moveaxis(term_points, lead, range(1, len(axes) + 1))
     flat = terms_first.reshape(-1, *out.shape) if terms_first.size else terms_first
     candidates = np.where(to_order_keys(f, flat) < to_order_keys(f, out.rows[0]), out.best, flat)
-    points = from_points_widening_if_many(f, np.concatenate([out.best[None], candidates]))
+    points = from_points_widening_to_hull_or_any(f, np.concatenate([out.best[None], candidates]))
     assert points.is_listed is not None
     is_listed = terms_listed & points.is_listed
     return SetArray(f, np.where(is_listed, points.rows, out.rows), None, points.points, is_listed)
@@ -380,7 +380,7 @@ def reduce_integers_or_any_if_several_inexact(
     """
     best = np.asarray(fold_values(best_of(v)))
     if f.np == np.bool_:
-        return from_points_widening_if_many(
+        return from_points_widening_to_hull_or_any(
             f, np.stack([best, fold_values(np.asarray(v.points.all(0))), fold_values(np.asarray(v.points.any(0)))])
         )
     inexact = ~v.exact_mask()
@@ -389,4 +389,4 @@ def reduce_integers_or_any_if_several_inexact(
     if term_anything is not None:
         anything = anything | _fold(np.logical_or, term_anything, axes)
     rows = np.stack([best] + [np.asarray(fold_values(p)) for p in v.points[1:POINTS]])
-    return from_points_widening_if_many(f, np.where(anything, best, rows), anything if anything.any() else None)
+    return from_points_widening_to_hull_or_any(f, np.where(anything, best, rows), anything if anything.any() else None)

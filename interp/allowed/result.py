@@ -66,7 +66,7 @@ class AllowedSet:
         with np.errstate(invalid="ignore"):
             return np.asarray(_is_member(f, v, candidate))
 
-    def width_ulps(self) -> NDArray[np.float64]:
+    def measure_width_in_ulps_or_points(self) -> NDArray[np.float64]:
         """Return the steps of the dtype from the least to the greatest member, without flagged ones.
 
         The width is 0 for one value, and infinite for *any*. For listed points it is their number less one.
@@ -193,7 +193,7 @@ def _scope_and_node_of_each_result(m: TensorMachine, root: UOp) -> list[tuple[An
 
 
 def _set_of_result(overlay: Overlay, scope: Any, u: UOp, best: Array) -> ArrayOrSets:
-    v = overlay.set_of_node(scope, u)
+    v = overlay.set_of_node_loading_reference(scope, u)
     return v if isinstance(v, SetArray) else best
 
 

@@ -33,10 +33,10 @@ from uops.interp.allowed.value import (
     allow_anything,
     as_set_array,
     best_of,
+    broadcast_and_take_flat_elements,
     broadcast_value,
-    from_points_widening_if_many,
+    from_points_widening_to_hull_or_any,
     negate_float_set,
-    take_elements,
     writable_copy,
 )
 from uops.interp.ops.elementwise import KERNELS
@@ -83,7 +83,7 @@ def apply_op_at_strict_level(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSet
     if op in COMPARE:
         return branch.compare_floats(op, f, BOOL, KERNELS[op][f.dtype], values)
     if op is Op.TRUNC:
-        return branch.apply_trunc(f, KERNELS[op][f.dtype], as_set_array(f, values[0]))
+        return branch.apply_trunc_listing_few_integers(f, KERNELS[op][f.dtype], as_set_array(f, values[0]))
     return apply_float_arithmetic(op, f, KERNELS[op][f.dtype], values)
 
 
@@ -113,9 +113,12 @@ def unite_sets(f: DTypeLayout, set_with_best: ArrayOrSets, added: ArrayOrSets) -
     """Return the union of two values of one shape, with the best values of `set_with_best`."""
     if not isinstance(set_with_best, SetArray) and not isinstance(added, SetArray):
         same = same_bits_or_both_nan(f, set_with_best, added).all() if f.is_float else np.array_equal(set_with_best, added)
-        return set_with_best if same else from_points_widening_if_many(f, np.stack([set_with_best, added]))
+        return set_with_best if same else from_points_widening_to_hull_or_any(f, np.stack([set_with_best, added]))
     every = np.arange(int(np.prod(set_with_best.shape)))
-    x, y = take_elements(f, set_with_best, set_with_best.shape, every), take_elements(f, added, set_with_best.shape, every)
+    x, y = (
+        broadcast_and_take_flat_elements(f, set_with_best, set_with_best.shape, every),
+        broadcast_and_take_flat_elements(f, added, set_with_best.shape, every),
+    )
     shape = set_with_best.shape
     return branch.unite_flat_sets(f, x, y, x.best).map_components(lambda c, lead: c.reshape(c.shape[:lead] + shape))
 
@@ -130,7 +133,7 @@ def operand_layout(u: UOp) -> DTypeLayout:
 
 def _evaluate_alu(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
     op, f = u.op, operand_layout(u)
-    values = [overlay.set_of_node(scope, s) for s in u.src]
+    values = [overlay.set_of_node_loading_reference(scope, s) for s in u.src]
     if op in COMPARE and u.lhs is u.rhs and f.is_float and isinstance(values[0], SetArray):
         return branch.compare_with_itself(KERNELS[op][f.dtype], values[0], BOOL)
     return apply_op_at_strict_level(op, f, values)
@@ -154,11 +157,11 @@ def _evaluate_add_sub_with_contraction(overlay: Overlay, scope: TensorScope, u: 
         return united
     f = LAYOUT[u.dtype]
     for k, s in enumerate(u.src):
-        factors = overlay.find_factors_if_moved_mul(scope, s)
+        factors = overlay.find_factors_if_moved_or_negated_mul(scope, s)
         if factors is None:
             continue
         a, b = factors
-        other = overlay.set_of_node(scope, u.rhs if k == 0 else u.lhs)
+        other = overlay.set_of_node_loading_reference(scope, u.rhs if k == 0 else u.lhs)
         if u.op is Op.SUB:
             a, other = (a, negate_float_set(other)) if k == 0 else (negate_float_set(a), other)
         fused = apply_op_at_strict_level(Op.MULACC, f, (a, b, other))
@@ -168,7 +171,7 @@ def _evaluate_add_sub_with_contraction(overlay: Overlay, scope: TensorScope, u: 
 
 
 def _evaluate_cast(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
-    return apply_strict_cast(LAYOUT[u.operand.dtype], LAYOUT[u.dtype], overlay.set_of_node(scope, u.operand))
+    return apply_strict_cast(LAYOUT[u.operand.dtype], LAYOUT[u.dtype], overlay.set_of_node_loading_reference(scope, u.operand))
 
 
 # Rules of all other nodes
@@ -178,7 +181,7 @@ def _evaluate_reduce(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) ->
     f, axes, op = LAYOUT[u.dtype], u.arg.axes, u.arg.op
     if not f.is_float and overlay.has_exact_sources(scope, u):
         return None
-    v = overlay.set_of_node(scope, u.operand)
+    v = overlay.set_of_node_loading_reference(scope, u.operand)
     if not axes or 0 in v.shape:
         return v if not axes else None
     if not f.is_float:
@@ -186,7 +189,7 @@ def _evaluate_reduce(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) ->
         fold = FOLDS[op][u.dtype]
         return reduce_integers_or_any_if_several_inexact(op, f, lambda x: np.asarray(fold(x, axes)), v, axes)
     if op is Op.ADD:
-        return reduce_add_floats(f, v, axes, cell, overlay.find_factors_if_moved_mul(scope, u.operand))
+        return reduce_add_floats(f, v, axes, cell, overlay.find_factors_if_moved_or_negated_mul(scope, u.operand))
     return reduce_mul_floats(f, v, axes, cell) if op is Op.MUL else reduce_max_floats(f, v, axes, cell)
 
 
@@ -206,11 +209,13 @@ def _evaluate_movement_unless_view(overlay: Overlay, scope: TensorScope, u: UOp,
     if _is_view(overlay, scope, u.operand, cell):
         return None
     cell = _cell_array_or_zeros_if_unread(u, cell)
-    return apply_movement(u, overlay.set_of_node(scope, u.operand), cell.shape, overlay.read_movement_operands_after_data(scope, u))
+    return apply_movement(
+        u, overlay.set_of_node_loading_reference(scope, u.operand), cell.shape, overlay.read_movement_operands_after_data(scope, u)
+    )
 
 
 def _evaluate_index(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
-    positions = [overlay.set_of_node(scope, s) for s in u.positions]
+    positions = [overlay.set_of_node_loading_reference(scope, s) for s in u.positions]
     exact_positions = all_exact(positions)
     if exact_positions and _is_view(overlay, scope, u.operand, cell):
         return None
@@ -219,30 +224,33 @@ def _evaluate_index(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> 
         cell = _cell_array_or_zeros_if_unread(u, cell)
         if scope.cells[u.operand].storage.writes:  # the machine keeps no earlier contents of the other elements
             return allow_anything(f, cell)
-    v = overlay.set_of_node(scope, u.operand)
+    v = overlay.set_of_node_loading_reference(scope, u.operand)
     if exact_positions:
         return apply_movement(u, v, cell.shape, positions)  # type: ignore[arg-type]
     return index.gather_elements_at_all_possible_positions(f, u, v, positions, cell)
 
 
 def _evaluate_stack(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
-    return stack_values(LAYOUT[u.dtype], [overlay.set_of_node(scope, s) for s in u.src])
+    return stack_values(LAYOUT[u.dtype], [overlay.set_of_node_loading_reference(scope, s) for s in u.src])
 
 
 def _pass_source_through(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
     """Return the set of the first source, which an After or a marker keeps."""
     source = u.buffer if u.op is Op.AFTER else u.operand
-    return None if _is_view(overlay, scope, source, cell) else overlay.set_of_node(scope, source)
+    return None if _is_view(overlay, scope, source, cell) else overlay.set_of_node_loading_reference(scope, source)
 
 
-def _evaluate_load(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
+def _evaluate_load_or_any_if_gate_inexact(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
     if u.gate is None or u.alternative is None:
-        return overlay.set_of_node(scope, u.buffer)
+        return overlay.set_of_node_loading_reference(scope, u.buffer)
     f = LAYOUT[u.dtype]
-    alternative, gate = overlay.set_of_node(scope, u.alternative), overlay.set_of_node(scope, u.gate)
+    alternative, gate = (
+        overlay.set_of_node_loading_reference(scope, u.alternative),
+        overlay.set_of_node_loading_reference(scope, u.gate),
+    )
     source = scope.cells[u.buffer]
     if source.__class__ is not StorageRef:
-        return branch.select_or_unite_branches(f, gate, overlay.set_of_node(scope, u.buffer), alternative)
+        return branch.select_or_unite_branches(f, gate, overlay.set_of_node_loading_reference(scope, u.buffer), alternative)
     contents = overlay.memory_sets_before(source.storage, overlay.access_number(scope, u))
     loaded = None if contents is None else contents.read_sets(source, cell)
     chosen = branch.select_by_exact_condition(f, best_of(gate), cell if loaded is None else loaded, alternative)
@@ -251,13 +259,13 @@ def _evaluate_load(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> A
     return branch.select_by_exact_condition(f, np.broadcast_to(gate.exact_mask(), cell.shape), chosen, allow_anything(f, cell))
 
 
-def _evaluate_bitcast(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
+def _evaluate_bitcast_with_free_nan_bits(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
     """Evaluate a Bitcast node: the bits of a NaN made by arithmetic are free (R20)."""
     if _is_view(overlay, scope, u.operand, cell):
         return None
     cell = _cell_array_or_zeros_if_unread(u, cell)
     f, r = LAYOUT[u.operand.dtype], LAYOUT[u.dtype]
-    v = overlay.set_of_node(scope, u.operand)
+    v = overlay.set_of_node_loading_reference(scope, u.operand)
     if not isinstance(v, SetArray):
         if not f.is_float or not np.isnan(v).any() or overlay.nan_bits_come_only_from_inputs(scope, u.operand):
             return None
@@ -271,7 +279,7 @@ def _evaluate_slice(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> 
     if _is_view(overlay, scope, u.operand, cell):
         return None
     cell = _cell_array_or_zeros_if_unread(u, cell)
-    v = overlay.set_of_node(scope, u.operand)
+    v = overlay.set_of_node_loading_reference(scope, u.operand)
     f, r = LAYOUT[u.operand.dtype], LAYOUT[u.dtype]
     first = int(overlay.read_movement_operands_after_data(scope, u)[0])
     size = u.arg.size
@@ -307,8 +315,9 @@ STRICT_RULES: dict[Op, Rule] = {
     Op.MAX: _evaluate_max_unless_surely_exact, Op.CAST: _evaluate_cast,
     Op.REDUCE: _evaluate_reduce,
     **dict.fromkeys(MOVES, _evaluate_movement_unless_view),
-    Op.INDEX: _evaluate_index, Op.STACK: _evaluate_stack, Op.SLICE: _evaluate_slice, Op.BITCAST: _evaluate_bitcast,
-    Op.LOAD: _evaluate_load, Op.AFTER: _pass_source_through, **dict.fromkeys(MARKERS, _pass_source_through),
+    Op.INDEX: _evaluate_index, Op.STACK: _evaluate_stack, Op.SLICE: _evaluate_slice,
+    Op.BITCAST: _evaluate_bitcast_with_free_nan_bits,
+    Op.LOAD: _evaluate_load_or_any_if_gate_inexact, Op.AFTER: _pass_source_through, **dict.fromkeys(MARKERS, _pass_source_through),
     Op.STORE: _evaluate_store,
 }
 # fmt: on

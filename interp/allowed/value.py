@@ -127,14 +127,16 @@ def broadcast_value(v: ArrayOrSets, shape: tuple[int, ...]) -> ArrayOrSets:
     return v.map_components(move)
 
 
-def take_elements(f: DTypeLayout, v: ArrayOrSets, shape: tuple[int, ...], flat_positions: Array) -> SetArray:
-    """Return the elements at flat positions of `v`, broadcast to `shape`, as a 1-D SetArray."""
+def broadcast_and_take_flat_elements(
+    f: DTypeLayout, v: ArrayOrSets, broadcast_shape: tuple[int, ...], flat_positions: Array
+) -> SetArray:
+    """Return the elements at flat positions of `v`, broadcast to `broadcast_shape`, as a 1-D SetArray."""
 
     def move(x: Array, lead: int) -> Array:
         flat: Array = x.reshape((*x.shape[:lead], -1))
         return flat[..., flat_positions]
 
-    s = broadcast_value(v, shape)
+    s = broadcast_value(v, broadcast_shape)
     return s.map_components(move) if isinstance(s, SetArray) else as_set_array(f, s.reshape(-1)[flat_positions])
 
 
@@ -184,7 +186,7 @@ def writable_copy(v: SetArray) -> SetArray:
     return v.map_components(lambda x, lead: np.array(x, order="C"))
 
 
-def hull_and_nan_flag_of_points(f: DTypeLayout, points: Array) -> tuple[Array, Array, Array | None]:
+def hull_and_flag_of_nan_beside_it(f: DTypeLayout, points: Array) -> tuple[Array, Array, Array | None]:
     """Return lo and hi of float points over axis 0, and the NaN flag where some but not all are NaN."""
     nan = np.isnan(points)
     keys = to_order_keys(f, points)
@@ -199,7 +201,7 @@ def hull_and_nan_flag_of_points(f: DTypeLayout, points: Array) -> tuple[Array, A
     return np.where(all_nan, empty, lo), np.where(all_nan, empty, hi), flag
 
 
-def from_points_widening_if_many(f: DTypeLayout, points_best_first: Array, any_mask: Array | None = None) -> SetArray:
+def from_points_widening_to_hull_or_any(f: DTypeLayout, points_best_first: Array, any_mask: Array | None = None) -> SetArray:
     """Return sets listed by row, the best first.
 
     Elements with more than `POINTS` distinct members become a hull of floats, and *any* of integers. At `any_mask` everything is
@@ -213,7 +215,7 @@ def from_points_widening_if_many(f: DTypeLayout, points_best_first: Array, any_m
         if too_many is not None:
             flags = np.where(too_many, ANY, 0 if flags is None else flags).astype(np.uint8)
         return SetArray(f, None, flags, points_best_first[:POINTS])
-    lo, hi, nan = hull_and_nan_flag_of_points(f, all_points)
+    lo, hi, nan = hull_and_flag_of_nan_beside_it(f, all_points)
     if nan is not None:
         flags = nan if flags is None else flags | nan
     is_listed = np.ones(points_best_first.shape[1:], np.bool_) if too_many is None else ~too_many

@@ -17,10 +17,10 @@ ACTIONS: Mapping[Op, Action] = {
     **dict.fromkeys((Op.RESHAPE, Op.PERMUTE, Op.EXPAND, Op.FLIP, Op.BITCAST), values.eval_movement),
     Op.CONST: values.eval_const, Op.CAST: values.eval_cast, Op.STACK: values.eval_stack, Op.SPECIAL: values.eval_special,
     Op.DEFINE_VAR: values.eval_define_var, Op.PROGRAM_BINARY: values.eval_program_binary,
-    Op.B_PAD: values.eval_pad, Op.B_SHRINK: values.eval_shrink, Op.BUFFER_VIEW: values.eval_buffer_view,
+    Op.B_PAD: values.eval_pad, Op.B_SHRINK: values.eval_shrink, Op.BUFFER_VIEW: values.eval_buffer_view_as_element_window,
     Op.VECTORIZE: values.eval_vectorize, Op.VCONST: values.eval_vconst, Op.GEP: values.eval_gep,
     Op.CAT: values.eval_cat, Op.PTRCAT: values.eval_ptrcat,
-    Op.UNROLL: values.eval_unroll, Op.CONTRACT: values.eval_contract, Op.REDUCE_AXIS: values.eval_reduce_axis,
+    Op.UNROLL: values.eval_unroll, Op.CONTRACT: values.eval_contract_by_reordering_lanes, Op.REDUCE_AXIS: values.eval_reduce_axis,
     Op.ALLREDUCE: devices.eval_allreduce, Op.MSTACK: devices.eval_mstack_along_axis_0, Op.MSELECT: devices.eval_mselect,
     # memory
     Op.B_BUFFER: access.eval_buffer,
@@ -28,7 +28,7 @@ ACTIONS: Mapping[Op, Action] = {
     Op.BUFFERIZE: access.eval_bufferize, Op.B_INDEX: access.eval_index, Op.POINTER_INDEX: access.eval_pointer_index,
     Op.AFTER: access.eval_after, Op.B_LOAD: access.eval_load, Op.B_STORE: flow.eval_store_in_loops,
     # loops and effects
-    Op.B_RANGE: flow.eval_range_inside_its_loop, Op.END: flow.eval_end, Op.B_REDUCE: flow.eval_reduce_over_ranges,
+    Op.B_RANGE: flow.eval_range_inside_its_loop, Op.END: flow.eval_end, Op.B_REDUCE: flow.eval_reduce_over_ranges_and_vector_lanes,
     Op.B_IF: flow.eval_if, Op.B_BARRIER: flow.eval_barrier, Op.WMMA: flow.eval_wmma, Op.LINEAR: linear.eval_linear,
     **dict.fromkeys((Op.ENDIF, Op.GROUP, Op.SINK, Op.TUPLE), flow.eval_void),
     # bodies

@@ -81,19 +81,19 @@ def _check_argument_count_and_itemsize(u: UOp, element_count: int, argument: UOp
 # ----------------------------------------------------------------------------------------------------------------- Functions
 
 
-def find_or_make_body_frame(m: BestiaryMachine, frame: BestiaryFrame, u: UOp) -> BestiaryFrame:
+def find_or_make_function_body_frame(m: BestiaryMachine, frame: BestiaryFrame, function: UOp) -> BestiaryFrame:
     """Return the frame of the body of a Function, made once per frame of the Function."""
-    home = frame.frame_of_innermost_loop_around(u)
-    body_frame = home.bodies.get(u)
+    home = frame.frame_of_innermost_loop_around(function)
+    body_frame = home.bodies.get(function)
     if body_frame is None:
-        scope = BestiaryScope(m.plan_of(u.body), home, u.arguments)
-        body_frame = home.bodies[u] = BestiaryFrame(scope, home.lane, home.events_before)
+        scope = BestiaryScope(m.plan_of(function.body), home, function.arguments)
+        body_frame = home.bodies[function] = BestiaryFrame(scope, home.lane, home.events_before)
     return body_frame
 
 
 def find_function_dependencies(m: BestiaryMachine, frame: BestiaryFrame, u: UOp) -> Iterable[tuple[BestiaryFrame, UOp]]:
     """Return the elements of a Function's body."""
-    inner, body = find_or_make_body_frame(m, frame, u), u.body
+    inner, body = find_or_make_function_body_frame(m, frame, u), u.body
     return [(inner, e) for e in (body.src if body.op is Op.TUPLE else (body,))]
 
 
@@ -104,7 +104,7 @@ def find_gettuple_dependencies(m: BestiaryMachine, frame: BestiaryFrame, u: UOp)
         return [(frame, packed.src[u.arg.index])]
     if packed.op is not Op.FUNCTION:
         raise SpecError(f"GetTuple of {packed.op.name}: only a Tuple or a Function has elements")
-    return [(find_or_make_body_frame(m, frame, packed), packed.body.src[u.arg.index])]
+    return [(find_or_make_function_body_frame(m, frame, packed), packed.body.src[u.arg.index])]
 
 
 def eval_gettuple(step: EvalStep) -> Any:
@@ -147,7 +147,7 @@ def _run_call_body_as_launch(step: EvalStep, frame: BestiaryFrame) -> None:
     scope = BestiaryScope(m.plan_of(body), frame, u.arguments, u)
     for top in m.run_launch(scope, base, frame.lane, lambda f: m.evaluate(f, body)):
         step.before |= top.events
-        frame.add_events_to_this_and_outer_frames(top.events)
+        frame.add_event_bits_to_this_and_outer_frames(top.events)
 
 
 def eval_program(step: EvalStep) -> Any:

@@ -70,7 +70,7 @@ def eval_store_in_loops(step: EvalStep) -> BestiaryCoroutine:
     yield from step.run_loops(stored, u.ranges, store_iteration)
 
 
-def eval_reduce_over_ranges(step: EvalStep) -> BestiaryCoroutine:
+def eval_reduce_over_ranges_and_vector_lanes(step: EvalStep) -> BestiaryCoroutine:
     """Combine all iterations and all lanes of a vector, as one multiset (R32, R105)."""
     m, u, operand = step.machine, step.node, step.node.operand
     terms: dict[tuple[int, ...], Array] = {}
@@ -148,7 +148,7 @@ def eval_wmma(step: EvalStep) -> BestiaryCoroutine:
     u = step.node
     total = step.value_of(u.accumulator)
 
-    def multiply_accumulate(frame: BestiaryFrame) -> BestiaryCoroutine:
+    def add_product_to_running_total(frame: BestiaryFrame) -> BestiaryCoroutine:
         nonlocal total
         yield from step.machine.evaluate(frame, u.lhs, u.rhs)
         lhs, rhs = step.value_of(u.lhs, frame), step.value_of(u.rhs, frame)
@@ -156,5 +156,5 @@ def eval_wmma(step: EvalStep) -> BestiaryCoroutine:
         step.before |= reply.before
         total = reply.fragments[()]
 
-    yield from step.run_loops((u.lhs, u.rhs), step.frame.scope.plan.ranges_ended_by(u), multiply_accumulate)
+    yield from step.run_loops((u.lhs, u.rhs), step.frame.scope.plan.ranges_ended_by(u), add_product_to_running_total)
     return total

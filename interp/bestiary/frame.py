@@ -114,11 +114,11 @@ class BestiaryFrame:
             frame = self.unrolled[r, value] = self.enter_iteration(r, value, self.events_before)
         return frame
 
-    def add_events_to_this_and_outer_frames(self, events: int) -> None:
+    def add_event_bits_to_this_and_outer_frames(self, event_bits: int) -> None:
         """Add events that happen before the end of this frame, and of all frames around it."""
         frame: BestiaryFrame | None = self
         while frame is not None:
-            frame.events |= events
+            frame.events |= event_bits
             frame = frame.outer if frame.outer is not None else frame.scope.caller
 
     def get_or_make_private_memory(self, private: PrivateMemory) -> BestiaryMemory:

@@ -19,7 +19,7 @@ from uops.interp.tensor.storage import Array
 from uops.spec.errors import Trap
 from uops.spec.ir.args import WmmaArg
 from uops.spec.ir.node import UOp
-from uops.spec.untrusted import quote_name
+from uops.spec.untrusted import escape_to_one_line
 from uops.spec.wmma import find_descriptor
 
 #: Per loop or launch around a lane, outermost first: True if it numbers the lanes of a warp, and the lane's number.
@@ -81,13 +81,13 @@ def run_lanes_together(lanes: Sequence[BestiaryCoroutine], is_warp_axis: bool, t
         first = next(iter(arrived.values()))
         if len(arrived) < len(lanes) or any(r.node is not first.node for r in arrived.values()):
             raise Trap(f"{len(arrived)} of {len(lanes)} lanes came to {describe(first.node)}: a lane went another way (R60)")
-        merged_reply = yield _merge_requests(first.node, arrived, is_warp_axis)
+        merged_reply = yield _merge_requests_of_lanes_at_same_node(first.node, arrived, is_warp_axis)
         for k in turn_order:
             own_fragments = {c[1:]: x for c, x in merged_reply.fragments.items() if c[0] == (is_warp_axis, k)}
             replies[k] = SyncReply(merged_reply.before, own_fragments)
 
 
-def _merge_requests(node: UOp, arrived: dict[int, SyncRequest], is_warp_axis: bool) -> SyncRequest:
+def _merge_requests_of_lanes_at_same_node(node: UOp, arrived: dict[int, SyncRequest], is_warp_axis: bool) -> SyncRequest:
     """Return the request of all lanes that arrived at a node."""
     before, fragments = 0, {}
     for k, request in arrived.items():
@@ -111,7 +111,10 @@ def _compute_wmma_of_each_warp(request: SyncRequest) -> dict[Coordinates, Array]
     arg: WmmaArg = u.arg
     descriptor = find_descriptor(arg)
     if descriptor is None:
-        raise Trap(f"Opaque({quote_name(u.arg.name)}): no descriptor says which lane of {quote_name(arg.device)} holds what (R118)")
+        raise Trap(
+            f"Opaque({escape_to_one_line(u.arg.name)}): no descriptor says "
+            f"which lane of {escape_to_one_line(arg.device)} holds what (R118)"
+        )
     for warp in group_into_warps(list(request.fragments), u.arg.threads):
         if len(warp) != u.arg.threads:
             raise Trap(f"{describe(u)} needs warps of {u.arg.threads} lanes, got {len(warp)} (R60)")

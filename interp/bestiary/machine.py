@@ -112,11 +112,11 @@ class BestiaryMachine:
             if isinstance(value, BestiaryCell):
                 cell = value
             else:
-                cell = BestiaryCell(self._to_checked_value(frame, u, value), step.before, frame)
+                cell = BestiaryCell(self._to_array_and_check_derived_properties(frame, u, value), step.before, frame)
         except _PYTHON_ERRORS as e:
             raise _find_property_error_or_make_crash(u, e) from e
         frame.cells[u] = cell
-        frame.add_events_to_this_and_outer_frames(cell.before)
+        frame.add_event_bits_to_this_and_outer_frames(cell.before)
         self.report_to_trace(u, cell.value)
         for data in u.src:
             if data.op in ABSORBED or data.op is Op.STACK:  # read by this node
@@ -127,7 +127,7 @@ class BestiaryMachine:
         if self.trace is not None:
             self.trace(u, value)
 
-    def _to_checked_value(self, frame: BestiaryFrame, u: UOp, value: Any) -> Any:
+    def _to_array_and_check_derived_properties(self, frame: BestiaryFrame, u: UOp, value: Any) -> Any:
         """Return a value as an array or reference, once its derived properties are asserted."""
         if value is None:
             return None
@@ -166,7 +166,7 @@ class BestiaryMachine:
             cell.event = self.new_event()
             memory = self.memory_of(cell.frame, cell.value)
             cell.loaded = load_and_check_races(u, memory, cell.value, cell.value.gate, cell.event, cell.before)
-            cell.frame.add_events_to_this_and_outer_frames(cell.event)
+            cell.frame.add_event_bits_to_this_and_outer_frames(cell.event)
             if self.check:
                 check_derived_properties(u, cell.loaded, self, cell.frame)
         return cell.loaded
@@ -224,10 +224,10 @@ class BestiaryMachine:
             return [frame]
         groups, lanes = ([d for d in dims if is_workgroup_dimension(d) is is_group] for is_group in (True, False))
         all_frames: list[BestiaryFrame] = []
-        group_positions = _enumerate_indices_first_dimension_fastest({d: dims[d] for d in groups})
+        group_positions = _enumerate_indices_lowest_name_fastest({d: dims[d] for d in groups})
         for g in iteration_order(len(group_positions), self.schedule, "groups"):
             shared: dict[Any, BestiaryMemory] = {}
-            lane_positions = _enumerate_indices_first_dimension_fastest({d: dims[d] for d in lanes})
+            lane_positions = _enumerate_indices_lowest_name_fastest({d: dims[d] for d in lanes})
             frames = [
                 BestiaryFrame(scope, BestiaryLane(outer_lane.position | group_positions[g] | p, shared), happened_before)
                 for p in lane_positions
@@ -254,7 +254,7 @@ def is_workgroup_dimension(name: str) -> bool:
     return name.startswith(GROUP_NAMES)
 
 
-def _enumerate_indices_first_dimension_fastest(dims: Mapping[str, int]) -> list[dict[str, int]]:
+def _enumerate_indices_lowest_name_fastest(dims: Mapping[str, int]) -> list[dict[str, int]]:
     """Return every combination of indices; the first name varies fastest."""
     positions: list[dict[str, int]] = [{}]
     for name in sorted(dims, key=_natural_sort_key):
@@ -312,7 +312,7 @@ class EvalStep:
         """Return the live elements of a reference, and log the access."""
         event = self.machine.new_event()
         elements = load_and_check_races(self.node, self.machine.memory_of(self.frame, ref), ref, active_mask, event, self.before)
-        self.frame.add_events_to_this_and_outer_frames(event)
+        self.frame.add_event_bits_to_this_and_outer_frames(event)
         self.before |= event
         return elements
 
@@ -323,7 +323,7 @@ class EvalStep:
         _reject_undeclared_write(ref)
         event = self.machine.new_event()
         store_and_check_races(u, self.machine.memory_of(frame, ref), ref, value, active_mask, event, happened_before)
-        frame.add_events_to_this_and_outer_frames(event)
+        frame.add_event_bits_to_this_and_outer_frames(event)
         return event
 
     def run_loops(

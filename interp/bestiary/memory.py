@@ -144,19 +144,19 @@ def index_ref_deferring_bounds_trap(ref: BestiaryRef, indices: Sequence[Array], 
     """Return the elements at outer combinations of the indices (R45); one out of bounds traps only when it is accessed."""
     shape = ref.shape
     masks = [out_of_bounds_mask(i, shape[axis]) for axis, i in enumerate(indices)]
-    positions = _pick_positions(ref.positions, indices, masks)
+    positions = _pick_positions_at_outer_product(ref.positions, indices, masks)
     return replace(ref, positions=positions, gate=None if gate is None else np.broadcast_to(gate, positions.shape))
 
 
-def _pick_positions(positions: Array, indices: Sequence[Array], out_of_bounds: Sequence[Array]) -> Array:
+def _pick_positions_at_outer_product(positions: Array, indices: Sequence[Array], out_of_bounds_masks: Sequence[Array]) -> Array:
     """Return the positions at outer combinations of the indices, `OUTSIDE` where one is out of bounds."""
     rest = positions.shape[len(indices) :]
     outside = np.zeros((), bool)
-    for b in make_outer_index([b.astype(np.int64) for b in out_of_bounds]):
+    for b in make_outer_index([b.astype(np.int64) for b in out_of_bounds_masks]):
         outside = outside | (b != 0)
     if 0 in positions.shape[: len(indices)]:
         return np.full((*outside.shape, *rest), OUTSIDE)
-    taken = np.asarray(positions[make_outer_index([np.where(b, 0, i) for b, i in zip(out_of_bounds, indices)])])
+    taken = np.asarray(positions[make_outer_index([np.where(b, 0, i) for b, i in zip(out_of_bounds_masks, indices)])])
     return np.where(outside.reshape(outside.shape + (1,) * len(rest)), OUTSIDE, taken)
 
 

@@ -111,7 +111,7 @@ class ScopePlan:
         key = tuple(body), tuple(ranges)
         levels = self._levels.get(key)
         if levels is None:
-            order = self._nesting_order(ranges)
+            order = self._sort_ranges_by_priority_and_bound_use(ranges)
             invariants = [self._find_loop_invariant_frontier(body, order[k:]) for k in range(len(order))]
             levels = self._levels[key] = tuple(map(LoopLevel, order, invariants))
         return levels
@@ -148,7 +148,7 @@ class ScopePlan:
 
     # ------------------------------------------------------------------------------------------------------------- loops
 
-    def _nesting_order(self, ranges: Sequence[UOp]) -> list[UOp]:
+    def _sort_ranges_by_priority_and_bound_use(self, ranges: Sequence[UOp]) -> list[UOp]:
         """Return the ranges in the order in which they nest, outermost first."""
         remaining, order = sorted(set(ranges), key=_nesting_key), []
         while remaining:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from uops.interp.bestiary.actions import ACTIONS, NEEDS
-from uops.interp.bestiary.calls import find_or_make_body_frame
+from uops.interp.bestiary.calls import find_or_make_function_body_frame
 from uops.interp.bestiary.frame import BestiaryFrame, BestiaryLane, BestiaryScope
 from uops.interp.bestiary.lanes import BestiaryCoroutine
 from uops.interp.bestiary.machine import BestiaryMachine, Trace
@@ -73,7 +73,7 @@ def _run_root_and_check_lanes_agree(m: BestiaryMachine, root: UOp) -> tuple[Arra
 def _result_nodes(m: BestiaryMachine, frame: BestiaryFrame, root: UOp) -> list[tuple[BestiaryFrame, UOp]]:
     """Return the nodes whose values are the root's, each with its frame."""
     if root.op is Op.FUNCTION:
-        return [(find_or_make_body_frame(m, frame, root), e) for e in root.body.src if e.dtype is not dt.void]
+        return [(find_or_make_function_body_frame(m, frame, root), e) for e in root.body.src if e.dtype is not dt.void]
     if root.op is Op.TUPLE:
         return [(frame, e) for e in root.values]
     if root.op in EFFECT_GROUPS:

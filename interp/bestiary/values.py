@@ -32,15 +32,15 @@ f32 = np.float32
 # -------------------------------------------------------------------------------------------------------------- elementwise
 
 
-def _min_kernel(d: DType) -> Any:
-    """Return the kernel of Min on `d`; NaN if either operand is NaN (R11, R102)."""
-    if d in SMALL:
-        return lambda a, b: np.asarray(np.minimum(a.astype(f32), b.astype(f32))).astype(NUMPY[d])
-    return integers.make_same_width_index_kernel(np.minimum) if d is dt.index else np.minimum
+def _min_kernel_propagating_nan(dtype: DType) -> Any:
+    """Return the kernel of Min on `dtype`; NaN if either operand is NaN (R11, R102)."""
+    if dtype in SMALL:
+        return lambda a, b: np.asarray(np.minimum(a.astype(f32), b.astype(f32))).astype(NUMPY[dtype])
+    return integers.make_same_width_index_kernel(np.minimum) if dtype is dt.index else np.minimum
 
 
 #: The kernels of Min, which KERNELS lacks.
-MINIMUM: Row = {d: _min_kernel(d) for d in (*dt.STORABLE, dt.index)}
+MINIMUM: Row = {d: _min_kernel_propagating_nan(d) for d in (*dt.STORABLE, dt.index)}
 _ROWS: dict[Op, Row] = {**KERNELS, Op.MIN: MINIMUM}
 
 
@@ -113,7 +113,7 @@ def eval_shrink(step: EvalStep) -> Any:
     return _move_value_or_ref(step, lambda x: x[window], lambda r: r.with_positions(r.positions[window]))
 
 
-def eval_buffer_view(step: EvalStep) -> Any:
+def eval_buffer_view_as_element_window(step: EvalStep) -> Any:
     """Return the window of `size` elements at the offset."""
     a = step.node.arg
     window = slice(a.offset, a.offset + a.size)
@@ -217,7 +217,7 @@ def eval_unroll(step: EvalStep) -> BestiaryCoroutine:
     return stack_arrays(u.dtype, values)
 
 
-def eval_contract(step: EvalStep) -> Any:
+def eval_contract_by_reordering_lanes(step: EvalStep) -> Any:
     """Return the lanes in this node's order of axes; a scalar is repeated (R106, R111)."""
     u, axes = step.node, step.node.arg.axes
     x = step.value_of(u.operand)

@@ -88,12 +88,12 @@ def evaluate_elementwise(u: UOp, operands: list[Dual]) -> Dual:
     """Return the dual of an elementwise node. Raises NotRational."""
     op = _BOOL_MEANING.get(u.op, u.op) if u.dtype.kind is DTypeKind.BOOL else u.op
     if op is Op.CAST:
-        return _cast(u.operand.dtype, u.dtype, operands[0])
+        return _cast_without_rounding_floats(u.operand.dtype, u.dtype, operands[0])
     if op is Op.WHERE:
         chosen = np.asarray(_to_bool(operands[0].value), bool)
         return _map_parts(lambda a, b: np.where(chosen, a, b), operands[1], operands[2])
     if op in (Op.DIV, Op.RECIP):
-        return _divide(operands)
+        return _divide_fractions_or_take_reciprocal(operands)
     if op not in _VALUES:
         raise NotRational(op.name)
     value = as_objects(_VALUES[op](*(d.value for d in operands)))
@@ -131,7 +131,7 @@ def _find_tangent(op: Op, operands: list[Dual], value: Objects) -> Any:
     raise NotRational(f"{op.name} of floats")
 
 
-def _divide(operands: list[Dual]) -> Dual:
+def _divide_fractions_or_take_reciprocal(operands: list[Dual]) -> Dual:
     """Return a / b, or 1 / b of one operand: its tangent solves a' = y' * b + y * b'."""
     a, b = operands if len(operands) == 2 else (Dual(as_objects(Fraction(1)), as_objects(Fraction(0))), operands[0])
     if any(x == 0 for x in b.value.flat):
@@ -140,7 +140,7 @@ def _divide(operands: list[Dual]) -> Dual:
     return Dual(y, as_objects((a.tangent_of_float - y * b.tangent_of_float) / b.value))
 
 
-def _cast(source: DType, target: DType, d: Dual) -> Dual:
+def _cast_without_rounding_floats(source: DType, target: DType, d: Dual) -> Dual:
     if target.is_float:
         zeros = as_objects(Fraction(0), d.value.shape)
         return Dual(

@@ -185,7 +185,7 @@ class _Machine:
 
     # Reductions
 
-    def _evaluate_reduce(self, u: UOp, sources: list[NodeResult]) -> NodeResult:
+    def _evaluate_reduce_over_axes(self, u: UOp, sources: list[NodeResult]) -> NodeResult:
         if len(sources) > 1:
             raise NotRational("a Reduce over Ranges")
         value, tangent = _value_of(sources[0])
@@ -200,7 +200,7 @@ class _Machine:
             start = {Op.ADD: 0, Op.MUL: 1}.get(u.arg.op)
             if start is None and not rows.shape[1]:
                 raise NotRational("the greatest of no integers")
-            out = [_fold(one, row.tolist(), start) for row in rows]
+            out = [_fold_integers_or_bools(one, row.tolist(), start) for row in rows]
             return Dual(as_objects(np.array(out, object)).reshape(shape), None)
         changes = tangent.transpose(kept + axes).reshape(rows.shape)
         pairs = [_REDUCTIONS[u.arg.op](row.tolist(), change.tolist()) for row, change in zip(rows, changes, strict=True)]
@@ -215,7 +215,7 @@ class _Machine:
     def _evaluate_tuple(self, u: UOp, sources: list[NodeResult]) -> NodeResult:
         return tuple(sources)
 
-    def _evaluate_element(self, u: UOp, sources: list[NodeResult]) -> NodeResult:
+    def _evaluate_gettuple(self, u: UOp, sources: list[NodeResult]) -> NodeResult:
         packed = sources[0]
         assert isinstance(packed, tuple)
         element: NodeResult = packed[u.arg.index]
@@ -288,12 +288,12 @@ def _list_stores(after: UOp) -> list[UOp]:
     return stores
 
 
-def _fold(one: UOp, row: list[Any], start: Any) -> Any:
-    """Return integers or bools combined by the op of `one`."""
-    items = row if start is None else [bool(start) if one.dtype.bits == 1 else start, *row]
-    total = make_dual(items[0], one.dtype)
+def _fold_integers_or_bools(binary_node: UOp, row: list[Any], start: Any) -> Any:
+    """Return integers or bools combined by the op of `binary_node`."""
+    items = row if start is None else [bool(start) if binary_node.dtype.bits == 1 else start, *row]
+    total = make_dual(items[0], binary_node.dtype)
     for x in items[1:]:
-        total = evaluate_elementwise(one, [total, make_dual(x, one.dtype)])
+        total = evaluate_elementwise(binary_node, [total, make_dual(x, binary_node.dtype)])
     return total.value.item()
 
 
@@ -309,19 +309,19 @@ def _product(row: list[Fraction], change: list[Fraction]) -> tuple[Fraction, Fra
     return value, tangent
 
 
-def _greatest(row: list[Fraction], change: list[Fraction]) -> tuple[Fraction, Fraction]:
+def _max_with_mean_tangent_of_ties(row: list[Fraction], tangents: list[Fraction]) -> tuple[Fraction, Fraction]:
     """Return the greatest, and the mean of the tangents of those that are equal to it (R78)."""
     if not row:
         raise NotRational("the greatest of no numbers")
     value = max(row)
-    winners = [dx for x, dx in zip(row, change, strict=True) if x == value]
+    winners = [dx for x, dx in zip(row, tangents, strict=True) if x == value]
     return value, sum(winners, Fraction(0)) / len(winners)
 
 
 _REDUCTIONS: dict[Op, Callable[[list[Fraction], list[Fraction]], tuple[Fraction, Fraction]]] = {
     Op.ADD: _sum,
     Op.MUL: _product,
-    Op.MAX: _greatest,
+    Op.MAX: _max_with_mean_tangent_of_ties,
 }
 _MOVEMENTS = frozenset({Op.PERMUTE, Op.FLIP, Op.RESHAPE, Op.EXPAND, Op.PAD, Op.SHRINK, Op.INDEX, Op.SLICE, Op.REPLICATED})
 _VIEWS = frozenset({Op.PERMUTE, Op.FLIP, Op.RESHAPE, Op.SHRINK, Op.INDEX, Op.SLICE})
@@ -330,10 +330,10 @@ _BY_OP: dict[Op, Callable[[_Machine, UOp, list[NodeResult]], NodeResult]] = {
     Op.PARAM: _Machine._evaluate_param,
     Op.BUFFER: _Machine._evaluate_buffer,
     Op.STACK: _Machine._evaluate_stack,
-    Op.REDUCE: _Machine._evaluate_reduce,
+    Op.REDUCE: _Machine._evaluate_reduce_over_axes,
     Op.FUNCTION: _Machine._evaluate_function,
     Op.TUPLE: _Machine._evaluate_tuple,
-    Op.GETTUPLE: _Machine._evaluate_element,
+    Op.GETTUPLE: _Machine._evaluate_gettuple,
     Op.DETACH: _Machine._evaluate_detached,
     Op.LOAD: _Machine._evaluate_load,
     Op.AFTER: _Machine._evaluate_after,

@@ -17,7 +17,7 @@ from uops.interp.exact.values import (
     ByteCell,
     ExactRef,
     elements_of,
-    join_cells,
+    join_cells_enumerating_few_patterns,
     make_array,
     make_scalar,
     reference_to_storage,
@@ -27,7 +27,7 @@ from uops.spec.errors import SpecError, Trap, Unsupported
 from uops.spec.ir.args import BitcastArg, BufferArg, ParamArg, SliceArg
 from uops.spec.ir.dtypes import DType, DTypeKind, bool_, index, uint8
 from uops.spec.ir.ops import MARKERS, SHIFT, Op
-from uops.spec.untrusted import quote_name
+from uops.spec.untrusted import escape_to_one_line
 
 # Sources
 
@@ -38,13 +38,13 @@ def evaluate_param(t: NodeEvaluation) -> Array | ExactRef | NodeResult:
     A bound one is its argument (R64). A free one is named storage, and a named one a bounded number (R48).
     """
     arg: ParamArg = t.u.arg
-    shape = t.integer_vector_of(t.u.extents) if t.u.src else ()
+    shape = t.require_integer_vector(t.u.extents) if t.u.src else ()
     if t.frame.args is not None and arg.slot is not None:
         return _take_checked_argument_of_param(t, arg, shape)
     t.check_size(shape)
     name = arg.name if arg.name is not None else f"p{arg.slot}"
     if name not in t.machine.inputs:
-        raise SpecError(f"input {quote_name(name)} is missing: a Param needs it")
+        raise SpecError(f"input {escape_to_one_line(name)} is missing: a Param needs it")
     if arg.name is not None or arg.dtype is index:
         count = layout.count(shape)
         value = make_array(arg.dtype, shape, check_and_convert_input(name, arg.dtype, count, t.machine.inputs[name]))
@@ -70,7 +70,7 @@ def _take_checked_argument_of_param(t: NodeEvaluation, arg: ParamArg, shape: tup
 
 def _check_bounds(arg: ParamArg, v: Array) -> None:
     if arg.bounds is not None and any(not arg.bounds[0] <= n <= arg.bounds[1] for n in integers(v)):
-        raise Trap(f"R48: {quote_name(str(arg.name))} = {v.numbers} is outside {arg.bounds}")
+        raise Trap(f"R48: {escape_to_one_line(str(arg.name))} = {v.numbers} is outside {arg.bounds}")
 
 
 def evaluate_buffer(t: NodeEvaluation) -> ExactRef:
@@ -119,16 +119,16 @@ def evaluate_flip(t: NodeEvaluation) -> Array | ExactRef:
 
 def evaluate_reshape(t: NodeEvaluation) -> Array | ExactRef:
     """Evaluate a Reshape."""
-    v, new = t.read_without_load(t.u.operand), t.integer_vector_of(t.u.extents)
+    v, new = t.read_without_load(t.u.operand), t.require_integer_vector(t.u.extents)
     movement = layout.reshape_positions(v.shape, new)
     if movement is None:
         raise t.make_rejection(f"{v.shape} cannot be reshaped to {new}", t.u.extents)
     return _move_elements(v, movement, t)
 
 
-def evaluate_expand(t: NodeEvaluation) -> Array | ExactRef:
+def evaluate_expand_as_value(t: NodeEvaluation) -> Array | ExactRef:
     """Evaluate an Expand as a value: two elements of a reference would share an address (R51)."""
-    v, new = t.value_of(t.u.operand), t.integer_vector_of(t.u.extents)
+    v, new = t.value_of(t.u.operand), t.require_integer_vector(t.u.extents)
     t.check_size(new)
     movement = layout.expand_positions(v.shape, new)
     if movement is None:
@@ -138,7 +138,7 @@ def evaluate_expand(t: NodeEvaluation) -> Array | ExactRef:
 
 def evaluate_pad(t: NodeEvaluation) -> Array | ExactRef:
     """Evaluate a Pad, which fills with zeros (R43)."""
-    v, offset, new = t.value_of(t.u.operand), t.integer_vector_of(t.u.offsets), t.integer_vector_of(t.u.extents)
+    v, offset, new = t.value_of(t.u.operand), t.require_integer_vector(t.u.offsets), t.require_integer_vector(t.u.extents)
     t.check_size(new)
     movement = layout.pad_positions(v.shape, offset, new)
     if movement is None:
@@ -148,14 +148,14 @@ def evaluate_pad(t: NodeEvaluation) -> Array | ExactRef:
 
 def evaluate_shrink(t: NodeEvaluation) -> Array | ExactRef:
     """Evaluate a Shrink (R44)."""
-    v, offset, new = t.read_without_load(t.u.operand), t.integer_vector_of(t.u.offsets), t.integer_vector_of(t.u.extents)
+    v, offset, new = t.read_without_load(t.u.operand), t.require_integer_vector(t.u.offsets), t.require_integer_vector(t.u.extents)
     movement = layout.shrink_positions(v.shape, offset, new)
     if movement is None:
         raise t.make_rejection(f"R44: {new} at {offset} is not inside {v.shape}", t.u.offsets, t.u.extents)
     return _move_elements(v, movement, t)
 
 
-def evaluate_index(t: NodeEvaluation) -> Array | ExactRef:
+def evaluate_index_deferring_trap_on_refs(t: NodeEvaluation) -> Array | ExactRef:
     """Evaluate an Index (R45).
 
     Of a reference the result is addresses, invalid ones included. Of a value, an index out of bounds traps at once.
@@ -164,7 +164,7 @@ def evaluate_index(t: NodeEvaluation) -> Array | ExactRef:
     indices = [t.value_of(p) for p in t.u.positions]
     if len(indices) > len(v.shape) or any(len(i.shape) > 1 or not i.dtype.is_integer for i in indices):
         raise SpecError(f"R45: {v.shape} indexed by {[(i.dtype.name, i.shape) for i in indices]}")
-    movement = layout.index_positions(v.shape, [(i.shape, integers(i)) for i in indices])
+    movement = layout.index_positions_minus_one_if_outside(v.shape, [(i.shape, integers(i)) for i in indices])
     if isinstance(v, Array) and -1 in movement.positions:
         raise Trap(f"R45: index {[i.numbers for i in indices]} outside shape {v.shape}")
     return _move_elements(v, movement, t)
@@ -238,13 +238,17 @@ def _reinterpret_bytes(
         runs = [tuple(addresses[k : k + width]) for k in range(0, len(addresses), width)]
         return ExactRef(v.storage, new_dtype, shape, [None if -1 in run else run for run in runs], t.happened_before)
     cells: list[ByteCell] = split_into_cells(elements_of(v))[start:end]
-    return make_array(new_dtype, shape, [join_cells(new_dtype, cells[k : k + width]) for k in range(0, len(cells), width)])
+    return make_array(
+        new_dtype,
+        shape,
+        [join_cells_enumerating_few_patterns(new_dtype, cells[k : k + width]) for k in range(0, len(cells), width)],
+    )
 
 
 # Reduce
 
 
-def evaluate_reduce(t: NodeEvaluation) -> Array:
+def evaluate_reduce_as_dot_if_sum_over_mul(t: NodeEvaluation) -> Array:
     """Evaluate a Reduce, which collapses axes to size 1 (R32, R42); a float sum directly over a Mul may fuse the products."""
     if t.u.ranges:
         raise Unsupported("Reduce over ranges", "the scalar interpreter")
@@ -282,7 +286,7 @@ def _broadcast_elements(v: Array, shape: tuple[int, ...]) -> list[AnswerSet]:
     return [elements[p] for p in movement.positions]
 
 
-def evaluate_elementwise(t: NodeEvaluation) -> Array:
+def evaluate_elementwise_on_canonical_bits(t: NodeEvaluation) -> Array:
     """Evaluate an elementwise op, element by element."""
     u = t.u
     operands = [t.value_of(s) for s in u.src]
@@ -362,7 +366,7 @@ def evaluate_load(t: NodeEvaluation) -> Array:
             return v
         loaded, access = t.memory.check_race_and_load(v, t.happened_before)
     else:
-        alt, gate = t.value_of(t.u.alternative), t.gate_mask(t.u.gate, count)
+        alt, gate = t.value_of(t.u.alternative), t.canonical_gate_mask(t.u.gate, count)
         if alt.shape != v.shape or alt.dtype is not v.dtype or len(gate) != count:
             raise SpecError(f"R52: Load of {v.dtype.name}{v.shape} with alt {alt.dtype.name}{alt.shape}, gate of {len(gate)}")
         if isinstance(v, Array):
@@ -381,7 +385,7 @@ def evaluate_store(t: NodeEvaluation) -> None:
     value = t.value_of(t.u.value)
     if value.shape != target.shape or value.dtype is not target.dtype:
         raise SpecError(f"Store of {value.dtype.name}{value.shape} to {target.dtype.name}{target.shape}: they must be equal")
-    gate = None if t.u.gate is None else t.gate_mask(t.u.gate, layout.count(target.shape))
+    gate = None if t.u.gate is None else t.canonical_gate_mask(t.u.gate, layout.count(target.shape))
     t.happened_before |= t.memory.check_race_and_store(target, elements_of(value), t.happened_before, gate)
 
 
@@ -408,15 +412,15 @@ _HANDLERS: dict[Op, Handler] = {
     Op.PERMUTE: evaluate_permute,
     Op.FLIP: evaluate_flip,
     Op.RESHAPE: evaluate_reshape,
-    Op.EXPAND: evaluate_expand,
+    Op.EXPAND: evaluate_expand_as_value,
     Op.PAD: evaluate_pad,
     Op.SHRINK: evaluate_shrink,
-    Op.INDEX: evaluate_index,
+    Op.INDEX: evaluate_index_deferring_trap_on_refs,
     Op.STACK: evaluate_stack,
     Op.REPLICATED: collapse_replicated_or_trap_if_copies_differ,
     Op.SLICE: evaluate_slice,
     Op.BITCAST: evaluate_bitcast,
-    Op.REDUCE: evaluate_reduce,
+    Op.REDUCE: evaluate_reduce_as_dot_if_sum_over_mul,
     Op.FUNCTION: take_function_body_results,
     Op.CALL: take_call_body_events,
     Op.TUPLE: evaluate_tuple,
@@ -426,7 +430,7 @@ _HANDLERS: dict[Op, Handler] = {
     Op.AFTER: evaluate_after,
     Op.GROUP: collect_results,
     Op.SINK: collect_results,
-    **dict.fromkeys(MEANING, evaluate_elementwise),
+    **dict.fromkeys(MEANING, evaluate_elementwise_on_canonical_bits),
     **dict.fromkeys(MARKERS, pass_source_through),
 }
 HANDLERS.update(_HANDLERS)

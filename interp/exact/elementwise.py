@@ -15,9 +15,14 @@ from uops.interp.exact.answers import AnswerSet, Level, anything, one_of
 from uops.interp.exact.numbers import arithmetic as fl
 from uops.interp.exact.numbers.casts import cast
 from uops.interp.exact.numbers.formats import FORMATS, FloatFormat, decode_integer, wrap_integer
-from uops.interp.exact.numbers.power import pow_
+from uops.interp.exact.numbers.power import evaluate_pow_with_core_decomposition
 from uops.interp.exact.numbers.threefry import threefry
-from uops.interp.exact.numbers.transcendental import exp2, log2, sin, sqrt
+from uops.interp.exact.numbers.transcendental import (
+    evaluate_sin_with_absolute_error_in_core,
+    evaluate_sqrt_with_core_decomposition,
+    exp2,
+    log2,
+)
 from uops.spec.errors import SpecError, Trap, Unsupported
 from uops.spec.ir.dtypes import DType, DTypeKind, bool_, uint64
 from uops.spec.ir.ops import ALU, Op
@@ -99,7 +104,7 @@ def _make_shift(left: bool) -> Meaning:
     A machine integer is shifted by an unsigned count (R06, R07), an index by a non-negative one (R29).
     """
 
-    def evaluate_shift(args: Sequence[DType], out: DType, bits: Sequence[int], core: bool) -> AnswerSet:
+    def shift_or_allow_anything_beyond_width(args: Sequence[DType], out: DType, bits: Sequence[int], core: bool) -> AnswerSet:
         d, count_dtype = args
         if not (d.is_integer and count_dtype.is_integer):
             raise SpecError(f"R10: a shift of {d.name} by {count_dtype.name}")
@@ -116,7 +121,7 @@ def _make_shift(left: bool) -> Meaning:
         answer = AnswerSet(out, wrap_integer(out, value << count if left else value >> count))
         return anything(out, answer.best) if core and exceeds_width else answer
 
-    return evaluate_shift
+    return shift_or_allow_anything_beyond_width
 
 
 def _where(args: Sequence[DType], out: DType, bits: Sequence[int], core: bool) -> AnswerSet:
@@ -176,7 +181,7 @@ MEANING: dict[Op, Meaning] = {
     # Decomposed
     Op.NEG:    dispatch_by_kind(operator.neg,  None,          fl.neg),
     Op.SUB:    dispatch_by_kind(operator.sub,  None,          fl.sub),
-    Op.DIV:    dispatch_by_kind(None,          None,          fl.div),
+    Op.DIV:    dispatch_by_kind(None,          None,          fl.evaluate_div_with_core_decomposition),
     Op.CMPGT:  _make_comparison(operator.gt, result_on_nan=False),
     Op.CMPGE:  _make_comparison(operator.ge, result_on_nan=False, core_allows_both_on_nan=True),
     Op.CMPLE:  _make_comparison(operator.le, result_on_nan=False, core_allows_both_on_nan=True),
@@ -184,10 +189,10 @@ MEANING: dict[Op, Meaning] = {
     Op.NOT:    _not,
     Op.EXP2:   dispatch_by_kind(None,          None,          exp2),
     Op.LOG2:   dispatch_by_kind(None,          None,          log2),
-    Op.SIN:    dispatch_by_kind(None,          None,          sin),
-    Op.SQRT:   dispatch_by_kind(None,          None,          sqrt),
-    Op.POW:    dispatch_by_kind(None,          None,          pow_),
-    Op.MULACC: dispatch_by_kind(_mulacc,       _or_and,       fl.mulacc),
+    Op.SIN:    dispatch_by_kind(None,          None,          evaluate_sin_with_absolute_error_in_core),
+    Op.SQRT:   dispatch_by_kind(None,          None,          evaluate_sqrt_with_core_decomposition),
+    Op.POW:    dispatch_by_kind(None,          None,          evaluate_pow_with_core_decomposition),
+    Op.MULACC: dispatch_by_kind(_mulacc,       _or_and,       fl.evaluate_mulacc_unfused_too_in_core),
     Op.THREEFRY: _threefry,
     # Bestiary (R102)
     Op.MIN:    dispatch_by_kind(min,           min,           fl.minimum),

@@ -138,10 +138,10 @@ class NodeEvaluation:
         if isinstance(result, NodeResult):
             return result
         if isinstance(result, Array | ExactRef):
-            self._check_result_has_derived_type(result)
+            self._crash_unless_result_has_derived_type(result)
         return NodeResult(result, self.happened_before)
 
-    def _check_result_has_derived_type(self, result: Array | ExactRef) -> None:
+    def _crash_unless_result_has_derived_type(self, result: Array | ExactRef) -> None:
         """Raise Crash unless the derived dtype and constant extents are the evaluated ones."""
         u = self.u
         fixed = [(n, m) for n, m in zip(u.shape, result.shape, strict=False) if isinstance(n, int)]
@@ -171,7 +171,7 @@ class NodeEvaluation:
         self.happened_before |= v.access
         return loaded
 
-    def integer_vector_of(self, operand: UOp) -> tuple[int, ...]:
+    def require_integer_vector(self, operand: UOp) -> tuple[int, ...]:
         """Return an operand as a shape or a vector of offsets. Raises SpecError for another value (R40)."""
         v = self.value_of(operand)
         if len(v.shape) != 1 or not v.dtype.is_integer:
@@ -179,7 +179,7 @@ class NodeEvaluation:
             raise SpecError(f"R40: {self.u.op.name} needs a vector of index values as a shape or offset, got {got}")
         return integers(v)
 
-    def gate_mask(self, gate: UOp, count: int) -> list[bool]:
+    def canonical_gate_mask(self, gate: UOp, count: int) -> list[bool]:
         """Return a gate's bool per element of `count` elements; one of shape () is repeated (R52)."""
         v = self.value_of(gate)
         bits = [a.best != 0 for a in elements_of(v)]
@@ -210,7 +210,7 @@ Handler = Callable[[NodeEvaluation], Array | ExactRef | NodeResult | ResultTuple
 HANDLERS: dict[Op, Handler] = {}
 
 
-def run(root: UOp, inputs: Inputs, limit: int = 64, level: Level = "strict", *, check: bool = True) -> Result:
+def run(root: UOp, inputs: Inputs, max_elements: int = 64, level: Level = "strict", *, check: bool = True) -> Result:
     """Evaluate `root` on `inputs`.
 
     - `inputs` has `p<slot>` for a free Param, `b<unique>` for a Buffer's initial contents (absent: uninitialised), and a
@@ -220,12 +220,12 @@ def run(root: UOp, inputs: Inputs, limit: int = 64, level: Level = "strict", *, 
     is not void, Store and Call none. `buffers` holds each Buffer and free Param that was written. With `check`, the claims of all
     rows are verified first.
 
-    Raises Trap and SpecError as the specification does, and Unsupported for a value above `limit` elements or an op outside the
-    dialect.
+    Raises Trap and SpecError as the specification does, and Unsupported for a value above `max_elements` elements or an op outside
+    the dialect.
     """
     if check:
         verify(root)
-    machine = ExactMachine(inputs, limit, level)
+    machine = ExactMachine(inputs, max_elements, level)
     values = tuple(_evaluate_and_collect_values(machine, root))
     written = {s.name: s.contents_or_none_where_unwritten() for s in machine.memory.storages.values() if s.written}
     return Result(values, written)

@@ -8,7 +8,7 @@ from uops.interp.exact.answers import AnswerSet
 from uops.interp.exact.numbers.formats import bits_of
 from uops.spec.errors import SpecError, Trap
 from uops.spec.ir.dtypes import DType, DTypeKind
-from uops.spec.untrusted import quote_name
+from uops.spec.untrusted import escape_to_one_line
 
 
 class Bits(tuple[int, ...]):
@@ -35,19 +35,19 @@ def check_and_convert_input(name: str, dtype: DType, count: int, data: Input) ->
         numbers = list(data) if isinstance(data, Sequence) else [data]
         patterns = [_convert_number(name, dtype, v) for v in numbers]
     if len(patterns) != count:
-        raise SpecError(f"input {quote_name(name)}: expected {count} elements, got {len(patterns)}")
+        raise SpecError(f"input {escape_to_one_line(name)}: expected {count} elements, got {len(patterns)}")
     return [AnswerSet(dtype, b) for b in patterns]
 
 
 def _check_bit_pattern(name: str, dtype: DType, bits: int) -> int:
     if dtype.kind is DTypeKind.BOOL and bits not in (0, 1):
-        raise Trap(f"R24: input {quote_name(name)} holds a bool of {bits}")
+        raise Trap(f"R24: input {escape_to_one_line(name)} holds a bool of {bits}")
     if dtype.kind is not DTypeKind.INDEX and not 0 <= bits < 1 << dtype.bits:
-        raise SpecError(f"input {quote_name(name)}: expected a bit pattern of {dtype.name}, got {bits}")
+        raise SpecError(f"input {escape_to_one_line(name)}: expected a bit pattern of {dtype.name}, got {bits}")
     return bits
 
 
 def _convert_number(name: str, dtype: DType, value: Number) -> int:
     if dtype.is_integer and not dtype.min <= value <= dtype.max:
-        raise SpecError(f"input {quote_name(name)}: expected a value of {dtype.name}, got {value!r}")
+        raise SpecError(f"input {escape_to_one_line(name)}: expected a value of {dtype.name}, got {value!r}")
     return bits_of(dtype, value)

@@ -88,16 +88,18 @@ def pad_positions(shape: Shape, offset: Shape, new: Shape) -> SourcePositions | 
     return SourcePositions(new, positions)
 
 
-def index_positions(shape: Shape, picks: Sequence[tuple[Shape, Sequence[int]]]) -> SourcePositions:
+def index_positions_minus_one_if_outside(
+    shape: Shape, index_shapes_and_values: Sequence[tuple[Shape, Sequence[int]]]
+) -> SourcePositions:
     """Return the source positions of an Index; -1 where an index is out of bounds.
 
-    `picks` has the shape and the values of the index of each leading axis (R45: outer product, and a negative index is out of
-    bounds).
+    `index_shapes_and_values` has the shape and the values of the index of each leading axis (R45: outer product, and a negative
+    index is out of bounds).
     """
     step = strides(shape)
-    choices = [[i * step[k] if 0 <= i < shape[k] else -1 for i in values] for k, (_, values) in enumerate(picks)]
-    choices += [[i * step[k] for i in range(shape[k])] for k in range(len(picks), len(shape))]
-    new = tuple(n for s, _ in picks for n in s) + shape[len(picks) :]
+    choices = [[i * step[k] if 0 <= i < shape[k] else -1 for i in values] for k, (_, values) in enumerate(index_shapes_and_values)]
+    choices += [[i * step[k] for i in range(shape[k])] for k in range(len(index_shapes_and_values), len(shape))]
+    new = tuple(n for s, _ in index_shapes_and_values for n in s) + shape[len(index_shapes_and_values) :]
     return SourcePositions(new, [-1 if -1 in c else sum(c) for c in itertools.product(*choices)])
 
 

@@ -85,7 +85,7 @@ class ExactStorage:
         cells = [cell for address in addresses if (cell := self.cells[address]) is not None]
         if len(cells) < len(addresses):
             raise Trap(f"R61: read of an unwritten element of {self.name}")
-        return join_cells(dtype, cells)
+        return join_cells_enumerating_few_patterns(dtype, cells)
 
     def contents_or_none_where_unwritten(self) -> Array:
         """Return all elements, None where an element was never written."""
@@ -139,7 +139,7 @@ def split_into_cells(elements: Iterable[AnswerSet]) -> list[ByteCell]:
     return [(a, k) for a in elements for k in range(a.dtype.itemsize)]
 
 
-def join_cells(dtype: DType, cells: Sequence[ByteCell]) -> AnswerSet:
+def join_cells_enumerating_few_patterns(dtype: DType, cells: Sequence[ByteCell]) -> AnswerSet:
     """Return the element of `dtype` with these bytes, little-endian (R46).
 
     Its set has every combination of the sets behind the bytes, if they are few (R30). Raises Trap for a bool byte other than 0

@@ -180,7 +180,7 @@ def _bitwise_row(ufunc: np.ufunc) -> Row:
 
 def _shift_row(ufunc: np.ufunc, on_index: Kernel) -> Row:
     """Return the kernels of a shift whose count has the dtype of its operand."""
-    return {**{d: integers.make_fixed_width_shift(ufunc, d) for d in dt.INTS}, dt.index: on_index}
+    return {**{d: integers.make_shift_reading_count_as_unsigned(ufunc, d) for d in dt.INTS}, dt.index: on_index}
 
 
 def _fixed_width_mulacc(a: Array, b: Array, c: Array) -> Any:
@@ -212,7 +212,7 @@ KERNELS: dict[Op, Row] = {
     Op.MUL:      _arithmetic_row(np.multiply, integers.mul_index),
     Op.MAX:      _arithmetic_row(np.maximum, integers.make_same_width_index_kernel(np.maximum)),
     Op.MOD:      _integer_row(integers.fixed_width_mod, integers.mod_index),
-    Op.IDIV:     _integer_row(integers.fixed_width_idiv, integers.idiv_index),
+    Op.IDIV:     _integer_row(integers.fixed_width_idiv, integers.floor_divide_index),
     Op.CMPLT:    _comparison_row(np.less),
     Op.CMPNE:    _comparison_row(np.not_equal),
     Op.XOR:      _bitwise_row(np.bitwise_xor),

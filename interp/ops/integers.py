@@ -91,7 +91,7 @@ def fixed_width_mod(a: Array, b: Array) -> Any:
     return r if np.count_nonzero(b) == b.size else np.where(b == 0, a, r)
 
 
-def idiv_index(a: Array, b: Array) -> Any:
+def floor_divide_index(a: Array, b: Array) -> Any:
     """Return floor(a / b); a Idiv 0 = 0 (R03)."""
     if not _is_wide(a, b) and magnitude_bound(a) < _TOP:
         return fixed_width_idiv(a, b)
@@ -147,17 +147,17 @@ def shr_index(a: Array, b: Array) -> Any:
 # Shifts of fixed-width integers
 
 
-def make_fixed_width_shift(ufunc: np.ufunc, d: DType) -> Callable[[Array, Array], Any]:
+def make_shift_reading_count_as_unsigned(ufunc: np.ufunc, d: DType) -> Callable[[Array, Array], Any]:
     """Return the kernel of a shift of `d` whose count is read as unsigned, in its own width.
 
     A count at or beyond the width gives 0 or the sign fill (R06, R07). NumPy does so for a count of the same dtype. A count of
     another dtype is first converted to it, capped at the width.
     """
     target, bits = NUMPY[d], d.bits
-    return lambda a, b: ufunc(a, b if b.dtype is target else cap_unsigned_shift_counts(b, bits).astype(target))
+    return lambda a, b: ufunc(a, b if b.dtype is target else cap_shift_counts_read_as_unsigned(b, bits).astype(target))
 
 
-def cap_unsigned_shift_counts(b: Array, cap: int) -> Array:
+def cap_shift_counts_read_as_unsigned(b: Array, cap: int) -> Array:
     """Return min(b read as unsigned, cap); a negative index counts as beyond every width (unless it was rejected before)."""
     if b.dtype == OBJECT:
         return np.where(b < 0, cap, np.minimum(b, cap)).astype(np.int64)

@@ -221,7 +221,7 @@ def check_slice_and_return_byte_range(u: UOp, element_offset: int, itemsize: int
 
 
 def slice_(u: UOp, x: Array, operands: Sequence[Array] = ()) -> Array:
-    """Reinterpret `size` elements of the node's dtype from an offset, counted in elements of 1-D `x` (R46)."""
+    """BitcastOrSlice `size` elements of the node's dtype from an offset, counted in elements of 1-D `x` (R46)."""
     first, last = check_slice_and_return_byte_range(u, int(operands[0]), x.dtype.itemsize, x.nbytes)
     out: Array = np.ascontiguousarray(x).view(np.uint8)[first:last].view(NUMPY[u.arg.dtype])
     if u.arg.dtype is dt.bool_:
@@ -230,7 +230,7 @@ def slice_(u: UOp, x: Array, operands: Sequence[Array] = ()) -> Array:
 
 
 def bitcast(u: UOp, x: Array, operands: Sequence[Array] = ()) -> Array:
-    """Reinterpret the bytes, little-endian; another item size scales the last axis (R46)."""
+    """BitcastOrSlice the bytes, little-endian; another item size scales the last axis (R46)."""
     target = NUMPY[u.arg.dtype]
     if x.dtype.itemsize == target.itemsize:
         return x.view(target)

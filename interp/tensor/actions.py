@@ -22,7 +22,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import UNSET, UOp
 from uops.spec.ir.ops import MARKERS, Op
-from uops.spec.verify.infer import is_kernel_body
+from uops.spec.verify.infer import is_kernel_or_custom_function_body
 
 _ndarray = np.ndarray
 _INDEX = dt.index
@@ -103,10 +103,14 @@ def _make_movement_action(op: Op) -> Action:
 
 
 def _eval_buffer(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
-    return StorageRef(m.get_or_bind_input_storage(u), scope, u) if scope.outer is None else _take_or_await_root_cell(m, scope, u)
+    return (
+        StorageRef(m.get_or_bind_input_storage(u), scope, u)
+        if scope.outer is None
+        else _take_or_await_cell_of_root_scope(m, scope, u)
+    )
 
 
-def _take_or_await_root_cell(m: TensorMachine, scope: TensorScope, u: UOp) -> Cell:
+def _take_or_await_cell_of_root_scope(m: TensorMachine, scope: TensorScope, u: UOp) -> Cell:
     """Return the cell that a node has in the root's scope, as it is the same in every scope."""
     if u not in m.root.cells:
         m.frames.append((m.root, [u]))
@@ -126,7 +130,7 @@ def _eval_param(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[
             raise SpecError(f"variable {name!r} is missing from the inputs")
         return validate_variable(name, m.inputs[name], bounds, a.dtype)
     if scope.outer is not None:
-        return _take_or_await_root_cell(m, scope, u)
+        return _take_or_await_cell_of_root_scope(m, scope, u)
     if a.dtype is _INDEX:
         key = f"p{a.slot}"
         if key not in m.inputs:
@@ -146,13 +150,13 @@ def _take_or_await_checked_argument(m: TensorMachine, scope: TensorScope, u: UOp
         m.frames.append((outer, [argument]))
         return WAIT
     cell = outer.cells[argument]
-    _check_argument_matches_param(m, scope, u, argument)
+    _check_argument_dtype_and_evaluated_shape(m, scope, u, argument)
     if u.arg.bounds is not None:
         check_variable_bounds(u.arg.name or f"p{slot}", int(m.load_if_reference(cell)), u.arg.bounds)
     return memory.alias(cell, scope, u) if scope.call is not None and cell.__class__ is StorageRef else cell
 
 
-def _check_argument_matches_param(m: TensorMachine, scope: TensorScope, u: UOp, argument: UOp) -> None:
+def _check_argument_dtype_and_evaluated_shape(m: TensorMachine, scope: TensorScope, u: UOp, argument: UOp) -> None:
     """Raise SpecError unless an argument has its Param's dtype and shape (R64)."""
     assert scope.outer is not None
     if argument.dtype is not u.arg.dtype:
@@ -186,7 +190,7 @@ def _take_or_await_tuple_element(m: TensorMachine, scope: TensorScope, u: UOp, s
     return inner.cells[element]
 
 
-def _enter_or_finish_function(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
+def _eval_every_function_element(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
     """Evaluate every element of a Function's body."""
     inner = _find_or_make_body_scope(m, scope, u, scope.base_accesses, None)
     missing = [e for e in u.body.src if e not in inner.cells]
@@ -199,7 +203,7 @@ def _enter_or_finish_function(m: TensorMachine, scope: TensorScope, u: UOp, sour
 def _run_kernel_or_enter_or_finish_call(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:
     """Run the body once; every access inside belongs to the Call."""
     body = u.body
-    if is_kernel_body(body):
+    if is_kernel_or_custom_function_body(body):
         return import_kernel_bridge().run_kernel_or_custom_call(m, scope, u)
     inner = scope.inner.get(u)
     if inner is None:
@@ -232,7 +236,7 @@ def _eval_load(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[U
     alternative, gate = _read_values(m, scope, rest)
     if cell.__class__ is not StorageRef:
         return np.where(gate, cell, alternative)
-    fetched = memory.load_elements(cell, gate)
+    fetched = memory.load_elements_zeroing_inactive(cell, gate)
     access = StorageAccess(m.next_access_bit(), u, cell, gate)
     scope.own_accesses[u] = 1 << access.bit
     memory.check_race_and_record_read(cell.storage, access.bit, access, m.accesses_before_end_of(scope, u) & ~(1 << access.bit))
@@ -305,7 +309,7 @@ ACTIONS: dict[Op, Action] = {
     Op.PARAM: _eval_param, Op.BUFFER: _eval_buffer, Op.CONST: _eval_const, Op.BINARY: _eval_binary_blob,
     **{op: _make_movement_action(op) for op in MOVES},
     Op.REDUCE: _eval_reduce, Op.CAST: _make_array_action(Op.CAST), Op.SHL: _eval_shift, Op.SHR: _eval_shift,
-    Op.FUNCTION: _enter_or_finish_function, Op.CALL: _run_kernel_or_enter_or_finish_call, Op.TUPLE: _eval_void,
+    Op.FUNCTION: _eval_every_function_element, Op.CALL: _run_kernel_or_enter_or_finish_call, Op.TUPLE: _eval_void,
     Op.GETTUPLE: _take_or_await_tuple_element,
     Op.LOAD: _eval_load, Op.STORE: _eval_store, Op.END: _eval_loop_region,
     Op.AFTER: _eval_after, Op.GROUP: _eval_void, Op.SINK: _eval_void,

@@ -16,7 +16,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.derive.minmax import WHOLE
 from uops.spec.ir.node import UNSET, UOp
 from uops.spec.ir.ops import Op
-from uops.spec.untrusted import quote_name
+from uops.spec.untrusted import escape_to_one_line
 
 _SMALL = frozenset(SMALL)
 _PLAIN = frozenset({bool, int, float})
@@ -81,7 +81,7 @@ def note_call(e: BaseException, call: UOp) -> None:
     """Add to an error the name and the annotations of the Call in which it happened, if it has any."""
     a = call.arg
     if call.op is Op.CALL and a is not None and (a.name or a.metadata):
-        e.add_note(f"in the Call {quote_name(a.name or '')}" + "".join(f", {quote_name(m)}" for m in a.metadata))
+        e.add_note(f"in the Call {escape_to_one_line(a.name or '')}" + "".join(f", {escape_to_one_line(m)}" for m in a.metadata))
 
 
 def raise_unsound(u: UOp, property_name: str, derived: object, computed: object) -> NoReturn:

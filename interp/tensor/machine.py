@@ -24,7 +24,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import UNSET, UOp
 from uops.spec.ir.ops import Op
-from uops.spec.resources import array_bytes, describe_memory_excess
+from uops.spec.resources import array_bytes_with_symbolic_dims_as_one, describe_memory_excess
 
 _ndarray, _asarray = np.ndarray, np.asarray
 #: The Python errors of evaluating an ill-formed node, or one that is too large.
@@ -81,7 +81,7 @@ class TensorMachine:
         try:
             for u in nodes:
                 stack: list[UOp] = []
-                if u not in cells and self._evaluate_node_or_wait(scope, cells, stack, u, _ROOM) is WAIT:
+                if u not in cells and self._evaluate_node_recursively_or_wait(scope, cells, stack, u, _ROOM) is WAIT:
                     frames.insert(depth, (scope, stack[::-1]))
                     while len(frames) > depth:
                         self._resume_frame(*frames[-1])
@@ -97,7 +97,7 @@ class TensorMachine:
         while stack:
             u = stack[-1]
             waiting: list[UOp] = []
-            if u in cells or self._evaluate_node_or_wait(scope, cells, waiting, u, _ROOM) is not WAIT:
+            if u in cells or self._evaluate_node_recursively_or_wait(scope, cells, waiting, u, _ROOM) is not WAIT:
                 stack.pop()
                 continue
             stack += waiting[::-1]
@@ -107,11 +107,13 @@ class TensorMachine:
                 raise Crash(f"{describe(u)} waits for nothing")
         self.frames.pop()
 
-    def _evaluate_node_or_wait(self, scope: TensorScope, cells: dict[UOp, Cell], pending: list[UOp], u: UOp, levels: int) -> Cell:
+    def _evaluate_node_recursively_or_wait(
+        self, scope: TensorScope, cells: dict[UOp, Cell], pending: list[UOp], u: UOp, recursion_levels_left: int
+    ) -> Cell:
         """Evaluate `u`, its sources first, and return its cell; or return WAIT.
 
-        In that case `pending` gets the nodes that `u` waits for and then `u`. `levels` is the depth of recursion that is left.
-        The speed of the interpreter is the speed of this function.
+        In that case `pending` gets the nodes that `u` waits for and then `u`. `recursion_levels_left` is the depth of recursion
+        that is left. The speed of the interpreter is the speed of this function.
         """
         try:
             src = u.src
@@ -121,8 +123,8 @@ class TensorMachine:
                 a = (
                     cells[s]
                     if s in cells
-                    else self._evaluate_node_or_wait(scope, cells, pending, s, levels - 1)
-                    if levels
+                    else self._evaluate_node_recursively_or_wait(scope, cells, pending, s, recursion_levels_left - 1)
+                    if recursion_levels_left
                     else WAIT
                 )
                 if a.__class__ is _ndarray:
@@ -136,8 +138,8 @@ class TensorMachine:
                 a = (
                     cells[s]
                     if s in cells
-                    else self._evaluate_node_or_wait(scope, cells, pending, s, levels - 1)
-                    if levels
+                    else self._evaluate_node_recursively_or_wait(scope, cells, pending, s, recursion_levels_left - 1)
+                    if recursion_levels_left
                     else WAIT
                 )
                 if a is WAIT:
@@ -151,8 +153,8 @@ class TensorMachine:
                     b = (
                         cells[s]
                         if s in cells
-                        else self._evaluate_node_or_wait(scope, cells, pending, s, levels - 1)
-                        if levels
+                        else self._evaluate_node_recursively_or_wait(scope, cells, pending, s, recursion_levels_left - 1)
+                        if recursion_levels_left
                         else WAIT
                     )
                     if b is WAIT:
@@ -163,7 +165,10 @@ class TensorMachine:
             else:
                 sources = src if find is None or not src else find(u)
                 for s in sources:
-                    if s not in cells and (not levels or self._evaluate_node_or_wait(scope, cells, pending, s, levels - 1) is WAIT):
+                    if s not in cells and (
+                        not recursion_levels_left
+                        or self._evaluate_node_recursively_or_wait(scope, cells, pending, s, recursion_levels_left - 1) is WAIT
+                    ):
                         return _push_missing_sources_and_wait(cells, pending, u, sources)
                 cell = action(self, scope, u, sources)
             if cell.__class__ is not _ndarray:
@@ -212,7 +217,7 @@ class TensorMachine:
         """Perform the implicit Load of a reference, log the access and return the value."""
         storage = ref.storage
         if storage.ready is not None or ref.may_be_out_of_bounds:
-            value = memory.load_elements(ref)
+            value = memory.load_elements_zeroing_inactive(ref)
         else:
             value = storage.data if ref.parent is None else memory.view_current_data(ref)
         bit = ref.bit = self.clock
@@ -349,7 +354,7 @@ def _translate_python_error(u: UOp, e: Exception) -> Exception:
         _ = u.dtype, u.shape, u.min_max
     except UopsError as error:
         return error
-    why = describe_memory_excess(array_bytes(u.dtype, u.shape))
+    why = describe_memory_excess(array_bytes_with_symbolic_dims_as_one(u.dtype, u.shape))
     if why or isinstance(e, MemoryError):
         return Unsupported(f"{describe(u)} of shape {u.shape}: {why or e or 'out of memory'}", "interp")
     kernels = KERNELS.get(u.op)

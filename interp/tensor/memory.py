@@ -332,7 +332,7 @@ def flat_bytes(data: Array) -> Array:
     return np.ascontiguousarray(data).reshape(-1).view(np.uint8)
 
 
-def load_elements(ref: StorageRef, active_mask: Array | None = None) -> Array:
+def load_elements_zeroing_inactive(ref: StorageRef, active_mask: Array | None = None) -> Array:
     """Return the elements of `ref`; those that are not `active_mask` are not touched and read as 0.
 
     Raises Trap for an element out of bounds (R45) or never written (R61).

@@ -1,8 +1,8 @@
 """Assertions that values are where the derived device and axis say (R72 to R76, devices and sharding).
 
-`check_placements` follows each value of a run from the memory that it came from. On n devices it moves, beside the value, an array
-that says of each element which device owns it. The derived axis is right if these owners are the n parts of that axis, in order.
-So neither follows the rules of `uops.spec.ir.derive`. A contradiction raises Unsound.
+`check_derived_devices_and_axes` follows each value of a run from the memory that it came from. On n devices it moves, beside the
+value, an array that says of each element which device owns it. The derived axis is right if these owners are the n parts of that
+axis, in order. So neither follows the rules of `uops.spec.ir.derive`. A contradiction raises Unsound.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Placement(NamedTuple):
 _NOWHERE = Placement()
 
 
-def check_placements(m: TensorMachine) -> None:
+def check_derived_devices_and_axes(m: TensorMachine) -> None:
     """Assert the derived device and axis of every node of a run. Raises Unsound."""
     placements: dict[tuple[TensorScope, UOp], Placement] = {}
     for scope in m.scopes:
@@ -49,7 +49,7 @@ def check_placements(m: TensorMachine) -> None:
 
 
 @lru_cache(256)
-def check_kernel_placements(body: UOp, devices: tuple[Device | None, ...]) -> None:
+def check_derived_devices_and_axes_of_kernel(body: UOp, devices: tuple[Device | None, ...]) -> None:
     """Assert the derived device and axis of every node of a kernel whose arguments are on `devices`. Raises Unsound."""
     scope, placements = TensorScope(), dict[UOp, Placement]()
     for u in toposort(body):
@@ -57,7 +57,7 @@ def check_kernel_placements(body: UOp, devices: tuple[Device | None, ...]) -> No
             found = Placement(devices[u.arg.slot], None, u.arg.device is None)
         else:
             found = _placement_of(None, scope, u, [placements[s] for _, s in _sources_of_placement(scope, u)])
-        _assert_placement(u, found, None)
+        _assert_derived_device_and_axis(u, found, None)
         placements[u] = found
 
 
@@ -77,7 +77,7 @@ def _derive_and_assert_placement(
             stack += missing
             continue
         found = _placement_of(m, at, n, [placements[s] for s in sources])
-        _assert_placement(n, found, _value_shape(at, n))
+        _assert_derived_device_and_axis(n, found, _value_shape(at, n))
         placements[at, n] = found
         stack.pop()
     return placements[scope, u]
@@ -112,7 +112,7 @@ def _placement_of(m: Any, scope: TensorScope, u: UOp, sources: Sequence[Placemen
     if place is not None:
         return place(m, scope, u, sources)
     if u.op in _COMBINING:
-        return _combine(sources, _value_shape(scope, u))
+        return _take_first_device_and_merge_owners(sources, _value_shape(scope, u))
     if u.op in _FIRST_ONLY or u.op is Op.CALL or u.op is Op.FUNCTION:
         return sources[0]._replace(owners=None if u.op not in _SAME_SHAPE else sources[0].owners) if sources else _NOWHERE
     return _NOWHERE
@@ -124,7 +124,7 @@ def split_among_devices(shape: Sequence[int], axis: int, devices: int) -> Array:
     return np.broadcast_to(along.reshape([-1 if k == axis else 1 for k in range(len(shape))]), tuple(shape))
 
 
-def _place_memory(m: Any, scope: TensorScope, u: UOp, sources: Sequence[Placement]) -> Placement:
+def _place_buffer_or_param(m: Any, scope: TensorScope, u: UOp, sources: Sequence[Placement]) -> Placement:
     """Place a Buffer, a free Param, or a Param of a body, which is where its argument is.
 
     A Param of a body may be on a device that its argument does not name: memory of the caller is on none (R182).
@@ -142,7 +142,7 @@ def _place_memory(m: Any, scope: TensorScope, u: UOp, sources: Sequence[Placemen
     return Placement(device, None if shape is None else split_among_devices(shape, axis, len(device)))
 
 
-def _place_load(m: Any, scope: TensorScope, u: UOp, sources: Sequence[Placement]) -> Placement:
+def _place_load_by_named_device_or_source(m: Any, scope: TensorScope, u: UOp, sources: Sequence[Placement]) -> Placement:
     """Place a Load: on the devices that it names, cut along the first axis if they are several, else where the buffer is."""
     device, shape = u.arg.device, _value_shape(scope, u)
     if device is None:
@@ -178,7 +178,7 @@ def _place_bitcast(m: Any, scope: TensorScope, u: UOp, sources: Sequence[Placeme
     return placed._replace(owners=groups[..., 0])
 
 
-def _place_collapsed(m: Any, scope: TensorScope, u: UOp, sources: Sequence[Placement]) -> Placement:
+def _merge_owners_along_collapsed_axes(m: Any, scope: TensorScope, u: UOp, sources: Sequence[Placement]) -> Placement:
     """Place a Reduce or Replicated: what comes from elements of several devices is whole on each of them (R76)."""
     placed = sources[0]
     if placed.owners is None or not placed.owners.size:
@@ -191,14 +191,14 @@ def _place_collapsed(m: Any, scope: TensorScope, u: UOp, sources: Sequence[Place
 def _place_stack(m: Any, scope: TensorScope, u: UOp, sources: Sequence[Placement]) -> Placement:
     """Place a Stack: each element keeps its owners."""
     if all(s.owners is None for s in sources):
-        return _combine(sources, None)
+        return _take_first_device_and_merge_owners(sources, None)
     shape = _value_shape(scope, u)
     assert shape is not None
     parts = [np.zeros(shape[1:], np.int64) if s.owners is None else s.owners for s in sources]
-    return _combine([s._replace(owners=None) for s in sources], None)._replace(owners=np.stack(parts))
+    return _take_first_device_and_merge_owners([s._replace(owners=None) for s in sources], None)._replace(owners=np.stack(parts))
 
 
-def _combine(sources: Sequence[Placement], shape: tuple[int, ...] | None) -> Placement:
+def _take_first_device_and_merge_owners(sources: Sequence[Placement], shape: tuple[int, ...] | None) -> Placement:
     """Return the placement of a value whose elements are computed from those of all sources, after broadcasting."""
     device = next((s.device for s in sources if s.device is not None), None)
     owners: Array | None = None
@@ -209,7 +209,7 @@ def _combine(sources: Sequence[Placement], shape: tuple[int, ...] | None) -> Pla
     return Placement(device, owners, any(s.open for s in sources))
 
 
-def _assert_placement(u: UOp, found: Placement, shape: tuple[int, ...] | None) -> None:
+def _assert_derived_device_and_axis(u: UOp, found: Placement, shape: tuple[int, ...] | None) -> None:
     """Raise Unsound if the derived device or axis of a node contradicts where its value is."""
     derived = u.device
     if derived != found.device and not (derived is None and found.open):
@@ -233,9 +233,9 @@ _Place = Callable[[Any, TensorScope, UOp, Sequence[Placement]], Placement]
 #: Op -> its placement, where it is no combination of its sources.
 _PLACES: dict[Op, _Place] = {
     **dict.fromkeys(MOVES, _place_moved),
-    **dict.fromkeys((Op.BUFFER, Op.PARAM), _place_memory),
-    **dict.fromkeys((Op.REDUCE, Op.REPLICATED), _place_collapsed),
-    Op.LOAD: _place_load,
+    **dict.fromkeys((Op.BUFFER, Op.PARAM), _place_buffer_or_param),
+    **dict.fromkeys((Op.REDUCE, Op.REPLICATED), _merge_owners_along_collapsed_axes),
+    Op.LOAD: _place_load_by_named_device_or_source,
     Op.GETTUPLE: _place_element,
     Op.BITCAST: _place_bitcast,
     Op.STACK: _place_stack,

@@ -22,7 +22,7 @@ from uops.spec.rows.claims import (
 )
 from uops.spec.rows.table.base import RowTable
 from uops.spec.rows.table.ordering import check_axis_identity, check_closed_once
-from uops.spec.rows.table.reduce import empty_reduction_fault
+from uops.spec.rows.table.reduce import find_possibly_empty_reduction_fault
 
 DEVICE_SOURCE = source_op_claim("device", 1, frozenset({Op.DEVICE}))
 
@@ -43,7 +43,7 @@ NO_AXES = ClaimDraft("arg names no axes", _check_no_axes)
 
 
 def _check_index_reduce_nonempty(u: UOp, ctx: VerifyContext) -> str | None:
-    return empty_reduction_fault(u) if u.operand.dtype is dt.index and u.arg.op in EXTREMES else None
+    return find_possibly_empty_reduction_fault(u) if u.operand.dtype is dt.index and u.arg.op in EXTREMES else None
 
 
 INDEX_IDENTITY = ClaimDraft("Max and Min of index reduce at least one element", _check_index_reduce_nonempty, "R85")
@@ -69,7 +69,7 @@ def _check_program_sources_in_stage_order(u: UOp, ctx: VerifyContext) -> str | N
     return None
 
 
-def _check_if_body_holds_only_stores(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_leaf_effects_of_if_are_stores(u: UOp, ctx: VerifyContext) -> str | None:
     pending = list(u.effects)
     seen = set(pending)
     while pending:
@@ -121,7 +121,7 @@ r(Op.B_BARRIER, None, "BARRIER", "u deps...", "Passes u on once all lanes have c
 r(Op.B_IF, None, "IF", "gate body...", "The effects of the body, only if the gate is true.", [
     dtype_claim("gate", is_boolean, "is bool", "R114", 0),
     scalar_claim("gate", 0, "R114"),
-    ClaimDraft("the body is of Stores, and of End, Group and If of them", _check_if_body_holds_only_stores, "R114"),
+    ClaimDraft("the body is of Stores, and of End, Group and If of them", _check_leaf_effects_of_if_are_stores, "R114"),
 ], LEGALIZE[Op.B_IF])
 # fmt: on
 ROWS = tuple(r.rows)

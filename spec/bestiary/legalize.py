@@ -8,7 +8,7 @@ from __future__ import annotations
 from uops.spec.bestiary import lower as lw
 from uops.spec.bestiary.lower import LegalizeState, Lower
 from uops.spec.bestiary.removal import load_or_recompute
-from uops.spec.bestiary.tensor_core import wmma
+from uops.spec.bestiary.tensor_core import accumulate_wmma_tiles_in_registers
 from uops.spec.errors import SpecError
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import UOp, substitute, toposort
@@ -17,17 +17,17 @@ from uops.spec.ir.ops import Op
 # fmt: off
 #: Op of the bestiary -> the function that lowers its nodes.
 LEGALIZE: dict[Op, Lower] = {
-    Op.B_RANGE:        lw.range_,
+    Op.B_RANGE:        lw.lower_range_with_deps_in_bound,
     Op.REDUCE_AXIS:    lw.reduce_axis,
-    Op.B_REDUCE:       lw.reduce_ranges,
+    Op.B_REDUCE:       lw.reduce_lanes_then_ranges,
     Op.ALLREDUCE:      lw.allreduce,
     Op.B_BUFFER:       lw.buffer,
     Op.BUFFERIZE:      lw.bufferize,
     Op.B_INDEX:        lw.index,
-    Op.POINTER_INDEX:  lw.pointer_index,
+    Op.POINTER_INDEX:  lw.lower_byte_offset_to_element_index,
     Op.B_LOAD:         load_or_recompute,
     Op.B_STORE:        lw.store,
-    Op.B_PROGRAM:      lw.program,
+    Op.B_PROGRAM:      lw.lower_to_most_lowered_stage,
     Op.PROGRAM_BINARY: lw.program_binary,
     Op.B_BARRIER:      lw.barrier,
     Op.VECTORIZE:      lw.vectorize,
@@ -35,8 +35,8 @@ LEGALIZE: dict[Op, Lower] = {
     Op.VCONST:         lw.vconst,
     Op.CAT:            lw.cat,
     Op.PTRCAT:         lw.cat,
-    Op.UNROLL:         lw.unroll,
-    Op.CONTRACT:       lw.contract,
+    Op.UNROLL:         lw.clone_scalar_per_unrolled_lane,
+    Op.CONTRACT:       lw.splat_or_permute_contracted_lanes,
     Op.B_IF:           lw.if_,
     Op.B_PARAM:        lw.param,
     Op.DEFINE_LOCAL:   lw.define(AddrSpace.LOCAL),
@@ -52,14 +52,18 @@ LEGALIZE: dict[Op, Lower] = {
     Op.BUFFER_VIEW:    lw.buffer_view,
     Op.MSTACK:         lw.mstack,
     Op.MSELECT:        lw.mselect,
-    Op.MULTI:          lw.multi,
+    Op.MULTI:          lw.shard_along_axis_unless_sharded,
     Op.PRECAST:        lw.same,
     Op.CUSTOMI:        lw.customi,
     Op.MIN:            lw.minimum,
 }
 # fmt: on
 #: Core ops that have another meaning on sources of the second document.
-_CORE_OPS: dict[Op, Lower] = {Op.CALL: lw.call, Op.LINEAR: lw.linear, Op.WMMA: wmma}
+_CORE_OPS: dict[Op, Lower] = {
+    Op.CALL: lw.call,
+    Op.LINEAR: lw.flatten_linear_to_core_instructions,
+    Op.WMMA: accumulate_wmma_tiles_in_registers,
+}
 
 
 def substitute_bound_variables(root: UOp) -> UOp:

@@ -110,7 +110,7 @@ def lane_axis_values(axes: Sequence[tuple[int, int]]) -> list[dict[int, int]]:
 # ------------------------------------------------------------------------------------------------------ loops and reduces
 
 
-def range_(u: UOp, state: LegalizeState) -> UOp:
+def lower_range_with_deps_in_bound(u: UOp, state: LegalizeState) -> UOp:
     """Lower a RANGE: the loops that it depends on become dependencies of its bound, and a Placeholder becomes LOOP (R170)."""
     bound, *deps = state.core_sources(u)
     arg = replace(u.arg, type=AxisType.LOOP) if u.arg.type is AxisType.PLACEHOLDER else u.arg
@@ -122,7 +122,7 @@ def reduce_axis(u: UOp, state: LegalizeState) -> UOp:
     return build_core_reduce(u.arg.op, state[u.operand], axes=u.arg.axes)
 
 
-def reduce_ranges(u: UOp, state: LegalizeState) -> UOp:
+def reduce_lanes_then_ranges(u: UOp, state: LegalizeState) -> UOp:
     """Lower a REDUCE of ranges, which also folds the lanes of a vector (R105)."""
     t, *ranges = state.core_sources(u)
     if t.shape:
@@ -169,7 +169,7 @@ def index(u: UOp, state: LegalizeState) -> UOp:
     return UOp(Op.INDEX, tuple(state[s] for s in (u.buffer, *ungated_positions(u))))
 
 
-def pointer_index(u: UOp, state: LegalizeState) -> UOp:
+def lower_byte_offset_to_element_index(u: UOp, state: LegalizeState) -> UOp:
     """Lower a POINTER_INDEX, whose offset is in bytes (R103); one inside of an element is out of bounds (R122)."""
     pointer, offset = state.core_sources(u)
     size = b.const(pointer.dtype.itemsize, offset.dtype)
@@ -260,7 +260,7 @@ def buffer_view(u: UOp, state: LegalizeState) -> UOp:
 # ------------------------------------------------------------------------------------------------------- kernel structure
 
 
-def program(u: UOp, state: LegalizeState) -> UOp:
+def lower_to_most_lowered_stage(u: UOp, state: LegalizeState) -> UOp:
     """Lower a PROGRAM to its most lowered stage (R115)."""
     sink, _, *stages = state.core_sources(u)
     if len(stages) == 3:
@@ -302,7 +302,7 @@ def call(u: UOp, state: LegalizeState) -> UOp:
     return b.end(core, *(state[r] for r in u.arguments if r.op is Op.B_RANGE and r not in state.closed_ranges))
 
 
-def linear(u: UOp, state: LegalizeState) -> UOp:
+def flatten_linear_to_core_instructions(u: UOp, state: LegalizeState) -> UOp:
     """Lower a LINEAR: list each instruction's core nodes once, in order, without the bodies of IFs (R124)."""
     if state.core_sources(u) == u.src:
         return u
@@ -357,7 +357,7 @@ def cat(u: UOp, state: LegalizeState) -> UOp:
     return b.stack(*(lane for s in state.core_sources(u) for lane in split_lanes(s)))
 
 
-def unroll(u: UOp, state: LegalizeState) -> UOp:
+def clone_scalar_per_unrolled_lane(u: UOp, state: LegalizeState) -> UOp:
     """Lower an UNROLL: clone a scalar per lane, with the lane's values for the Ranges of the axes (R111)."""
     t = state[u.operand]
     if t.shape:
@@ -368,12 +368,12 @@ def unroll(u: UOp, state: LegalizeState) -> UOp:
     return b.stack(*(substitute(t, {r: b.index(values[r.arg.axis_id]) for r in ranges}) for values in lanes))
 
 
-def contract(u: UOp, state: LegalizeState) -> UOp:
+def splat_or_permute_contracted_lanes(u: UOp, state: LegalizeState) -> UOp:
     """Lower a CONTRACT: splat a scalar (R106), or permute the lanes into the order of this node's axes (R111)."""
     t, axes = state[u.operand], u.arg.axes
     if not t.shape:
         return b.stack(*[t] * math.prod(n for _, n in axes))
-    unrolled = unrolled_axes(u.operand)
+    unrolled = find_axes_of_first_unroll_below(u.operand)
     if unrolled is None or unrolled == axes:
         return t
     lane_of = {tuple(sorted(values.items())): k for k, values in enumerate(lane_axis_values(unrolled))}
@@ -381,7 +381,7 @@ def contract(u: UOp, state: LegalizeState) -> UOp:
     return b.stack(*(split_lanes(t)[k] for k in order))
 
 
-def unrolled_axes(u: UOp) -> tuple[tuple[int, int], ...] | None:
+def find_axes_of_first_unroll_below(u: UOp) -> tuple[tuple[int, int], ...] | None:
     """Return the lane axes of the first UNROLL whose lanes propagate to `u`; None if there is none.
 
     They propagate through values. What a value waits for has no lanes of it.
@@ -439,7 +439,7 @@ def mselect(u: UOp, state: LegalizeState) -> UOp:
     return b.shrink(copy_on_device, [scale_dim(n, u.arg.index) if k == t.axis else 0 for k, n in enumerate(shape)], shape)
 
 
-def multi(u: UOp, state: LegalizeState) -> UOp:
+def shard_along_axis_unless_sharded(u: UOp, state: LegalizeState) -> UOp:
     """Lower a MULTI (R116): shard the value along the axis, unless it is sharded already."""
     t, a = state[u.operand], u.arg.axis
     if t.axis == a:

@@ -23,7 +23,7 @@ from uops.spec.rows.claims import (
     source_op_claim,
 )  # fmt: skip
 from uops.spec.rows.table.base import RowTable
-from uops.spec.rows.table.memory import alternative_fault, axis_0_sharding_fault
+from uops.spec.rows.table.memory import alternative_fault, find_axis_0_divisibility_fault
 
 #: Ops whose value is an address.
 ADDRESSES = frozenset({Op.B_INDEX, Op.POINTER_INDEX, Op.PTRCAT})
@@ -67,7 +67,7 @@ def _check_index_count(u: UOp, ctx: VerifyContext) -> str | None:
     return None if n <= rank else f"{n} indices into rank {rank}"
 
 
-def _check_index_dtypes_and_ranks(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_indices_are_integer_scalars_or_vectors(u: UOp, ctx: VerifyContext) -> str | None:
     for k, i in enumerate(ungated_positions(u)):
         if not i.dtype.is_integer or len(i.shape) > 1:
             return f"index {k} is {i.dtype} {show_shape(i.shape)}"
@@ -82,7 +82,7 @@ def _check_source_is_memory(u: UOp, ctx: VerifyContext) -> str | None:
 MEMORY = ClaimDraft("source 0 is a Buffer, a Param, or a view of one", _check_source_is_memory, "R51", gate=True)
 
 
-def _check_used_by_accesses_only(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_accesses_only_unless_ungated_index(u: UOp, ctx: VerifyContext) -> str | None:
     """Check that an address with a gate, a POINTER_INDEX or a PTRCAT is used by accesses only (R104, INDEX gate)."""
     if u.op is Op.B_INDEX and not u.arg.gated:
         return None
@@ -90,7 +90,7 @@ def _check_used_by_accesses_only(u: UOp, ctx: VerifyContext) -> str | None:
     return None if wrong is None else f"used by {wrong.op.name.lower()}"
 
 
-ONLY_ACCESSED = ClaimDraft("used by Load, Store and PtrCat only, if gated", _check_used_by_accesses_only, "R104")
+ONLY_ACCESSED = ClaimDraft("used by Load, Store and PtrCat only, if gated", _check_accesses_only_unless_ungated_index, "R104")
 
 
 def _check_pointer_rank(u: UOp, ctx: VerifyContext) -> str | None:
@@ -98,7 +98,7 @@ def _check_pointer_rank(u: UOp, ctx: VerifyContext) -> str | None:
     return None if len(memory.shape) == 1 else f"got {show_shape(memory.shape)}"
 
 
-def _check_offset_type_and_alignment(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_byte_offset_type_and_element_alignment(u: UOp, ctx: VerifyContext) -> str | None:
     offset, item = u.offset, u.pointer.dtype.itemsize
     if not offset.dtype.is_integer or len(offset.shape) > 1:
         return f"got {offset.dtype} {show_shape(offset.shape)}"
@@ -158,7 +158,7 @@ def _check_view_in_bounds(u: UOp, ctx: VerifyContext) -> str | None:
 
 def _check_shards_divide(u: UOp, ctx: VerifyContext) -> str | None:
     operand, device_node = u.src
-    return axis_0_sharding_fault(operand, device_node.arg.device)
+    return find_axis_0_divisibility_fault(operand, device_node.arg.device)
 
 
 def _check_param_device(u: UOp, ctx: VerifyContext) -> str | None:
@@ -186,7 +186,7 @@ r(Op.B_INDEX, None, "INDEX", "buf i...",
     ClaimDraft("a gate is there if arg says so", _check_gate_present, gate=True),
     ClaimDraft("the gate is bool, () or of the result's shape", _check_gate_dtype_and_shape, "R104"),
     ClaimDraft("at most one index per axis of buf", _check_index_count, gate=True),
-    ClaimDraft("an index is an integer of rank at most 1", _check_index_dtypes_and_ranks, "R45"),
+    ClaimDraft("an index is an integer of rank at most 1", _check_indices_are_integer_scalars_or_vectors, "R45"),
     MEMORY,
     ONLY_ACCESSED,
 ], LEGALIZE[Op.B_INDEX])
@@ -194,7 +194,7 @@ r(Op.POINTER_INDEX, None, "POINTER_INDEX", "ptr offset", "The address `offset` b
     ClaimDraft("ptr has rank 1", _check_pointer_rank, "R103"),
     MEMORY,
     ClaimDraft("offset is an integer of rank at most 1, and whole elements where it is constant",
-        _check_offset_type_and_alignment, "R103"),
+        _check_byte_offset_type_and_element_alignment, "R103"),
 ], LEGALIZE[Op.POINTER_INDEX])
 r(Op.B_LOAD, None, "LOAD", "buf index alt?", "What memory holds at the index; alt where its gate is false.", [
     source_op_claim("index", 1, ADDRESSES, "R100"),

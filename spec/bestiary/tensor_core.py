@@ -12,7 +12,7 @@ from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import open_ranges, scope_nodes
 
 
-def wmma(u: UOp, state: LegalizeState) -> UOp:
+def accumulate_wmma_tiles_in_registers(u: UOp, state: LegalizeState) -> UOp:
     """Lower a WMMA: its accumulator becomes register memory, to which each Wmma of one tile adds in the loops of the ranges."""
     lhs, rhs, accumulator, *ranges = state.core_sources(u)
     along_n, along_m = u.arg.tile_grid

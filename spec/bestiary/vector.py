@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from uops.spec.bestiary.legalize import LEGALIZE
-from uops.spec.bestiary.lower import unrolled_axes
+from uops.spec.bestiary.lower import find_axes_of_first_unroll_below
 from uops.spec.bestiary.memory import ADDRESSES, ONLY_ACCESSED
 from uops.spec.ir.args import ConstArg
 from uops.spec.ir.node import UOp
@@ -14,7 +14,7 @@ from uops.spec.ir.scope import VerifyContext
 from uops.spec.ir.sizes import show_shape
 from uops.spec.rows.claims import SAME_DEVICE, ClaimDraft, same_dtype_claim
 from uops.spec.rows.table.base import RowTable
-from uops.spec.rows.table.codegen import check_custom_template_placeholders
+from uops.spec.rows.table.codegen import check_template_placeholders_name_sources
 from uops.spec.rows.table.elementwise import binary_claims
 from uops.spec.rows.table.source import is_representable
 
@@ -70,7 +70,7 @@ def _check_sources_are_addresses(u: UOp, ctx: VerifyContext) -> str | None:
     return None
 
 
-def _check_lane_axes_distinct_and_bounded(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_lane_axes_distinct_within_lane_limit(u: UOp, ctx: VerifyContext) -> str | None:
     ids = [a for a, _ in u.arg.axes]
     if len(set(ids)) != len(ids):
         return f"axes {tuple(ids)} repeat"
@@ -83,7 +83,7 @@ def _check_lane_axes_distinct_and_bounded(u: UOp, ctx: VerifyContext) -> str | N
 
 LANE_AXES = ClaimDraft(
     f"axis ids are distinct, factors at least 1, lanes at most {MOST_LANES}",
-    _check_lane_axes_distinct_and_bounded,
+    _check_lane_axes_distinct_within_lane_limit,
     "R111",
     gate=True,
 )
@@ -98,7 +98,7 @@ LANE_COUNT = ClaimDraft("T is a scalar, or has one element per lane", _check_lan
 
 
 def _check_axes_match_unroll_below(u: UOp, ctx: VerifyContext) -> str | None:
-    unrolled = unrolled_axes(u.operand)
+    unrolled = find_axes_of_first_unroll_below(u.operand)
     if unrolled is None or u.operand.shape == () or sorted(unrolled) == sorted(u.arg.axes):
         return None
     return f"axes {u.arg.axes} of an UNROLL of {unrolled}"
@@ -141,7 +141,7 @@ r(Op.CONTRACT, None, "CONTRACT", "T", "The lanes of unrolled axes as one vector.
 ], LEGALIZE[Op.CONTRACT])
 r(Op.PRECAST, None, "Precast", "T", "T itself, marked before a conversion.", [], LEGALIZE[Op.PRECAST])
 r(Op.CUSTOMI, None, "CustomI", "args...", "An expression of target code with {k} for source k.", [
-    ClaimDraft("each placeholder names a source", check_custom_template_placeholders),
+    ClaimDraft("each placeholder names a source", check_template_placeholders_name_sources),
 ], LEGALIZE[Op.CUSTOMI])
 r(Op.MIN, None, "Min", "A B", "The lesser of a and b; NaN if either is.", binary_claims(), LEGALIZE[Op.MIN])
 # fmt: on

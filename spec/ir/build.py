@@ -212,7 +212,7 @@ def as_node(value: Value, preferred_dtype: DType | None = None) -> UOp:
     return const(value)
 
 
-def alu(op: Op, *operands: Value) -> UOp:
+def build_alu_with_promotion(op: Op, *operands: Value) -> UOp:
     """Build an elementwise node.
 
     Numbers become constants of the first node's dtype, dtypes are promoted (R25, operand dtypes), shapes broadcast. The count of a
@@ -231,11 +231,11 @@ def alu(op: Op, *operands: Value) -> UOp:
 
 
 def _unary_builder(op: Op) -> Callable[[Value], UOp]:
-    return lambda a: alu(op, a)
+    return lambda a: build_alu_with_promotion(op, a)
 
 
 def _binary_builder(op: Op) -> Callable[[Value, Value], UOp]:
-    return lambda a, b: alu(op, a, b)
+    return lambda a, b: build_alu_with_promotion(op, a, b)
 
 
 recip, trunc, neg, not_, exp2, log2, sin, sqrt = map(
@@ -250,12 +250,12 @@ xor, or_, and_, shr, shl, threefry = map(_binary_builder, (Op.XOR, Op.OR, Op.AND
 
 def where(p: Value, a: Value, b: Value) -> UOp:
     """Build a Where: `a` where `p` is true, else `b`."""
-    return alu(Op.WHERE, p, a, b)
+    return build_alu_with_promotion(Op.WHERE, p, a, b)
 
 
 def mulacc(a: Value, b: Value, c: Value) -> UOp:
     """Build a Mulacc: a * b + c with one rounding."""
-    return alu(Op.MULACC, a, b, c)
+    return build_alu_with_promotion(Op.MULACC, a, b, c)
 
 
 # Reduce, Call, Load, Store, order
@@ -272,7 +272,7 @@ def reduce(t: UOp, op: Op, axes: Iterable[int]) -> UOp:
     return _require_typed(UOp(Op.REDUCE, (t,), A.ReduceArg(op, tuple(sorted(a % rank for a in axes)))))
 
 
-def sum_(t: UOp, axis: int) -> UOp:
+def sum_and_drop_axis(t: UOp, axis: int) -> UOp:
     """Build the listings' `.sum(axis)`: a Reduce in t's dtype, then a Reshape that drops the axis (R42, Reduce shape)."""
     total = reduce(t, Op.ADD, (axis,))
     axis %= len(t.shape)
@@ -356,7 +356,7 @@ def end(body: UOp, *ranges: UOp) -> UOp:
     return UOp(Op.END, (body, *ranges)) if ranges else body
 
 
-def close_loops(body: UOp, loops: Sequence[UOp]) -> UOp:
+def wrap_in_one_end_per_loop(body: UOp, loops: Sequence[UOp]) -> UOp:
     """Wrap `body` in one End per loop, the first loop outermost."""
     for r in reversed(loops):
         body = UOp(Op.END, (body, r))

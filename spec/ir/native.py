@@ -11,7 +11,7 @@ from uops.spec.errors import SpecError
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import OPAQUE_INSTRUCTIONS, Op
 from uops.spec.ir.text import LocatedGraph
-from uops.spec.untrusted import quote_name
+from uops.spec.untrusted import escape_to_one_line
 
 #: Bodies of Calls that no pass looks into: a function of the device, and a kernel compiled earlier.
 OPAQUE_BODIES = frozenset({Op.CUSTOM_FUNCTION, Op.PROGRAM})
@@ -46,4 +46,4 @@ def refuse_native_text(graph: LocatedGraph, where: str, how_to_allow: str) -> No
 def describe_native(u: UOp) -> str:
     """Return the op of a native node, and the text or name that it holds."""
     text = getattr(u.arg, "fmt", None) or getattr(u.arg, "name", None)
-    return f"{u.op.name.lower()} {quote_name(str(text)[:80])}" if text else u.op.name.lower()
+    return f"{u.op.name.lower()} {escape_to_one_line(str(text)[:80])}" if text else u.op.name.lower()

@@ -330,17 +330,19 @@ def nodes_with_op(root: UOp, op: Op) -> list[UOp]:
     if groups is None:
         if len(cache) >= _MOST_ORDERS:
             cache.clear()
-        groups = cache[root] = _group_by_op(root, cache)
+        groups = cache[root] = _group_by_op_extending_memoized_effect(root, cache)
     return groups.get(op, [])
 
 
-def _group_by_op(root: UOp, groups_by_root: dict[UOp, dict[Op, list[UOp]]]) -> dict[Op, list[UOp]]:
+def _group_by_op_extending_memoized_effect(
+    root: UOp, memoized_groups_by_root: dict[UOp, dict[Op, list[UOp]]]
+) -> dict[Op, list[UOp]]:
     """Group the nodes at and below `root` by op. An End or Sink around one effect extends the memoized groups of the effect."""
     if root.op is Op.END or (root.op is Op.SINK and len(root.src) == 1):
         effect, *ranges = root.src  # a Sink has no ranges
-        below = groups_by_root.get(effect)
+        below = memoized_groups_by_root.get(effect)
         if below is None and (orders.orders_by_root is None or root not in orders.orders_by_root):
-            below = groups_by_root[effect] = _group_by_op(effect, groups_by_root)
+            below = memoized_groups_by_root[effect] = _group_by_op_extending_memoized_effect(effect, memoized_groups_by_root)
         if below is not None and all(r in below.get(r.op, ()) for r in ranges):
             return {**below, root.op: [*below.get(root.op, ()), root]}
     groups: dict[Op, list[UOp]] = defaultdict(list)

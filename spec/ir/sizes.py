@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import Dim, UOp, toposort
 from uops.spec.ir.ops import Op
-from uops.spec.untrusted import quote_name
+from uops.spec.untrusted import escape_to_one_line
 
 LIMIT = 64
 BITS = 1024
@@ -46,7 +46,7 @@ def multiply_polynomials(a: Poly, b: Poly) -> Poly:
     return {m: c for m, c in out.items() if c}
 
 
-def _apply_op_to_polynomials(op: Op, operands: list[Poly]) -> Poly | None:
+def _combine_polynomials_unless_inexact_division(op: Op, operands: list[Poly]) -> Poly | None:
     """Return the polynomial of `op` applied to polynomials; None for a division that leaves a remainder in some coefficient."""
     if op is Op.NEG:
         (operand,) = operands
@@ -70,7 +70,7 @@ def extent_polynomial(extent: Dim) -> Poly:
             polynomials[u] = extent_polynomial(u.arg.value)
             continue
         if u.op in _POLYNOMIAL_OPS and u.dtype is dt.index and math.prod(len(polynomials[s]) for s in u.src) <= LIMIT:
-            combined = _apply_op_to_polynomials(u.op, [polynomials[s] for s in u.src])
+            combined = _combine_polynomials_unless_inexact_division(u.op, [polynomials[s] for s in u.src])
             if combined is not None and _is_within_limits(combined):
                 polynomials[u] = combined
                 continue
@@ -137,13 +137,13 @@ def divides(n: int, d: Dim) -> bool:
     return n != 0 and all(c % n == 0 for c in extent_polynomial(d).values())
 
 
-def show_extent(extent: Dim) -> str:
+def show_extent_as_number_name_or_op(extent: Dim) -> str:
     """Return an extent as text for a message."""
     if not isinstance(extent, UOp):
         return str(extent)
-    return quote_name(extent.arg.name) if extent.op is Op.PARAM and extent.arg.name else f"<{extent.op.name.lower()}>"
+    return escape_to_one_line(extent.arg.name) if extent.op is Op.PARAM and extent.arg.name else f"<{extent.op.name.lower()}>"
 
 
 def show_shape(s: tuple[Dim, ...]) -> str:
     """Return a shape as text for a message."""
-    return "(" + ",".join(map(show_extent, s)) + ")"
+    return "(" + ",".join(map(show_extent_as_number_name_or_op, s)) + ")"

@@ -30,7 +30,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import ARG_OPTIONAL, ARG_TYPE, AddrSpace, ConstArg, VConstArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.dtypes import DType
-from uops.spec.ir.fields import FIELDS, OPS_BY_NAME, coerce_to_field
+from uops.spec.ir.fields import FIELDS, OPS_BY_NAME, resolve_words_by_field_type_or_raise
 from uops.spec.ir.node import IllFormedUOp, UOp, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.untrusted import BadFile, describe_path, escape_unprintable, read_text
@@ -50,7 +50,7 @@ _MAX_INLINE = 8
 def show(root: UOp, *, types: bool = False) -> str:
     """Return the text of a graph; with `types`, a comment after each line gives the derived dtype and shape."""
     names = name_nodes(root)
-    lines = (format_node(u, names) + (f"  ; {_format_type(u)}" if types else "") for u in names)
+    lines = (format_node(u, names) + (f"  ; {_format_dtype_and_shape(u)}" if types else "") for u in names)
     return "\n".join(lines) + "\n"
 
 
@@ -163,7 +163,7 @@ def _format_float(value: float) -> str:
 _QUIET_NAN = struct.unpack("<Q", struct.pack("<d", math.nan))[0]
 
 
-def _format_type(u: UOp) -> str:
+def _format_dtype_and_shape(u: UOp) -> str:
     try:
         dims = ", ".join(str(n) if isinstance(n, int) else "?" for n in u.shape)
         return f"{u.dtype.short}" if u.dtype is dt.void else f"{u.dtype.short} ({dims})"
@@ -222,7 +222,7 @@ def parse_and_locate_nodes(text: str) -> LocatedGraph:
     for n, raw in enumerate(text.split("\n"), 1):
         tokens = _tokenize_line(raw, n)
         if tokens:
-            root = _LineParser(tokens, nodes, len(raw) + 1).parse_node()
+            root = _LineParser(tokens, nodes, len(raw) + 1).parse_node_and_bind_name()
             places.setdefault(root, NodePlace(n, tokens[0].text))
     if root is None:
         raise SpecValueError("expected at least one node, got none", line=1, column=1)
@@ -290,7 +290,7 @@ class _LineParser:
             return True
         return False
 
-    def parse_node(self) -> UOp:
+    def parse_node_and_bind_name(self) -> UOp:
         name = self.expect("name")
         if name.text in self.nodes:
             raise _syntax_error(f"{name.text} is already defined", name)
@@ -404,7 +404,7 @@ class _LineParser:
             if f.name in fields:
                 v, t = fields[f.name]
                 try:
-                    values[f.name] = coerce_to_field(f, v)
+                    values[f.name] = resolve_words_by_field_type_or_raise(f, v)
                 except ValueError as e:
                     raise _syntax_error(f"field {f.name} of {op_token.text}: {e}", t) from e
             elif f.required:

@@ -19,7 +19,7 @@ from uops.spec.ir.node import UOp, rank_limit_fault
 from uops.spec.ir.ops import Op
 from uops.spec.ir.record import dataclass
 from uops.spec.ir.scope import VerifyContext
-from uops.spec.ir.sizes import provably_nonnegative, same_shape, show_extent, show_shape
+from uops.spec.ir.sizes import provably_nonnegative, same_shape, show_extent_as_number_name_or_op, show_shape
 
 #: A check of a node: None, or what is wrong.
 Check = Callable[[UOp, VerifyContext], str | None]
@@ -287,7 +287,7 @@ def nonnegative_entries_claim(name: str, position: int, ruling: str = "") -> Cla
         for k, s in enumerate(u.src[position].src):
             extent = s.arg.value if s.op is Op.CONST else s
             if not provably_nonnegative(extent):
-                return f"axis {k} needs at least 0, got {show_extent(extent)}"
+                return f"axis {k} needs at least 0, got {show_extent_as_number_name_or_op(extent)}"
         return None
 
     return ClaimDraft(f"{name} >= 0", check_entries, ruling)

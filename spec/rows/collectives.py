@@ -39,7 +39,7 @@ def reduce(t: UOp, devices: Devices) -> UOp:
     """Build a reduce: (n*s,) on D, axis 0, to the (s,) sum of the shards on D[0]."""
     n = len(devices)
     (total,) = t.shape
-    return b.sum_(b.reshape(gather(t, devices), (n, total // n)), 0)
+    return b.sum_and_drop_axis(b.reshape(gather(t, devices), (n, total // n)), 0)
 
 
 def allgather(t: UOp, devices: Devices) -> UOp:
@@ -58,7 +58,7 @@ def reduce_scatter(t: UOp, devices: Devices) -> UOp:
     if s % n:
         raise SpecError(f"reduce_scatter over {n} devices needs a multiple of {n} elements per device, got {s} (R75)")
     x = b.permute(b.reshape(t, (n, n, s // n)), (1, 0, 2))
-    return b.reshape(b.sum_(b.copy(x, devices), 1), (s,))
+    return b.reshape(b.sum_and_drop_axis(b.copy(x, devices), 1), (s,))
 
 
 def allreduce(t: UOp, devices: Devices) -> UOp:

@@ -15,7 +15,7 @@ from uops.spec.ir.node import UOp
 def gemm(x: UOp, y: UOp) -> UOp:
     """Build the matrix product C[M, N] = A[M, K] @ B[K, N]."""
     (m, k), (_, n) = x.shape, y.shape
-    return b.sum_(b.mul(b.reshape(x, (m, k, 1)), b.reshape(y, (1, k, n))), 1)
+    return b.sum_and_drop_axis(b.mul(b.reshape(x, (m, k, 1)), b.reshape(y, (1, k, n))), 1)
 
 
 def prefix_sum(t: UOp) -> UOp:
@@ -27,7 +27,7 @@ def prefix_sum(t: UOp) -> UOp:
     x = b.expand(b.reshape(x, (1, 2 * n - 1)), (n + 1, 2 * n - 1))
     x = b.shrink_to(b.reshape(x, ((n + 1) * (2 * n - 1),)), 2 * n * n)
     x = b.shrink_to(b.reshape(x, (n, 2 * n)), n, n)
-    return b.sum_(x, -1)
+    return b.sum_and_drop_axis(x, -1)
 
 
 def arange(n: int, dtype: DType = dt.int32) -> UOp:
@@ -48,14 +48,14 @@ def gather(t: UOp, idx: UOp) -> UOp:
     (k,) = t.shape
     (d,) = idx.shape
     selected = b.where(_one_hot(k, idx), b.expand(b.reshape(t, (k, 1)), (k, d)), b.const(0, t.dtype))
-    return b.sum_(selected, 0)
+    return b.sum_and_drop_axis(selected, 0)
 
 
 def scatter_add(t: UOp, idx: UOp, val: UOp) -> UOp:
     """Build T[idx[i]] += val[i] for a vector T; an index out of range adds nothing (R50, scatter_add)."""
     (k,), (d,) = t.shape, idx.shape
     selected = b.where(_one_hot(k, idx), b.expand(b.reshape(val, (1, d)), (k, d)), b.const(0, t.dtype))
-    return b.add(t, b.sum_(selected, 1))
+    return b.add(t, b.sum_and_drop_axis(selected, 1))
 
 
 #: Name -> builder.

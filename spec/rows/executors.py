@@ -13,7 +13,7 @@ from uops.spec.verify.dialects import BESTIARY_ONLY_OPS, BESTIARY_OPS, TENSOR_OP
 _KERNEL = "uops.interp.kernel"
 _PASSES = "uops.compiler.passes"
 _WORKGROUPS = f"{_PASSES}.workgroups:lower_workgroups_to_loops"
-_INLINED = f"{_PASSES}.callify.callify:inline_calls_and_drop_markers"
+_INLINED = f"{_PASSES}.callify.callify:inline_calls_and_drop_gradient_markers"
 _OPAQUE = "uops.interp.opaque:require_meaning"
 _NATIVE_TEXT = "text for one target: no target has a meaning for it"
 #: Operations of TENSOR that are resolved before kernels are made.
@@ -57,7 +57,8 @@ COMPILER_TABLES: dict[str, frozenset[Op]] = {
 }
 #: Operations without an entry, or with functions beside it, that the compiler lowers.
 _COMPILER: dict[Op, tuple[str, ...]] = {
-    Op.BUFFER:          (f"{_PASSES}.callify.callify:convert_graph_to_call", f"{_PASSES}.memory_plan:plan_memory"),
+    Op.BUFFER:          (f"{_PASSES}.callify.callify:convert_graph_to_call",
+                         f"{_PASSES}.memory_plan:place_intermediates_in_arenas_per_device"),
     Op.CALL:            (_INLINED, f"{_PASSES}.callify.kernel_calls:pass_memory_to_kernel_calls"),
     **dict.fromkeys((Op.FUNCTION, Op.TUPLE, Op.GETTUPLE, Op.CONTIGUOUS_BACKWARD, Op.DETACH), (_INLINED,)),
     Op.STORE: (f"{_PASSES}.callify.hazards:insert_hazard_copies", f"{_PASSES}.rangeify.store_targets:locate_store_target"),

@@ -1,7 +1,7 @@
 """The rows of both documents: `ROWS[op]`, `NAMED_ROWS[id]`, look-ups by id, printed name and glob, and the whole as JSON.
 
-`spec_hash()` identifies the specification. It changes with any row, claim, ruling, dialect or table, and not with the names of what
-executes a row.
+`hash_spec_without_executors()` identifies the specification. It changes with any row, claim, ruling, dialect or table, and not with
+the names of what executes a row.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from uops.spec.rulings import RULINGS
 from uops.spec.verify.dialects import DIALECTS, Dialect, dialects_of
 
 __all__ = ["CLAIMS", "NAMED_ROWS", "ROWS", "STATED_CLAIMS", "OpSpec", "claims_of", "find_rows", "map_printed_names_to_row_ids",
-           "row_of", "rows_of_subject", "spec_hash", "to_json"]  # fmt: skip
+           "row_of", "rows_of_subject", "hash_spec_without_executors", "to_json"]  # fmt: skip
 
 _MODULES = (source, movement, reduce, call, memory, ordering, elementwise, decomposed, marker, codegen, *bestiary_rows.MODULES)
 
@@ -164,7 +164,7 @@ def to_json() -> dict[str, Any]:
 
 
 @cache
-def spec_hash() -> str:
+def hash_spec_without_executors() -> str:
     """Return the SHA-256 of the canonical JSON of the specification, but for `executed_by`: keys sorted, no spaces."""
     data = to_json()
     for row in (*data["ops"], *data["rows"]):

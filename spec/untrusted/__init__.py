@@ -6,7 +6,7 @@ escapes text for terminals and UTF-8 files, and names in messages. This package 
 """
 
 from uops.spec.untrusted.form import Either, find_misfit
-from uops.spec.untrusted.printable import escape_unprintable, quote_name
+from uops.spec.untrusted.printable import escape_to_one_line, escape_unprintable
 from uops.spec.untrusted.reader import BadFile, describe_path, open_regular_file, parse_json, read_bytes, read_json, read_text
 from uops.spec.untrusted.sealed import SealMismatch, seal, unseal
 from uops.spec.untrusted.writer import SCRATCH, write_bytes, write_text
@@ -16,5 +16,5 @@ __all__ = [
     "SCRATCH", "write_bytes", "write_text",
     "SealMismatch", "seal", "unseal",
     "Either", "find_misfit",
-    "escape_unprintable", "quote_name",
+    "escape_unprintable", "escape_to_one_line",
 ]  # fmt: skip

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from uops.spec.untrusted.printable import escape_unprintable, quote_name
+from uops.spec.untrusted.printable import escape_to_one_line, escape_unprintable
 
 _NAMES: dict[Any, str] = {
     str: "a string", int: "an integer", float: "a number", bool: "true or false", list: "an array", dict: "an object",
@@ -44,8 +44,8 @@ def find_misfit(value: Any, form: Any, path: str = "") -> str | None:
     if isinstance(form, dict):
         return _find_object_misfit(value, form, path)
     if isinstance(form, (list, tuple)):
-        return _find_list_misfit(value, form, path)
-    return None if _is_bounded_value_of_type(value, form) else _describe_misfit(path, describe_form(form), value)
+        return _find_list_or_tuple_misfit(value, form, path)
+    return None if _is_finite_64_bit_value_of_type(value, form) else _describe_misfit(path, describe_form(form), value)
 
 
 def describe_form(form: Any) -> str:
@@ -59,7 +59,7 @@ def describe_form(form: Any) -> str:
     return _NAMES[list] if isinstance(form, list) else _NAMES[dict] if isinstance(form, dict) else _NAMES[form]
 
 
-def _is_bounded_value_of_type(value: Any, kind: Any) -> bool:
+def _is_finite_64_bit_value_of_type(value: Any, kind: Any) -> bool:
     if kind is None:
         return value is None
     if kind is int or (kind is float and type(value) is int):
@@ -85,7 +85,7 @@ def _find_object_misfit(value: Any, form: dict[Any, Any], path: str) -> str | No
     return None if unknown is None else f"{_member_path(path, unknown)} is not known"
 
 
-def _find_list_misfit(value: Any, form: Any, path: str) -> str | None:
+def _find_list_or_tuple_misfit(value: Any, form: Any, path: str) -> str | None:
     if not isinstance(value, list) or (isinstance(form, tuple) and len(value) != len(form)):
         return _describe_misfit(path, describe_form(form), value)
     forms = form if isinstance(form, tuple) else form * len(value)
@@ -93,7 +93,7 @@ def _find_list_misfit(value: Any, form: Any, path: str) -> str | None:
 
 
 def _member_path(place: str, key: str) -> str:
-    shown = quote_name(key[:_MAX_SHOWN])
+    shown = escape_to_one_line(key[:_MAX_SHOWN])
     return f"{place}.{shown}" if place else shown
 
 

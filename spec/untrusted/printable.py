@@ -16,12 +16,12 @@ def escape_unprintable(text: str) -> str:
     return _UNSAFE.sub(_escape_character, text)
 
 
-def quote_name(name: str) -> str:
+def escape_to_one_line(text: str) -> str:
     """Return a name, or words that contain one, on one line: as `escape_unprintable`, with newlines and tabs escaped, too.
 
     Names in messages need this function; texts of several lines need `escape_unprintable`.
     """
-    return escape_unprintable(name).replace("\n", "\\n").replace("\t", "\\t")
+    return escape_unprintable(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def _escape_character(match: re.Match[str]) -> str:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 from uops.spec.errors import UopsError
-from uops.spec.untrusted.printable import escape_unprintable, quote_name
+from uops.spec.untrusted.printable import escape_to_one_line, escape_unprintable
 
 #: The default limit of a file's size, in bytes.
 MOST_BYTES = 1 << 28
@@ -31,7 +31,7 @@ class BadFile(UopsError, ValueError):
 
 def describe_path(path: Path) -> str:
     """Return the name of a file for a message."""
-    return quote_name(os.fsdecode(path))
+    return escape_to_one_line(os.fsdecode(path))
 
 
 @contextmanager
@@ -44,7 +44,7 @@ def open_regular_file(path: Path, *, pipes: bool = False, follow_links: bool = T
     try:
         handle = os.open(path, flags)
     except ValueError as e:  # a null character, or one that the file system's encoding lacks
-        raise BadFile(f"{quote_name(str(path))} is not a file name: {quote_name(str(e))}") from None
+        raise BadFile(f"{escape_to_one_line(str(path))} is not a file name: {escape_to_one_line(str(e))}") from None
     try:
         kind = os.fstat(handle).st_mode
         if not (stat.S_ISREG(kind) or (pipes and stat.S_ISFIFO(kind))):

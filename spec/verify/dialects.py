@@ -115,7 +115,7 @@ def _make_dialect(dialect: Dialect, outer: frozenset[Op], body: frozenset[Op] | 
     return DialectSpec(dialect, outer, body, tuple(zip(claims, every, strict=True)))
 
 
-def _generate_outer_graph_forms(call_argument_ops: frozenset[Op], call_body_op: Op) -> Iterable[DialectForm]:
+def _generate_linear_of_calls_forms(call_argument_ops: frozenset[Op], call_body_op: Op) -> Iterable[DialectForm]:
     """Yield the forms of the graph around the kernels."""
     yield f.root_is_linear_of_calls_form()
     yield f.call_argument_ops_form(call_argument_ops)
@@ -143,33 +143,35 @@ DIALECTS: dict[Dialect, DialectSpec] = {s.dialect: s for s in (
           f.effect_group_source_ops_form(frozenset({Op.STORE, Op.GROUP, Op.CALL})),
           f.SAME_ARGUMENTS, f.BOUND_PARAM),
     _make_dialect(Dialect.KERNEL, LAUNCH_OPS, KERNEL_OPS,
-          *_generate_outer_graph_forms(_LAUNCH_ARGS, Op.SINK), *_generate_kernel_body_forms(_EFFECTS, SEQUENTIAL),
+          *_generate_linear_of_calls_forms(_LAUNCH_ARGS, Op.SINK), *_generate_kernel_body_forms(_EFFECTS, SEQUENTIAL),
           f.NO_OPEN_RANGE, f.INDEX_BOUNDS, f.ARGUMENT_DTYPES, f.SCALAR_VALUES, f.STACK_IS_SHAPE, f.CLOSES_ITS_KIND,
           f.LOAD_TO_REGISTERS),
     _make_dialect(Dialect.SCHEDULED, LAUNCH_OPS, SCHEDULED_OPS,
-          *_generate_outer_graph_forms(_LAUNCH_ARGS, Op.SINK), *_generate_kernel_body_forms(_SCHEDULED_EFFECTS, _ALL_TYPES),
+          *_generate_linear_of_calls_forms(_LAUNCH_ARGS, Op.SINK), *_generate_kernel_body_forms(_SCHEDULED_EFFECTS, _ALL_TYPES),
           f.NO_OPEN_RANGE, f.INDEX_BOUNDS, f.ARGUMENT_DTYPES, f.SCALARS_AND_FRAGMENTS, f.STACK_IS_SHAPE_OR_FRAGMENT,
           f.KERNEL_BUFFER, f.WRITTEN_ONCE, f.ONE_TILE, f.LOAD_TO_REGISTERS),
     _make_dialect(Dialect.EXPANDED, LAUNCH_OPS, EXPANDED_OPS,
-          *_generate_outer_graph_forms(_LAUNCH_ARGS, Op.SINK),
+          *_generate_linear_of_calls_forms(_LAUNCH_ARGS, Op.SINK),
           *_generate_kernel_body_forms(_SCHEDULED_EFFECTS, _ALL_TYPES - UNROLLED),
           f.NO_OPEN_RANGE, f.INDEX_BOUNDS, f.ARGUMENT_DTYPES, f.ONE_SHAPE, f.KERNEL_BUFFER, f.WRITTEN_ONCE,
           f.ONE_TILE, f.LOAD_TO_REGISTERS),
     _make_dialect(Dialect.SELECTED, LAUNCH_OPS, SELECTED_OPS,
-          *_generate_outer_graph_forms(_LAUNCH_ARGS, Op.SINK), *_generate_kernel_body_forms(_LATE_EFFECTS, _ALL_TYPES - UNROLLED),
+          *_generate_linear_of_calls_forms(_LAUNCH_ARGS, Op.SINK),
+          *_generate_kernel_body_forms(_LATE_EFFECTS, _ALL_TYPES - UNROLLED),
           f.NO_OPEN_RANGE, f.EQUAL_SHAPES, f.KERNEL_BUFFER, f.NO_INDEX_ARITHMETIC, f.TARGET, f.WRITTEN_ONCE,
           f.ONE_TILE, f.LOAD_TO_REGISTERS),
     _make_dialect(Dialect.LINEAR, LAUNCH_OPS, LINEAR_OPS,
-          *_generate_outer_graph_forms(_LAUNCH_ARGS, Op.LINEAR), *_generate_kernel_body_forms(_LATE_EFFECTS, _ALL_TYPES - UNROLLED),
+          *_generate_linear_of_calls_forms(_LAUNCH_ARGS, Op.LINEAR),
+          *_generate_kernel_body_forms(_LATE_EFFECTS, _ALL_TYPES - UNROLLED),
           f.EQUAL_SHAPES, f.KERNEL_BUFFER, f.NO_INDEX_ARITHMETIC, f.TARGET, *_LINEAR_FORMS, f.WRITTEN_ONCE,
           f.ONE_TILE, f.LOAD_TO_REGISTERS),
     _make_dialect(Dialect.PLANNED, LAUNCH_OPS | {Op.SLICE}, LINEAR_OPS,
-          *_generate_outer_graph_forms(_LAUNCH_ARGS | {Op.SLICE}, Op.LINEAR),
+          *_generate_linear_of_calls_forms(_LAUNCH_ARGS | {Op.SLICE}, Op.LINEAR),
           *_generate_kernel_body_forms(_LATE_EFFECTS, _ALL_TYPES - UNROLLED),
           f.EQUAL_SHAPES, f.KERNEL_BUFFER, f.NO_INDEX_ARITHMETIC, f.TARGET, *_LINEAR_FORMS, f.WRITTEN_ONCE,
           f.ONE_TILE, f.LOAD_TO_REGISTERS),
     _make_dialect(Dialect.PROGRAM, LAUNCH_OPS | {Op.SLICE}, PROGRAM_OPS,
-          *_generate_outer_graph_forms(_LAUNCH_ARGS | {Op.SLICE}, Op.PROGRAM),
+          *_generate_linear_of_calls_forms(_LAUNCH_ARGS | {Op.SLICE}, Op.PROGRAM),
           *_generate_kernel_body_forms(_LATE_EFFECTS, _ALL_TYPES - UNROLLED),
           f.EQUAL_SHAPES, f.KERNEL_BUFFER, f.NO_INDEX_ARITHMETIC, f.TARGET, *_LINEAR_FORMS, f.WRITTEN_ONCE,
           f.ONE_TILE, f.LOAD_TO_REGISTERS),

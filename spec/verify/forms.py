@@ -147,7 +147,7 @@ def call_body_form(earliest_root_op: Op, *, needs_sink_name: bool = True) -> Dia
     return _make_form(NodePosition.OUTER, Op.CALL, text, check, "R166" if later else "")
 
 
-def _check_argument_dtypes_and_shapes(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_argument_dtypes_and_constant_shapes(u: UOp, ctx: VerifyContext) -> str | None:
     for k, p, a in ctx.pair_params_with_arguments(u):
         if a.dtype is not p.dtype or (all(isinstance(n, int) for n in p.shape) and not same_shape(a.shape, p.shape)):
             return f"argument {k} needs {p.dtype} {show_shape(p.shape)}, got {a.dtype} {show_shape(a.shape)}"
@@ -155,7 +155,7 @@ def _check_argument_dtypes_and_shapes(u: UOp, ctx: VerifyContext) -> str | None:
 
 
 SAME_ARGUMENTS = _make_form(
-    NodePosition.OUTER, Op.CALL, "an argument has its Param's dtype and shape", _check_argument_dtypes_and_shapes, "R64"
+    NodePosition.OUTER, Op.CALL, "an argument has its Param's dtype and shape", _check_argument_dtypes_and_constant_shapes, "R64"
 )
 
 
@@ -419,7 +419,7 @@ TARGET = _make_form(
 # ----------------------------------------------------------------------------------------------------------- instructions
 
 
-def _check_instruction_order(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_instructions_unique_after_sources(u: UOp, ctx: VerifyContext) -> str | None:
     position: dict[UOp, int] = {}
     for k, s in enumerate(u.instructions):
         if s in position:
@@ -433,7 +433,9 @@ def _check_instruction_order(u: UOp, ctx: VerifyContext) -> str | None:
     return None if late is None else f"instruction {late} uses a later one"
 
 
-IN_ORDER = _make_form(NodePosition.BODY, Op.LINEAR, "every instruction stands once, after its sources", _check_instruction_order)
+IN_ORDER = _make_form(
+    NodePosition.BODY, Op.LINEAR, "every instruction stands once, after its sources", _check_instructions_unique_after_sources
+)
 
 
 def _check_blocks_nest(u: UOp, ctx: VerifyContext) -> str | None:

@@ -18,7 +18,7 @@ _inferred: WeakKeyDictionary[UOp, Dialect] = WeakKeyDictionary()
 _is_kernel_body: WeakKeyDictionary[UOp, bool] = WeakKeyDictionary()
 
 
-def infer_dialect(root: UOp) -> Dialect:
+def infer_tensor_kernel_or_bestiary_dialect(root: UOp) -> Dialect:
     """Return the dialect by which to read a graph: BESTIARY, KERNEL or TENSOR. Memoized per root.
 
     A graph with an op that only the second document has is BESTIARY; CUSTOMI says so only where no op is of the first alone.
@@ -27,11 +27,11 @@ def infer_dialect(root: UOp) -> Dialect:
     """
     dialect = _inferred.get(root)
     if dialect is None:
-        dialect = _inferred[root] = _infer_dialect_from_nodes(root)
+        dialect = _inferred[root] = _infer_tensor_kernel_or_bestiary_uncached(root)
     return dialect
 
 
-def is_kernel_body(body: UOp) -> bool:
+def is_kernel_or_custom_function_body(body: UOp) -> bool:
     """Return True if nothing may be inlined from the body of a Call: it is a kernel or a CustomFunction (R166).
 
     A kernel has a kernel's root, or contains loops, ops or Buffers that only kernels have. Memoized.
@@ -44,7 +44,7 @@ def is_kernel_body(body: UOp) -> bool:
     return answer
 
 
-def _infer_dialect_from_nodes(root: UOp) -> Dialect:
+def _infer_tensor_kernel_or_bestiary_uncached(root: UOp) -> Dialect:
     nodes = toposort(root)  # bodies included
     ops = {u.op for u in nodes}
     if ops.isdisjoint(_NO_TENSOR_OPS) and not (Op.BUFFER in ops and any(map(is_private_buffer, nodes))):

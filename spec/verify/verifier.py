@@ -21,7 +21,7 @@ from uops.spec.ir.scope import SelectionTarget, VerifyContext, derivation_fault
 from uops.spec.ir.text import format_node, name_nodes
 from uops.spec.rows.claims import Check, Claim
 from uops.spec.rows.rows import ROWS
-from uops.spec.untrusted import quote_name
+from uops.spec.untrusted import escape_to_one_line
 from uops.spec.verify.dialects import DIALECTS, Dialect, find_later_bodies
 from uops.spec.verify.forms import NodePosition
 
@@ -43,16 +43,20 @@ class BrokenClaim:
 
 
 def verify(
-    root: UOp, dialect: Dialect | None = None, *, target: SelectionTarget | None = None, disabled: Collection[str] = frozenset()
+    root: UOp,
+    dialect_to_check: Dialect | None = None,
+    *,
+    target: SelectionTarget | None = None,
+    disabled: Collection[str] = frozenset(),
 ) -> None:
     """Check a graph; raises SpecError with one line per broken claim, and the id of the first as its `claim`.
 
     Without a dialect only the claims of the rows are checked. `target` has the ops and dtypes that a graph may use after
     instruction selection. Claims whose id is in `disabled` are not checked.
     """
-    if dialect is None and root in _verified:
+    if dialect_to_check is None and root in _verified:
         return
-    broken = find_broken_claims(root, dialect, target=target, disabled=disabled)
+    broken = find_broken_claims(root, dialect_to_check, target=target, disabled=disabled)
     if broken:
         raise SpecError("\n".join(b.message for b in broken), claim=broken[0].claim.id)
     if not disabled:
@@ -60,11 +64,15 @@ def verify(
 
 
 def find_broken_claims(
-    root: UOp, dialect: Dialect | None = None, *, target: SelectionTarget | None = None, disabled: Collection[str] = frozenset()
+    root: UOp,
+    dialect_to_check: Dialect | None = None,
+    *,
+    target: SelectionTarget | None = None,
+    disabled: Collection[str] = frozenset(),
 ) -> list[BrokenClaim]:
     """Return every broken claim, in the order of the nodes; the parameters are those of `verify`."""
     ctx = VerifyContext(root, toposort(root), target)
-    return _VerifierRun(ctx, dialect, frozenset(disabled)).verify_graph()
+    return _VerifierRun(ctx, dialect_to_check, frozenset(disabled)).check_nodes_except_users_of_bad()
 
 
 #: Graphs of which all claims of their rows hold.
@@ -111,7 +119,7 @@ class _VerifierRun:
             ctx.later_bodies = find_later_bodies(ctx, spec.dialect)
         self.findings: list[tuple[Claim, UOp, str]] = []
 
-    def verify_graph(self) -> list[BrokenClaim]:
+    def check_nodes_except_users_of_bad(self) -> list[BrokenClaim]:
         """Check every node but the users of bad ones; return the broken claims."""
         bad: set[UOp] = set()
         for u in self.ctx.order:
@@ -125,9 +133,9 @@ class _VerifierRun:
         plan = self.plans.get((u.op, position))
         if plan is None:
             plan = self.plans[u.op, position] = self.plan_claims(u.op, position)
-        return self.passes_all_checks(u, plan.checks) or self.check_each_claim_and_allow_users(u, plan)
+        return self.passes_checks_and_derives_properties(u, plan.checks) or self.check_each_claim_and_allow_users(u, plan)
 
-    def passes_all_checks(self, u: UOp, checks: Sequence[Check]) -> bool:
+    def passes_checks_and_derives_properties(self, u: UOp, checks: Sequence[Check]) -> bool:
         """Return True if `u` breaks no claim: the fast path, as nearly every node passes."""
         ctx = self.ctx
         try:
@@ -214,5 +222,5 @@ class _VerifierRun:
 def _describe_broken_claim(claim: Claim, u: UOp, detail: str, text: str) -> BrokenClaim:
     origin = origins.origin_of(u)
     built = f" - built at {origin}" if origin else ""
-    message = quote_name(f"{claim.id} ({claim.text}) broken at {text}: {detail}{built} [spec: {claim.spec}]")
+    message = escape_to_one_line(f"{claim.id} ({claim.text}) broken at {text}: {detail}{built} [spec: {claim.spec}]")
     return BrokenClaim(claim, u, detail, message, origin)

@@ -24,7 +24,7 @@ def descriptors_named(name: str) -> tuple[Descriptor, ...]:
     return tuple(d for d in _known.values() if d.name == name)
 
 
-def register_descriptor(d: Descriptor) -> None:
+def register_descriptor_unless_conflicting(d: Descriptor) -> None:
     """Add a descriptor for the rest of the process; adding an equal one again does nothing.
 
     Raises SpecError if its maps are no bijections, or if another descriptor has the same name, dims, dtypes and threads.

@@ -16,7 +16,7 @@ import pytest
 from uops.compiler.rewrite import fold as folder
 from uops.fuzz.oracles.agreement import (
     OPS,
-    enumerate_or_thin_operand_bits,
+    enumerate_narrow_or_thin_edge_operand_bits,
     evaluate_by_interpreter,
     find_disagreements_with_exact,
     fold_each_or_minus_one_if_declined,
@@ -51,7 +51,7 @@ def test_the_interpreters_agree(op: Op) -> None:
         d
         for _, kinds, result in BY_OP[op]
         for d in find_disagreements_with_exact(
-            evaluate_by_interpreter, op, kinds, result, enumerate_or_thin_operand_bits(op, kinds)
+            evaluate_by_interpreter, op, kinds, result, enumerate_narrow_or_thin_edge_operand_bits(op, kinds)
         )
     ]
     assert not found, "\n".join(map(str, found))
@@ -61,7 +61,7 @@ def test_the_interpreters_agree(op: Op) -> None:
 def test_the_folder_agrees(op: Op) -> None:
     answered = 0
     for _, kinds, result in BY_OP[op]:
-        values = tuple(v[:: max(1, len(v) // 2000)] for v in enumerate_or_thin_operand_bits(op, kinds, 1000))
+        values = tuple(v[:: max(1, len(v) // 2000)] for v in enumerate_narrow_or_thin_edge_operand_bits(op, kinds, 1000))
         found = find_disagreements_with_exact(fold_each_or_minus_one_if_declined, op, kinds, result, values)
         assert not found, "\n".join(map(str, found))
         answered += sum(v >= 0 for v in fold_each_or_minus_one_if_declined(op, kinds, result, tuple(v[:64] for v in values)))
@@ -86,7 +86,7 @@ def _flip_one(result: Any, where: int) -> Any:
 
 def _element_without_leeway(op: Op, kinds: tuple[DType, ...], result: DType) -> int:
     """A position whose result has one right bit pattern."""
-    values = enumerate_or_thin_operand_bits(op, kinds)
+    values = enumerate_narrow_or_thin_edge_operand_bits(op, kinds)
     columns = [v.tolist() for v in values]
     found = [k for k, element in enumerate(zip(*columns, strict=True)) if exact.evaluate_op(op, kinds, result, element).is_exact]
     return found[len(found) // 2]
@@ -100,13 +100,15 @@ def test_one_wrong_bit_in_the_numpy_interpreter_is_reported(op: Op, monkeypatch:
     key = (kinds[0], result) if op is Op.CAST else kinds[0]
     right = table[key]
     monkeypatch.setitem(table, key, lambda *xs: _flip_one(right(*xs), k))
-    assert find_disagreements_with_exact(evaluate_by_interpreter, op, kinds, result, enumerate_or_thin_operand_bits(op, kinds))
+    assert find_disagreements_with_exact(
+        evaluate_by_interpreter, op, kinds, result, enumerate_narrow_or_thin_edge_operand_bits(op, kinds)
+    )
 
 
 @pytest.mark.parametrize("op", OPS, ids=lambda o: o.name)
 def test_one_wrong_bit_in_the_exact_interpreter_is_reported(op: Op, monkeypatch: pytest.MonkeyPatch) -> None:
     _, kinds, result = _narrowest(op)
-    values = enumerate_or_thin_operand_bits(op, kinds)
+    values = enumerate_narrow_or_thin_edge_operand_bits(op, kinds)
     k = _element_without_leeway(op, kinds, result)
     target = tuple(int(v[k]) for v in values)
     right = exact.MEANING[op]
@@ -123,7 +125,7 @@ def test_one_wrong_bit_in_the_exact_interpreter_is_reported(op: Op, monkeypatch:
 def test_one_wrong_value_in_the_folder_is_reported(op: Op, monkeypatch: pytest.MonkeyPatch) -> None:
     _, kinds, result = _narrowest(op)
     right: Callable[..., Any] = folder.FOLD[op]
-    values = tuple(v[::97][:400] for v in enumerate_or_thin_operand_bits(op, kinds))
+    values = tuple(v[::97][:400] for v in enumerate_narrow_or_thin_edge_operand_bits(op, kinds))
     seen = []
 
     def wrong(u: Any, *numbers: Any) -> Any:

@@ -97,7 +97,9 @@ def test_whoever_runs_kernels_makes_them_again(target: Any) -> None:
     users: dict[str, Callable[[], object]] = {
         "search": lambda: TargetClock(target)._load_kernel(source),
         "campaign": lambda: run_first_kernels_natively(lower(plus(1.5), target, config=PLAIN), target, INPUTS),
-        "together": lambda: LlvmTarget(LlvmTier.FULL, target.store).together([source]) if isinstance(target, LlvmTarget) else None,
+        "together": lambda: (
+            LlvmTarget(LlvmTier.FULL, target.store).compile_and_load_batch([source]) if isinstance(target, LlvmTarget) else None
+        ),
     }
     for use in users.values():
         target.store.put(name(target, 1.5), foreign(target))

@@ -13,7 +13,7 @@ from click.testing import Result
 from uops.fuzz.campaign.campaign import Summary
 from uops.fuzz.campaign.examine import Setup
 from uops.fuzz.campaign.report import write_campaign_report as write_fuzz
-from uops.fuzz.mutants.catalogue import Mutant, load_catalogue
+from uops.fuzz.mutants.catalogue import Mutant, load_mutants_by_id_or_class
 from uops.fuzz.mutants.hunt import Kill
 from uops.fuzz.mutants.report import write_report as write_mutants
 from uops.fuzz.mutants.run import MutantResult as Hunt
@@ -42,7 +42,7 @@ class Hunted(MutantRun):
 
 
 def mutants(uops: Uops, suite: Any) -> Path:
-    write_mutants(Hunted(load_catalogue(), Path("hunted"), seconds=5), load_catalogue())
+    write_mutants(Hunted(load_mutants_by_id_or_class(), Path("hunted"), seconds=5), load_mutants_by_id_or_class())
     return Path("hunted/index.html")
 
 

@@ -34,7 +34,7 @@ PARALLEL = MachineModel(vector_bytes=16, cores=4)
 
 def matmul(x: UOp, y: UOp) -> UOp:
     (m, k), n = x.shape, y.shape[1]
-    return b.sum_(b.mul(b.reshape(x, (m, k, 1)), b.reshape(y, (1, k, n))), 1)
+    return b.sum_and_drop_axis(b.mul(b.reshape(x, (m, k, 1)), b.reshape(y, (1, k, n))), 1)
 
 
 def chain() -> UOp:

@@ -13,7 +13,7 @@ from uops.backends.opencl.choice import unavailable_reason
 from uops.backends.registry import create_backend
 from uops.compiler import Config, compile
 from uops.compiler.entry import (
-    convert_to_entering_program,
+    convert_to_launch_or_tensor_graph,
     describe_launch,
     find_unnamed_buffers,
     is_launch,
@@ -34,7 +34,7 @@ from uops.spec.ir.node import UOp, nodes_with_op
 from uops.spec.ir.ops import Op
 from uops.spec.result import Result
 from uops.spec.verify.dialects import LAUNCH_DIALECTS, Dialect
-from uops.spec.verify.infer import infer_dialect
+from uops.spec.verify.infer import infer_tensor_kernel_or_bestiary_dialect
 from uops.spec.verify.verifier import verify
 
 FRESH = Config(verify=True, validate=False, reuse=False)
@@ -64,7 +64,7 @@ def assert_agrees(graph: UOp, inputs: dict[str, Any], backend: str, dialect: Dia
 def squares_of_sums() -> UOp:
     """A TENSOR graph of two kernels."""
     x = param(0, 4, 6)
-    return b.mul(b.sum_(b.add(x, 1.0), 1), b.contiguous(b.sum_(x, 1)))
+    return b.mul(b.sum_and_drop_axis(b.add(x, 1.0), 1), b.contiguous(b.sum_and_drop_axis(x, 1)))
 
 
 STAGE_OF_DIALECT = {
@@ -91,7 +91,7 @@ def test_a_launch_of_each_dialect_enters_where_it_belongs(dialect: Dialect, back
     program = compile(launch, target, FRESH, dialect)
     (result,) = [v for k, v in program({"p0": x}).buffers.items() if k == f"b{lower_output(graph)}"]
     np.testing.assert_array_equal(result, run(graph, {"p0": x}).values[0])
-    entered = convert_to_entering_program(launch, dialect).dialect
+    entered = convert_to_launch_or_tensor_graph(launch, dialect).dialect
     assert entered is dialect
     assert all(p.gives is not Dialect.CALLIFIED for p in passes_from(entered))
 
@@ -112,7 +112,7 @@ def test_a_launch_may_view_memory_in_several_dimensions(row: bool, backend: str)
     store = b.store(b.at(y, backwards), b.load(b.at(x, i))) if row else b.store(b.at(y, backwards, j), b.load(b.at(x, i, j)))
     kernel = b.sink(b.end(store, i) if row else b.end(b.end(store, j), i), name="k")
     launch = UOp(Op.LINEAR, (b.call(kernel, b.buffer(12, F32, unique=1), b.buffer(12, F32, unique=2), written=(1,)),))
-    assert_agrees(launch, {"b1": floats(12), "b2": floats(12)}, backend, infer_dialect(launch))
+    assert_agrees(launch, {"b1": floats(12), "b2": floats(12)}, backend, infer_tensor_kernel_or_bestiary_dialect(launch))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -151,7 +151,9 @@ def test_an_effect_that_does_not_depend_on_a_loop_runs_once(name: str, backend: 
     assert_agrees(kernel, {f"p{u.arg.slot}": floats(*u.shape) for u in params}, backend, Dialect.KERNEL)
     buffers = [b.buffer(u.shape[0], F32, unique=k) for k, u in enumerate(params)]
     launch = UOp(Op.LINEAR, (b.call(kernel, *buffers, written=tuple(range(len(params)))),))
-    assert_agrees(launch, {f"b{k}": floats(*u.shape) for k, u in enumerate(params)}, backend, infer_dialect(launch))
+    assert_agrees(
+        launch, {f"b{k}": floats(*u.shape) for k, u in enumerate(params)}, backend, infer_tensor_kernel_or_bestiary_dialect(launch)
+    )
 
 
 def doubling(memory: UOp) -> UOp:
@@ -188,9 +190,9 @@ def test_a_launch_cannot_go_back_to_an_earlier_stage(pyref: Any) -> None:
 
 def test_a_launch_of_an_unknown_dialect_is_of_the_first_that_it_is_legal_in(pyref: Any) -> None:
     launch = lower(squares_of_sums(), pyref, "rangeify", FRESH)
-    assert convert_to_entering_program(launch, infer_dialect(launch)).dialect is Dialect.KERNEL
+    assert convert_to_launch_or_tensor_graph(launch, infer_tensor_kernel_or_bestiary_dialect(launch)).dialect is Dialect.KERNEL
     lanes = UOp(Op.LINEAR, (b.call(body_of("loops of lanes and a Barrier"), b.buffer(32, F32, unique=1), param(0, 32)),))
-    assert convert_to_entering_program(lanes, infer_dialect(lanes)).dialect is Dialect.SCHEDULED
+    assert convert_to_launch_or_tensor_graph(lanes, infer_tensor_kernel_or_bestiary_dialect(lanes)).dialect is Dialect.SCHEDULED
 
 
 # ----------------------------------------------------------------------------------------------------------- kernels
@@ -209,7 +211,7 @@ def body_of(name: str) -> UOp:
 )
 def test_a_bare_kernel_becomes_a_launch_of_one_call(name: str, backend: str) -> None:
     body = body_of(name)
-    entering = convert_to_entering_program(body, infer_dialect(body))
+    entering = convert_to_launch_or_tensor_graph(body, infer_tensor_kernel_or_bestiary_dialect(body))
     assert is_launch(entering.graph)
     params = {p.arg.slot: p for p in nodes_with_op(body, Op.PARAM)}
     inputs = {f"p{k}": floats(*p.shape).astype(p.dtype.name) for k, p in params.items()}
@@ -222,7 +224,7 @@ def test_only_loops_that_may_run_in_any_order_are_scheduled(pyref: Any) -> None:
     free = b.call(elementwise(load(param(1, 8), i)), b.buffer(8, F32, unique=3), x, written=(0,))
     shift = b.sink(b.end(b.store(b.at(param(0, 9), b.add(i, 1)), load(param(0, 9), i)), i), name="shift")
     launch = UOp(Op.LINEAR, (free, b.call(shift, y, written=(0,))))
-    entering = convert_to_entering_program(launch, Dialect.KERNEL)
+    entering = convert_to_launch_or_tensor_graph(launch, Dialect.KERNEL)
     assert [c.body.arg.scheduled for c in entering.graph.src] == [False, True]
 
 
@@ -321,7 +323,7 @@ def test_loops_of_a_tensor_graph_are_kernels(name: str, backend: str, dialect: D
 
 def test_no_loop_is_left_outside_of_kernels() -> None:
     for graph, _ in LOOPS.values():
-        entering = convert_to_entering_program(graph, Dialect.KERNEL)
+        entering = convert_to_launch_or_tensor_graph(graph, Dialect.KERNEL)
         assert entering.dialect is Dialect.TENSOR
         verify(entering.graph, Dialect.TENSOR)
 
@@ -365,7 +367,7 @@ def test_there_are_21_examples() -> None:
 def test_an_example_with_an_instruction_has_the_forms_of_a_launch() -> None:
     """Each lane's fragment is kept in registers, of which its elements are stored one by one (R142)."""
     (path,) = [p for p in EXAMPLES if p.stem == "wmma"]
-    launch, dialect, _ = convert_to_entering_program(legalize(load_file_test(path).graph), Dialect.KERNEL)
+    launch, dialect, _ = convert_to_launch_or_tensor_graph(legalize(load_file_test(path).graph), Dialect.KERNEL)
     assert dialect is Dialect.SCHEDULED or dialect is Dialect.TENSOR
     verify(launch, dialect)
 

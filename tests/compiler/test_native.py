@@ -9,7 +9,7 @@ import pytest
 from uops.compiler import native
 from uops.compiler.host_functions import decode_zlib_stream
 from uops.compiler.ir.views import IndexArithmetic
-from uops.compiler.native import register_instruction, registry_version, require_variables_fit_program
+from uops.compiler.native import register_or_withdraw_instruction, registry_version, require_variables_within_program_bounds
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules import INDEXING
 from uops.spec.errors import CompileError, Crash, SpecError, Trap, Unsupported
@@ -25,9 +25,9 @@ NEG = UOp(Op.INS, (b.const(1.0, dt.float32),), A.InsArg("vneg", dt.float32))
 
 @pytest.fixture
 def vneg() -> Iterator[None]:
-    native.register_instruction("toy", "vneg", (dt.float32,), dt.float32, "-{0}")
+    native.register_or_withdraw_instruction("toy", "vneg", (dt.float32,), dt.float32, "-{0}")
     yield
-    native.register_instruction("toy", "vneg", (dt.float32,), dt.float32, None)
+    native.register_or_withdraw_instruction("toy", "vneg", (dt.float32,), dt.float32, None)
 
 
 def test_a_template_names_operands_and_doubles_other_braces() -> None:
@@ -38,16 +38,16 @@ def test_a_template_names_operands_and_doubles_other_braces() -> None:
 
 
 def test_an_instruction_is_known_by_target_and_dtypes(vneg: None) -> None:
-    assert native.template_of_instruction("toy", NEG) == "-{0}"
+    assert native.find_template_of_ins_or_custom("toy", NEG) == "-{0}"
     with pytest.raises(Unsupported, match=r"INS vneg of \(float32\) to float32: it is registered for no dtypes"):
-        native.template_of_instruction("other", NEG)
+        native.find_template_of_ins_or_custom("other", NEG)
     with pytest.raises(Unsupported, match=r"of \(float32\) to int32: it is registered for \(float32\) to float32"):
-        native.template_of_instruction("toy", NEG.replace(arg=A.InsArg("vneg", dt.int32)))
+        native.find_template_of_ins_or_custom("toy", NEG.replace(arg=A.InsArg("vneg", dt.int32)))
 
 
 def test_a_template_that_names_no_operand_is_not_registered() -> None:
     with pytest.raises(SpecError, match="expected"):
-        native.register_instruction("toy", "vneg", (dt.float32,), dt.float32, "-{1}")
+        native.register_or_withdraw_instruction("toy", "vneg", (dt.float32,), dt.float32, "-{1}")
 
 
 def test_a_function_of_a_target_goes_before_one_of_every_target() -> None:
@@ -98,9 +98,9 @@ def test_a_stream_without_its_checksum_is_a_trap(cut):
 
 
 def test_withdrawing_an_instruction_changes_the_version():
-    register_instruction("nowhere", "half", (dt.uint32,), dt.uint32, "({0} / 2)")
+    register_or_withdraw_instruction("nowhere", "half", (dt.uint32,), dt.uint32, "({0} / 2)")
     version = registry_version()
-    register_instruction("nowhere", "half", (dt.uint32,), dt.uint32, None)
+    register_or_withdraw_instruction("nowhere", "half", (dt.uint32,), dt.uint32, None)
     assert registry_version() != version
 
 
@@ -111,10 +111,10 @@ def test_the_variables_of_a_program_lie_within_its_bounds(lo, hi, fits):
     program = UOp(Op.PROGRAM, (linear, UOp(Op.SOURCE, (), SourceArg("", "t")), UOp(Op.BINARY, (), BinaryArg(b""))))
     call = b.call(program, b.variable("n", lo, hi))
     if fits:
-        require_variables_fit_program(call, call)
+        require_variables_within_program_bounds(call, call)
     else:
         with pytest.raises(CompileError, match="argument 0 needs a variable within"):
-            require_variables_fit_program(call, call)
+            require_variables_within_program_bounds(call, call)
 
 
 def test_a_uint64_index_is_compared_before_it_is_reduced():

@@ -8,7 +8,7 @@ import pytest
 from uops.compiler import PIPELINE, STAGES, Config, compile, lower, stages
 from uops.compiler.passes.callify.callify import CallifiedProgram, convert_graph_to_call
 from uops.compiler.passes.select.select import STEPS
-from uops.compiler.pipeline import Pass, record_lowering_up_to_plan, require_consistent_pipeline
+from uops.compiler.pipeline import Pass, record_lowering_up_to_plan, require_legal_pass_order_and_dialects
 from uops.spec.errors import Crash, SpecError
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -33,18 +33,18 @@ def test_a_pass_out_of_order_is_rejected(k: int) -> None:
     swapped = list(PIPELINE)
     swapped[k - 1], swapped[k] = swapped[k], swapped[k - 1]
     with pytest.raises(Crash):
-        require_consistent_pipeline(swapped)
+        require_legal_pass_order_and_dialects(swapped)
 
 
 def test_a_missing_stage_a_missing_reason_and_a_late_dependency_are_rejected() -> None:
     with pytest.raises(Crash, match="takes CALLIFIED, but callify gives TENSOR"):
-        require_consistent_pipeline([replace(PIPELINE[0], gives=Dialect.TENSOR), *PIPELINE[1:]])
+        require_legal_pass_order_and_dialects([replace(PIPELINE[0], gives=Dialect.TENSOR), *PIPELINE[1:]])
     with pytest.raises(Crash, match="gives no reason"):
-        require_consistent_pipeline([PIPELINE[0], replace(PIPELINE[1], after=(("callify", ""),)), *PIPELINE[2:]])
+        require_legal_pass_order_and_dialects([PIPELINE[0], replace(PIPELINE[1], after=(("callify", ""),)), *PIPELINE[2:]])
     with pytest.raises(Crash, match="must come after render: because"):
-        require_consistent_pipeline([PIPELINE[0], replace(PIPELINE[1], after=(("render", "because"),)), *PIPELINE[2:]])
+        require_legal_pass_order_and_dialects([PIPELINE[0], replace(PIPELINE[1], after=(("render", "because"),)), *PIPELINE[2:]])
     with pytest.raises(Crash, match="the stages must be"):
-        require_consistent_pipeline(PIPELINE[:-1])
+        require_legal_pass_order_and_dialects(PIPELINE[:-1])
 
 
 def test_every_stage_is_text_that_parses_to_the_same_graph(pyref: object) -> None:

@@ -15,7 +15,7 @@ from uops.fuzz.reduce.corpus import FileTest, find_check_failures, load_file_tes
 from uops.interp import run
 from uops.spec.errors import Trap, Unsupported
 from uops.spec.verify.dialects import Dialect
-from uops.spec.verify.infer import infer_dialect
+from uops.spec.verify.infer import infer_tensor_kernel_or_bestiary_dialect
 from uops.spec.verify.verifier import find_broken_claims
 
 FILES = sorted(Path(__file__).parent.glob("*.uops"))
@@ -66,7 +66,9 @@ def test_drawn_schedules_give_what_the_file_says(path: Path, name: str) -> None:
     except (BrokenBackend, Unsupported) as e:
         pytest.skip(str(e))
     for seed in SEEDS:
-        program = Compiled(test.graph, target, Config(reuse=False, verify=True, forced=seed), infer_dialect(test.graph))
+        program = Compiled(
+            test.graph, target, Config(reuse=False, verify=True, forced=seed), infer_tensor_kernel_or_bestiary_dialect(test.graph)
+        )
         assert not find_check_failures(test, _outputs(program(test.inputs))), f"UOPS_FORCED={seed}"
 
 

@@ -53,8 +53,9 @@ DONE: dict[int, tuple[Insertion, ...]] = {
     3: (
         Insertion(
             "spec/rows/gradients/elementwise.py",
-            'make_operand_rule("g * y * ln 2", lambda u, g: (b.mul(g, b.mul(u, math.log(2))),)),\n',
-            '    Op.CBRT:   make_operand_rule("g * y / (3 * a)", lambda u, g: (b.div(b.mul(g, u), b.mul(u.operand, 3.0)),)),\n',
+            'make_broadcast_summing_operand_rule("g * y * ln 2", lambda u, g: (b.mul(g, b.mul(u, math.log(2))),)),\n',
+            '    Op.CBRT:   make_broadcast_summing_operand_rule("g * y / (3 * a)", '
+            "lambda u, g: (b.div(b.mul(g, u), b.mul(u.operand, 3.0)),)),\n",
         ),
     ),
     4: (
@@ -83,7 +84,7 @@ DONE: dict[int, tuple[Insertion, ...]] = {
         Insertion("interp/exact/elementwise.py", "from uops.interp.exact.numbers.transcendental import ", "cbrt, "),
         Insertion(
             "interp/exact/elementwise.py",
-            "    Op.SQRT:   dispatch_by_kind(None,          None,          sqrt),\n",
+            "    Op.SQRT:   dispatch_by_kind(None,          None,          evaluate_sqrt_with_core_decomposition),\n",
             "    Op.CBRT:   dispatch_by_kind(None,          None,          cbrt),\n",
         ),
     ),

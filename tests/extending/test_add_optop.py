@@ -52,7 +52,7 @@ class Reverse(OptOp):
         return axes
 
     @classmethod
-    def draw(cls, axes: Sequence[Axis], source: ChoiceSource) -> Reverse:
+    def draw_candidate(cls, axes: Sequence[Axis], source: ChoiceSource) -> Reverse:
         """Draw an axis."""
         return cls(source.integer(0, len(axes) - 1))
 '''.replace("{RULING}", RULING),

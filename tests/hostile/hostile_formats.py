@@ -444,7 +444,9 @@ class _Strict(dict[str, Any]):
 HOLES: dict[str, Hole] = {
     "text":                   lambda m: m.setattr(text, "OPS_BY_NAME", _Strict(text.OPS_BY_NAME)),
     "text with inputs":       lambda m: m.setattr(corpus, "parse_element", _element),
-    "npz":                    lambda m: m.setattr(npz.InputFile, "_parse_archive", lambda self, f: zipfile.ZipFile(f)),
+    "npz":                    lambda m: m.setattr(
+        npz.InputFile, "_parse_zip_rejecting_bare_npy", lambda self, f: zipfile.ZipFile(f)
+    ),
     "report":                 lambda m: m.setattr(report, "find_misfit", lambda *_: None),
     "baseline":               lambda m: m.setattr(report, "find_misfit", lambda *_: None),
     "journal":                lambda m: m.setattr(journal, "_verify_and_parse_line", lambda raw, _: _without_sum(json.loads(raw))),

@@ -290,7 +290,7 @@ BREAKS: dict[str, Callable[[Dialect], list[UOp]]] = {
     "_check_vector_sources_share_shape": _two_shapes,
     "_check_no_index_arithmetic": _index_math,
     "_check_target_has_op_and_dtype": _targets,
-    "_check_instruction_order": _order,
+    "_check_instructions_unique_after_sources": _order,
     "_check_blocks_nest": _nests,
     "_check_single_end": _single,
     "_check_store_index_vectors_without_duplicates": _twice,

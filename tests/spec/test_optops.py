@@ -18,7 +18,7 @@ from uops.spec.optops import (
     Padto,
     Split,
     Swap,
-    apply_optop_to_axes,
+    apply_legal_optop_to_axes,
     illegality_reason,
     sort_axes,
 )
@@ -120,20 +120,20 @@ def test_axes_are_numbered_by_priority_then_id():
 
 
 def test_split_gives_the_new_axis_the_next_free_id():
-    assert apply_optop_to_axes(Split(0, 4, T.LOCAL), GEMM) == [Axis(0, T.GLOBAL, 8), *GEMM[1:2], Axis(3, T.LOCAL, 4), GEMM[2]]
+    assert apply_legal_optop_to_axes(Split(0, 4, T.LOCAL), GEMM) == [Axis(0, T.GLOBAL, 8), *GEMM[1:2], Axis(3, T.LOCAL, 4), GEMM[2]]
 
 
 def test_padto_rounds_up_and_swap_exchanges_places():
-    assert apply_optop_to_axes(Padto(2, 5), GEMM)[2] == Axis(2, T.REDUCE, 10)
-    assert apply_optop_to_axes(Padto(2, 4), GEMM)[2] == GEMM[2]
-    assert apply_optop_to_axes(Swap(0, 1), GEMM) == [Axis(0, T.GLOBAL, 64), Axis(1, T.GLOBAL, 32), GEMM[2]]
-    assert apply_optop_to_axes(Nolocals(), GEMM) == list(GEMM)
+    assert apply_legal_optop_to_axes(Padto(2, 5), GEMM)[2] == Axis(2, T.REDUCE, 10)
+    assert apply_legal_optop_to_axes(Padto(2, 4), GEMM)[2] == GEMM[2]
+    assert apply_legal_optop_to_axes(Swap(0, 1), GEMM) == [Axis(0, T.GLOBAL, 64), Axis(1, T.GLOBAL, 32), GEMM[2]]
+    assert apply_legal_optop_to_axes(Nolocals(), GEMM) == list(GEMM)
 
 
 @pytest.mark.parametrize("opt", [Split(0, 2, T.LOCAL), Padto(0, 2), TC(0)])
 def test_apply_refuses_what_it_cannot_compute(opt):
     with pytest.raises(TypeError):
-        apply_optop_to_axes(opt, [Axis(0, T.LOOP, N)])
+        apply_legal_optop_to_axes(opt, [Axis(0, T.LOOP, N)])
 
 
 def test_table_lists_the_five():

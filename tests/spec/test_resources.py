@@ -15,20 +15,20 @@ def test_memory_is_what_the_machine_has_and_the_process_may_use(monkeypatch: pyt
     pages = {"SC_PHYS_PAGES": 1000, "SC_PAGE_SIZE": 4096}
     monkeypatch.setattr("os.sysconf", pages.__getitem__)
     monkeypatch.setattr("resource.getrlimit", lambda which: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    assert resources.memory_limit() == 4096_000
+    assert resources.compute_min_of_ram_and_rlimits() == 4096_000
     monkeypatch.setattr("resource.getrlimit", lambda which: (4096, resource.RLIM_INFINITY))
-    assert resources.memory_limit() == 4096
+    assert resources.compute_min_of_ram_and_rlimits() == 4096
 
 
 def test_an_array_needs_its_elements_times_its_item_size() -> None:
-    assert resources.array_bytes(dt.bfloat16, (3, 5)) == 30
-    assert resources.array_bytes(dt.index, (3,)) == 24
-    assert resources.array_bytes(dt.float64, ()) == 8
-    assert resources.array_bytes(dt.int8, (0, 10**30)) == 0
-    assert resources.array_bytes(dt.int8, (7, b.variable("n", 1, 9))) == 7
+    assert resources.array_bytes_with_symbolic_dims_as_one(dt.bfloat16, (3, 5)) == 30
+    assert resources.array_bytes_with_symbolic_dims_as_one(dt.index, (3,)) == 24
+    assert resources.array_bytes_with_symbolic_dims_as_one(dt.float64, ()) == 8
+    assert resources.array_bytes_with_symbolic_dims_as_one(dt.int8, (0, 10**30)) == 0
+    assert resources.array_bytes_with_symbolic_dims_as_one(dt.int8, (7, b.variable("n", 1, 9))) == 7
 
 
 def test_only_more_than_there_is_is_an_excess(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resources, "memory_limit", lambda: 1000)
+    monkeypatch.setattr(resources, "compute_min_of_ram_and_rlimits", lambda: 1000)
     assert resources.describe_memory_excess(1000) is None
     assert resources.describe_memory_excess(1001) == "it needs 1,001 bytes, more than the 1,000 bytes of memory"

@@ -14,7 +14,7 @@ import pytest
 
 from uops.backends import registry
 from uops.backends.conformance.cases import compiled
-from uops.backends.conformance.cases.compiled import list_conformance_programs
+from uops.backends.conformance.cases.compiled import list_programs_every_target_compiles
 from uops.backends.conformance.model import ConformanceCase, ConformanceTier
 from uops.backends.contract import CompilerBackend
 from uops.compiler.target import Target
@@ -36,7 +36,7 @@ from uops.spec.ir.ops import Op
 
 #: Which sample; another number draws other dtypes.
 SEED = int(os.environ.get("UOPS_STAGES_SEED", "1"))
-SUITE = list_conformance_programs(ConformanceTier.SMOKE)
+SUITE = list_programs_every_target_compiles(ConformanceTier.SMOKE)
 SAMPLE = sample_programs_per_family(SUITE, 1, SEED)
 PARTS = 8
 
@@ -82,7 +82,7 @@ def test_the_full_tier_has_the_programs_of_both(monkeypatch: pytest.MonkeyPatch)
     small, other = SUITE[0], replace(SUITE[0], graph=b.contiguous(SUITE[0].graph))
     found = {ConformanceTier.SMOKE: [small, SUITE[1]], ConformanceTier.FULL: [other, SUITE[1], SUITE[2]]}
     monkeypatch.setattr(compiled, "generate_cases", lambda tier, rows: found[tier])
-    assert list_conformance_programs(ConformanceTier.FULL) == [small, SUITE[1], other, SUITE[2]]
+    assert list_programs_every_target_compiles(ConformanceTier.FULL) == [small, SUITE[1], other, SUITE[2]]
     assert digest(small) != digest(other)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from uops.backends.conformance.cases.common import Array, Inputs, add_param, make_ordinary_then_random_data, make_single_cell_case
 from uops.backends.conformance.model import ConformanceCase, ConformanceTier
 from uops.backends.conformance.pools import edge_classes, ordinary_bits, to_array
-from uops.backends.testing.calls import CallMode
+from uops.backends.testing.calls import InvocationMode
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
@@ -31,16 +31,16 @@ _LANES = 67
 _VALUES_OF_CLASS = 2
 
 
-def generate_call_and_lane_cases(tier: ConformanceTier) -> Iterator[ConformanceCase]:
+def generate_invocation_and_edge_lane_cases(tier: ConformanceTier) -> Iterator[ConformanceCase]:
     """Yield the cases of calls, of lanes, and, but in the smoke tier, of large values."""
     is_smoke = tier is ConformanceTier.SMOKE
     for d in _SMOKE if is_smoke else dt.STORABLE:
-        yield from (_make_case_of_mode(d, mode) for mode in CallMode if mode is not CallMode.PLAIN)
+        yield from (_make_param_case_of_invocation_mode(d, mode) for mode in InvocationMode if mode is not InvocationMode.PLAIN)
         if not is_smoke:
             yield _make_large_case(d)
     for d in (dt.float32, dt.int32) if is_smoke else dt.STORABLE:
         for op in (Op.ADD, Op.MUL, Op.MAX) if d is not dt.bool_ else (Op.OR,):
-            yield from _generate_lane_cases(op, d)
+            yield from _generate_edge_value_in_each_lane_cases(op, d)
 
 
 def _combine(x: UOp, y: UOp) -> UOp:
@@ -48,15 +48,15 @@ def _combine(x: UOp, y: UOp) -> UOp:
     return UOp(Op.XOR if x.dtype is dt.bool_ else Op.MAX, (x, y))
 
 
-def _make_case_of_mode(d: DType, mode: CallMode) -> ConformanceCase:
+def _make_param_case_of_invocation_mode(d: DType, mode: InvocationMode) -> ConformanceCase:
     """Create a case of two inputs that are combined, and of one that is moved."""
     inputs: Inputs = {}
-    if mode is CallMode.OVERLAPPING:
+    if mode is InvocationMode.OVERLAPPING:
         data = make_ordinary_then_random_data(d, (38,), "overlapping")
         x, y = add_param(d, (37,), inputs, values=data[:-1]), add_param(d, (37,), inputs, values=data[1:])
         graph = b.stack(_combine(x, y), b.flip(y, (True,)))
     else:
-        values = [_rows(d, k, mode is CallMode.BROADCAST) for k in range(2)]
+        values = [_rows(d, k, mode is InvocationMode.BROADCAST) for k in range(2)]
         x, y = (add_param(d, v.shape, inputs, values=v) for v in values)
         graph = b.stack(_combine(x, y), b.flip(y, (False, True)))
     case = make_single_cell_case(Op.PARAM, d, f"call:{mode}", graph, inputs)
@@ -75,7 +75,7 @@ def _make_large_case(d: DType) -> ConformanceCase:
     return make_single_cell_case(Op.PARAM, d, "size:large", _combine(x, b.flip(y, (True,))), inputs)
 
 
-def _generate_lane_cases(op: Op, d: DType) -> Iterator[ConformanceCase]:
+def _generate_edge_value_in_each_lane_cases(op: Op, d: DType) -> Iterator[ConformanceCase]:
     """Yield a case per edge class: rows of ordinary values, each with an edge value in a lane of its own.
 
     Beside an edge value stands itself in a sum, and else a value that leaves a small or special one as it is: the least ordinary

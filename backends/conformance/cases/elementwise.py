@@ -16,7 +16,7 @@ import numpy.typing as npt
 from uops.backends.conformance.model import ConformanceCase, ConformanceTier, Segment
 from uops.backends.conformance.pools import edge_classes, make_seeded_generator, ordinary_bits, random_bits, to_array
 from uops.backends.testing.signatures import is_tested_dtype
-from uops.backends.testing.values import encode_representable_value
+from uops.backends.testing.values import encode_representable_value_unchecked
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import CastArg
@@ -83,18 +83,18 @@ def _make_segmented_case(op: Op, d: DType, dtypes: tuple[DType, ...], bits_by_ed
 
 def _generate_bits_by_edge_class(op: Op, dtypes: tuple[DType, ...], tier: ConformanceTier) -> Iterator[tuple[str, Array]]:
     """Yield a block per edge class: the witnesses, then tuples with at least one operand of the class."""
-    witnesses = _make_ordinary_operand_rows(dtypes)
+    witnesses = _make_ordinary_operand_columns(dtypes)
     yield "ordinary", np.concatenate([witnesses, _draw_operand_tuples(dtypes, {}, 32, op, "ordinary")], axis=1)
     names = list(dict.fromkeys(c for k in dtypes for c in edge_classes(k)))
     for edge in names:
-        chosen = _combine_edge_operands(dtypes, edge, _PER_CLASS[tier], op)
+        chosen = _combine_or_sample_edge_operands(dtypes, edge, _PER_CLASS[tier], op)
         yield edge, np.concatenate([witnesses, chosen], axis=1)
     n = _RANDOM[tier]
     random = np.stack([random_bits(k, n, op.name, i) for i, k in enumerate(dtypes)])
     yield "random", np.concatenate([witnesses, random], axis=1)
 
 
-def _make_ordinary_operand_rows(dtypes: tuple[DType, ...]) -> Array:
+def _make_ordinary_operand_columns(dtypes: tuple[DType, ...]) -> Array:
     """Create ordinary operand tuples, all distinct; the operands of the last one are equal."""
     n = 8
     rows = [
@@ -113,7 +113,7 @@ def _draw_from_pool(rng: np.random.Generator, pool: tuple[int, ...], n: int) -> 
     return np.array(pool, np.uint64)[rng.integers(0, len(pool), n)]
 
 
-def _combine_edge_operands(dtypes: tuple[DType, ...], edge: str, max_tuples_per_operand: int, op: Op) -> Array:
+def _combine_or_sample_edge_operands(dtypes: tuple[DType, ...], edge: str, max_tuples_per_operand: int, op: Op) -> Array:
     """Combine operands of class `edge` with the class itself, ordinary values and the whole pool."""
     blocks = []
     for i, k in enumerate(dtypes):
@@ -221,7 +221,7 @@ def _list_bits_around_halfway(source: DType, target: DType) -> list[int]:
 def nearest_float_bits(d: DType, value: float) -> int:
     """Return the bits of the value of `d` nearest to `value`."""
 
-    return encode_representable_value(d, round_to_finite(d, value))
+    return encode_representable_value_unchecked(d, round_to_finite(d, value))
 
 
 def round_to_finite(d: DType, value: float) -> float:

@@ -59,12 +59,12 @@ def reverse_in_workgroup(items: MakeItems) -> BuildEffects:
         g, i, loops = items(k)
         position = b.add(b.mul(g, LANES), i)
         met = barrier(copy_element(tile, i, source, position))
-        return (b.close_loops(copy_element(target, position, b.after(tile, met), b.sub(LANES - 1, i)), loops),)
+        return (b.wrap_in_one_end_per_loop(copy_element(target, position, b.after(tile, met), b.sub(LANES - 1, i)), loops),)
 
     return build
 
 
-def _meet_twice(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
+def _exchange_twice_through_local_memory(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
     """Build lanes that pass elements on twice through the same LOCAL memory, with a Barrier before each use of it."""
     source, target, tile = k.add_source(d, LANES), k.add_target(d, LANES), local_memory(LANES, d)
     i = k.make_range(LANES, AxisType.LOCAL)
@@ -150,7 +150,7 @@ def _list_with_blocks(d: DType, inputs: Inputs, make: Callable[[KernelBuilder, U
     return make_launch(k.call_body(UOp(Op.LINEAR, (source, target, gates, i, *items))))
 
 
-def _if_in_list(d: DType, inputs: Inputs) -> UOp:
+def _store_inside_and_after_if_in_list(d: DType, inputs: Inputs) -> UOp:
     """Build an If with a Store inside, and a Store behind its Endif that always happens."""
 
     def make(k: KernelBuilder, source: UOp, target: UOp, gates: UOp, i: UOp) -> Sequence[UOp]:
@@ -248,7 +248,7 @@ def _scatter_add(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
 # -------------------------------------------------------------------------------------------------------------- memory
 
 
-def fill_local_row(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
+def copy_through_local_memory_by_loops(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
     """Build a kernel without lanes that fills LOCAL memory in one loop and reads it in another."""
     source, target, row = k.add_source(d, 9), k.add_target(d, 9), local_memory(9, d)
     i, j = k.make_range(9), k.make_range(9)
@@ -256,7 +256,7 @@ def fill_local_row(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
     return (b.end(copy_element(target, j, b.after(row, filled), b.mod(b.add(b.mul(j, 2), 1), 9)), j),)
 
 
-def keep_in_register_per_lane(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
+def keep_register_per_lane_across_barrier(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
     """Build lanes that keep an element in REG memory across a Barrier; each lane has its own (R128)."""
     source, target = k.add_source(d, GROUPS * LANES), k.add_target(d, GROUPS * LANES)
     kept, tile = register_memory(1, d), local_memory(LANES, d, 2)
@@ -337,7 +337,7 @@ def _stack_lanes(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
     return (b.end(b.store(b.at(target, _vector(b.mul(i, 4), 1)), b.stack(*lanes)), i),)
 
 
-def _vector_lane(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
+def _extract_lanes_in_reverse(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
     """Build single lanes of a vector, in another order."""
     source, target = k.add_source(d, 12), k.add_target(d, 12)
     i = k.make_range(3)
@@ -346,7 +346,7 @@ def _vector_lane(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
     return (b.end(b.group(*stores), i),)
 
 
-def _gated_vectors(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
+def _gate_vector_store_per_lane(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
     """Build a vector Store with a gate per lane."""
     source, target = k.add_source(d, 12), k.add_target(d, 12)
     i = k.make_range(3)
@@ -362,27 +362,29 @@ TABLE: tuple[tuple[Op, str, BuildLaunch], ...] = (
         ("local", reverse_in_workgroup(make_lane_counters(AxisType.LOCAL))),
         ("warp", reverse_in_workgroup(make_lane_counters(AxisType.WARP))),
         ("group-reduce", reverse_in_workgroup(make_lane_counters(AxisType.GROUP_REDUCE))),
-        ("specials", reverse_in_workgroup(_specials)), ("two-meetings", _meet_twice), ("in-loop", _meet_in_loop),
-        ("global-memory", _meet_over_global_memory), ("two-axes", _transpose_local_memory_across_barrier))),
+        ("specials", reverse_in_workgroup(_specials)), ("two-meetings", _exchange_twice_through_local_memory),
+        ("in-loop", _meet_in_loop), ("global-memory", _meet_over_global_memory),
+        ("two-axes", _transpose_local_memory_across_barrier))),
     *((Op.SPECIAL, edge, single_kernel(build)) for edge, build in (
         ("groups", _copy_by_specials(("gidx0", 7))), ("lanes", _copy_by_specials(("lidx0", 7))),
         ("groups-and-lanes", _copy_by_specials(("gidx0", 3), ("lidx0", 4))),
         ("two-axes-each", _copy_by_specials(("gidx1", 2), ("gidx0", 3), ("lidx1", 2), ("lidx0", 4))),
         ("threads", _copy_by_specials(("threadpool0", 3))), ("one-item", _copy_by_specials(("gidx0", 1), ("lidx0", 5))),
         ("symbolic-groups", _copy_by_symbolic_special("gidx0")), ("symbolic-lanes", _copy_by_symbolic_special("lidx0")))),
-    (Op.IF, "list",             _if_in_list),
+    (Op.IF, "list",             _store_inside_and_after_if_in_list),
     (Op.IF, "list-nested",      _nested_ifs),
     (Op.IF, "list-loop",        _loop_in_if),
     (Op.IF, "graph",            single_kernel(_if_in_graph)),
-    (Op.ENDIF, "store-behind",  _if_in_list),
+    (Op.ENDIF, "store-behind",  _store_inside_and_after_if_in_list),
     (Op.ENDIF, "nested",        _nested_ifs),
     *((Op.ATOMICADD, f"{t.name.lower()}", single_kernel(_add_atomically(t, 3)))
       for t in (AxisType.LOOP, AxisType.GLOBAL, AxisType.THREAD, AxisType.LOCAL, AxisType.UPCAST)),
     (Op.ATOMICADD, "one-element", single_kernel(_add_atomically(AxisType.GLOBAL, 1))),
     (Op.ATOMICADD, "scatter",   single_kernel(_scatter_add)),
     *((Op.BUFFER, edge, single_kernel(build)) for edge, build in (
-        ("local", fill_local_row), ("local-per-group", reverse_in_workgroup(make_lane_counters(AxisType.LOCAL))),
-        ("register-per-lane", keep_in_register_per_lane), ("registers", _index_registers_by_loop_counters))),
+        ("local", copy_through_local_memory_by_loops),
+        ("local-per-group", reverse_in_workgroup(make_lane_counters(AxisType.LOCAL))),
+        ("register-per-lane", keep_register_per_lane_across_barrier), ("registers", _index_registers_by_loop_counters))),
     *((Op.LOAD, f"kernel-gated-{name}", single_kernel(_gated_load(shift)))
       for name, shift in (("inside", 0), ("below", -4), ("above", 5), ("nowhere", 50))),
     *((Op.STORE, f"kernel-gated-{name}", single_kernel(_gated_store(t, shift))) for name, t, shift in (
@@ -391,9 +393,9 @@ TABLE: tuple[tuple[Op, str, BuildLaunch], ...] = (
     (Op.INDEX, "lanes",         single_kernel(_copy_vectors(1))),
     (Op.INDEX, "lanes-strided", single_kernel(_copy_vectors(5))),
     (Op.INDEX, "lanes-reversed", single_kernel(_copy_vectors(-1))),
-    (Op.INDEX, "lane-of-vector", single_kernel(_vector_lane)),
+    (Op.INDEX, "lane-of-vector", single_kernel(_extract_lanes_in_reverse)),
     (Op.STACK, "vector-of-loads", single_kernel(_stack_lanes)),
-    (Op.STORE, "vector-gated",  single_kernel(_gated_vectors)),
+    (Op.STORE, "vector-gated",  single_kernel(_gate_vector_store_per_lane)),
 )
 # fmt: on
 

@@ -50,7 +50,7 @@ def single_kernel(build: BuildEffects) -> BuildLaunch:
 # ---------------------------------------------------------------------------------------------------------------- Range
 
 
-def reverse_in_loop(t: AxisType, bound: int = N) -> BuildEffects:
+def reverse_in_loop_and_store_beside(t: AxisType, bound: int = N) -> BuildEffects:
     """Build a loop whose iterations copy one element each; one more element is stored beside it, whether it runs or not."""
 
     def build(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
@@ -61,7 +61,7 @@ def reverse_in_loop(t: AxisType, bound: int = N) -> BuildEffects:
     return build
 
 
-def keep_last_iteration(t: AxisType) -> BuildEffects:
+def keep_last_iteration_in_register(t: AxisType) -> BuildEffects:
     """Build a loop that overwrites a register: the last iteration decides, as the loop runs in order (R57)."""
 
     def build(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
@@ -129,7 +129,7 @@ def _two_loops_in_order(first: AxisType, second: AxisType) -> BuildEffects:
     return build
 
 
-def _carry_dependence_through_memory(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
+def _carry_dependence_over_three_iterations(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
     """Build a loop of which each iteration reads what the one three before it stored."""
     source, target = k.add_source(d, 4), k.add_target(d, N)
     i = k.make_range(N - 3)
@@ -197,7 +197,7 @@ def run_two_calls(d: DType, inputs: Inputs) -> UOp:
     return make_launch(rotate, second.call(b.end(copy_element(target, b.sub(N - 1, j), left, j), j), name="reverse"))
 
 
-def _same_call_twice(d: DType, inputs: Inputs) -> UOp:
+def _launch_one_call_twice(d: DType, inputs: Inputs) -> UOp:
     """Build a launch that executes one Call twice: its memory is rotated by two elements (R151)."""
     k = KernelBuilder(inputs)
     memory, copy = k.add_target(d, N), local_memory(N, d)
@@ -245,10 +245,11 @@ def reduce_range(op: Op, t: AxisType) -> BuildEffects:
 # fmt: off
 #: (op, edge class, builder) of each case.
 TABLE: tuple[tuple[Op, str, BuildLaunch], ...] = (
-    *((Op.RANGE, edge_of_axis(t), single_kernel(reverse_in_loop(t))) for t in KERNEL_AXES),
-    *((Op.RANGE, f"{edge_of_axis(t)}-in-order", single_kernel(keep_last_iteration(t))) for t in KERNEL_AXES if t in SEQUENTIAL),
-    *((Op.RANGE, f"{edge_of_axis(t)}-zero-trip", single_kernel(reverse_in_loop(t, 0))) for t in KERNEL_AXES),
-    *((Op.RANGE, f"{edge_of_axis(t)}-negative-bound", single_kernel(reverse_in_loop(t, -3))) for t in KERNEL_AXES),
+    *((Op.RANGE, edge_of_axis(t), single_kernel(reverse_in_loop_and_store_beside(t))) for t in KERNEL_AXES),
+    *((Op.RANGE, f"{edge_of_axis(t)}-in-order", single_kernel(keep_last_iteration_in_register(t))) for t in KERNEL_AXES
+      if t in SEQUENTIAL),
+    *((Op.RANGE, f"{edge_of_axis(t)}-zero-trip", single_kernel(reverse_in_loop_and_store_beside(t, 0))) for t in KERNEL_AXES),
+    *((Op.RANGE, f"{edge_of_axis(t)}-negative-bound", single_kernel(reverse_in_loop_and_store_beside(t, -3))) for t in KERNEL_AXES),
     *((Op.RANGE, f"{edge_of_axis(t)}-symbolic", single_kernel(loop_to_variable(t, 7))) for t in KERNEL_AXES
       if t not in WORKGROUP | UNROLLED),
     *((Op.RANGE, f"{edge_of_axis(t)}-symbolic-negative", single_kernel(loop_to_variable(t, -1))) for t in KERNEL_AXES
@@ -260,13 +261,13 @@ TABLE: tuple[tuple[Op, str, BuildLaunch], ...] = (
         (AxisType.LOCAL, AxisType.GROUP_REDUCE))),
     (Op.RANGE, "loaded-bound",     single_kernel(_loop_to_loaded_bound)),
     (Op.RANGE, "counter-bound",    single_kernel(_triangle)),
-    (Op.RANGE, "carried",          single_kernel(_carry_dependence_through_memory)),
+    (Op.RANGE, "carried",          single_kernel(_carry_dependence_over_three_iterations)),
     *((Op.RANGE, f"{edge_of_axis(a)}-before-{edge_of_axis(c)}", single_kernel(_two_loops_in_order(a, c))) for a, c in (
         (AxisType.LOOP, AxisType.LOOP), (AxisType.UPCAST, AxisType.LOOP), (AxisType.LOOP, AxisType.UNROLL))),
     (Op.END, "two-loops",          single_kernel(_one_end_of_two_loops)),
     (Op.END, "inner-loop",         single_kernel(_store_after_inner_loop)),
     (Op.LINEAR, "two-calls",       run_two_calls),
-    (Op.LINEAR, "same-call-twice", _same_call_twice),
+    (Op.LINEAR, "same-call-twice", _launch_one_call_twice),
     (Op.LINEAR, "instructions",    _instruction_list),
     (Op.SINK, "kernel",            single_kernel(_two_effects)),
     (Op.GROUP, "kernel",           single_kernel(_group_in_loop)),

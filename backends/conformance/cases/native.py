@@ -158,7 +158,7 @@ def _decode_by_function(d: DType, i: Inputs) -> UOp:
 # --------------------------------------------------------------------------------------------------------------- programs
 
 
-def _program(d: DType, inputs: Inputs) -> UOp:
+def _launch_program_with_empty_binary(d: DType, inputs: Inputs) -> UOp:
     """Build a launch of a Program, whose list says what it computes."""
     k = KernelBuilder(inputs)
     source, target, i = k.add_source(d, N), k.add_target(d, N), k.make_range(N)
@@ -168,7 +168,7 @@ def _program(d: DType, inputs: Inputs) -> UOp:
     return make_launch(k.call_body(UOp(Op.PROGRAM, (body, UOp(Op.SOURCE, (), SourceArg("")), b.binary(b"")))))
 
 
-def _bestiary_program(d: DType, inputs: Inputs) -> UOp:
+def _launch_bestiary_program_with_empty_binary(d: DType, inputs: Inputs) -> UOp:
     k = BestiaryKernelBuilder(inputs)
     sink, instructions = build_reversed_copy_as_sink_and_list(d, k)
     stages = instructions, UOp(Op.SOURCE, (), SourceArg("")), UOp(Op.PROGRAM_BINARY, (), b.binary(b"").arg)
@@ -186,9 +186,9 @@ KERNELS: tuple[tuple[Op, str, Callable[[DType, KernelBuilder], tuple[UOp, ...]]]
 )
 #: (op, edge class, builder of a launch) of each case of programs.
 PROGRAMS: tuple[tuple[Op, str, Callable[[DType, Inputs], UOp]], ...] = (
-    (Op.PROGRAM,        "compiled-before", _program),
-    (Op.SOURCE,         "compiled-before", _program),
-    (Op.PROGRAM_BINARY, "compiled-before", _bestiary_program),
+    (Op.PROGRAM,        "compiled-before", _launch_program_with_empty_binary),
+    (Op.SOURCE,         "compiled-before", _launch_program_with_empty_binary),
+    (Op.PROGRAM_BINARY, "compiled-before", _launch_bestiary_program_with_empty_binary),
 )
 #: (op, edge class, builder of a graph) of each case of functions.
 FUNCTIONS: tuple[tuple[Op, str, Callable[[DType, Inputs], UOp]], ...] = (

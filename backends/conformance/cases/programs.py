@@ -85,7 +85,7 @@ def _load_with_scalar_gates(d: DType, i: Inputs) -> UOp:
     return b.stack(b.load(x, y, b.at(p, 0)), b.load(x, y, b.at(p, 1)))
 
 
-def _make_store_to_view(view: Callable[[UOp], UOp], size: int) -> BuildGraph:
+def _make_sink_of_store_to_view(view: Callable[[UOp], UOp], size: int) -> BuildGraph:
     def make(d: DType, i: Inputs) -> UOp:
         buf = add_buffer(d, size, i)
         target = view(buf)
@@ -124,7 +124,7 @@ def _read_between_two_writes(d: DType, i: Inputs) -> UOp:
     return b.stack(loaded, second)
 
 
-def _read_after_write_via_other_buffer(d: DType, i: Inputs) -> UOp:
+def _order_read_by_transitive_after(d: DType, i: Inputs) -> UOp:
     """Order a read after a write through a dependency without an effect (R59: After is transitive)."""
     buf, other = add_buffer(d, 4, i), add_buffer(d, 4, i)
     write = b.store(buf, add_param(d, (4,), i))
@@ -171,17 +171,17 @@ TABLE: tuple[tuple[Op, str, BuildGraph], ...] = (
     (Op.LOAD, "copy",          lambda d, i: b.load(b.permute(add_param(d, (3, 4), i), (1, 0)))),
     (Op.LOAD, "gated",         _load_with_gate),
     (Op.LOAD, "gated-scalar",  _load_with_scalar_gates),
-    (Op.STORE, "whole",        _make_store_to_view(lambda v: v, 6)),
-    (Op.STORE, "shrunk",       _make_store_to_view(lambda v: b.shrink(v, (2,), (3,)), 8)),
-    (Op.STORE, "flipped",      _make_store_to_view(lambda v: b.flip(v, (True,)), 6)),
-    (Op.STORE, "transposed",   _make_store_to_view(lambda v: b.permute(b.reshape(v, (3, 4)), (1, 0)), 12)),
-    (Op.STORE, "indexed",      _make_store_to_view(lambda v: b.at(b.reshape(v, (3, 4)), 1), 12)),
+    (Op.STORE, "whole",        _make_sink_of_store_to_view(lambda v: v, 6)),
+    (Op.STORE, "shrunk",       _make_sink_of_store_to_view(lambda v: b.shrink(v, (2,), (3,)), 8)),
+    (Op.STORE, "flipped",      _make_sink_of_store_to_view(lambda v: b.flip(v, (True,)), 6)),
+    (Op.STORE, "transposed",   _make_sink_of_store_to_view(lambda v: b.permute(b.reshape(v, (3, 4)), (1, 0)), 12)),
+    (Op.STORE, "indexed",      _make_sink_of_store_to_view(lambda v: b.at(b.reshape(v, (3, 4)), 1), 12)),
     (Op.STORE, "gated",        _store_with_gate),
     (Op.STORE, "reversed",     _store_reversed_self),
     (Op.STORE, "overlapping",  _store_overlapping_self),
     (Op.STORE, "bytes",        _store_through_bitcast),
     (Op.AFTER, "chain",        _read_between_two_writes),
-    (Op.AFTER, "transitive",   _read_after_write_via_other_buffer),
+    (Op.AFTER, "transitive",   _order_read_by_transitive_after),
     (Op.GROUP, "two-stores",   _group_two_stores),
     (Op.SINK, "two-outputs",   _sink_two_stores),
     (Op.CONTIGUOUS, "of-view", _make_marker_of_view(Op.CONTIGUOUS)),

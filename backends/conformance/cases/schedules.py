@@ -15,13 +15,13 @@ import numpy as np
 from uops.backends.arrays import STORAGE
 from uops.backends.conformance.cases.common import SAMPLE, Inputs
 from uops.backends.conformance.cases.launches import KernelBuilder, make_groups_of_ones_and_twos, make_launch, make_launch_case
-from uops.backends.conformance.cases.tensor_cores import find_descriptors_by_dtype
+from uops.backends.conformance.cases.tensor_cores import group_descriptors_by_input_dtype
 from uops.backends.conformance.model import ConformanceCase, ConformanceTier
 from uops.compiler.ir.buffers import fresh_uniques
 from uops.compiler.passes.optimize.schedule.group import lower_or_serialize_group_reduces
 from uops.compiler.passes.optimize.schedule.optops import apply
 from uops.compiler.passes.optimize.schedule.schedule import (
-    build_scheduled_body,
+    close_output_loops_into_sink,
     create_initial_schedule,
     set_output_loop_types_before_optops,
 )
@@ -47,7 +47,7 @@ def _transpose(d: DType, k: KernelBuilder) -> UOp:
     source, target = k.add_source(d, 48), k.add_target(d, 48)
     i, j = k.make_range(6), k.make_range(8)
     value = b.load(b.at(source, b.add(b.mul(i, 8), j)))
-    return b.close_loops(b.store(b.at(target, b.add(b.mul(j, 6), i)), value), (i, j))
+    return b.wrap_in_one_end_per_loop(b.store(b.at(target, b.add(b.mul(j, 6), i)), value), (i, j))
 
 
 def _reduce(op: Op) -> BuildEffect:
@@ -80,7 +80,7 @@ def _multiply_matrices_by_reduce(descriptor: wmma.Descriptor, extents: tuple[int
         factors = (b.load(b.at(m, b.add(b.mul(n, depth), r))) for m, n in ((lhs, i), (rhs, j)))
         product = UOp(Op.MUL, tuple(b.cast(f, out) for f in factors))
         value = UOp(Op.REDUCE, (product, r), ReduceArg(Op.ADD, ()))
-        return b.close_loops(b.store(b.at(target, b.add(b.mul(i, columns), j)), value), (i, j))
+        return b.wrap_in_one_end_per_loop(b.store(b.at(target, b.add(b.mul(i, columns), j)), value), (i, j))
 
     return build
 
@@ -135,29 +135,35 @@ _PRODUCTS: dict[str, tuple[Callable[[int, int, int], tuple[int, int, int]], tupl
 }
 
 
-def apply_optops(body: UOp, optops: tuple[OptOp, ...], machine: MachineModel = _MACHINE, *, parallel: bool = False) -> UOp:
+def apply_optops(
+    body: UOp, optops: tuple[OptOp, ...], machine: MachineModel = _MACHINE, *, make_output_loops_global: bool = False
+) -> UOp:
     """Return the SCHEDULED body of a kernel after OptOps. Raises RejectedOptOp for one that is not legal."""
     start, fresh = create_initial_schedule(body), fresh_uniques(body)
     if start is None:
         raise ValueError("expected a kernel as rangeify leaves it")
-    schedule = set_output_loop_types_before_optops(start, dict.fromkeys(start.outputs, AxisType.GLOBAL)) if parallel else start
+    schedule = (
+        set_output_loop_types_before_optops(start, dict.fromkeys(start.outputs, AxisType.GLOBAL))
+        if make_output_loops_global
+        else start
+    )
     for optop in optops:
         schedule = apply(schedule, optop, machine)
-    return build_scheduled_body(lower_or_serialize_group_reduces(schedule, machine, fresh))
+    return close_output_loops_into_sink(lower_or_serialize_group_reduces(schedule, machine, fresh))
 
 
 def _make_schedule_case(d: DType, case: _ScheduleCase, machine: MachineModel = _MACHINE) -> ConformanceCase:
     inputs: Inputs = {}
     k = KernelBuilder(inputs)
     call = k.call(case.build(d, k))
-    body = apply_optops(call.body, case.optops, machine, parallel=case.parallel)
+    body = apply_optops(call.body, case.optops, machine, make_output_loops_global=case.parallel)
     scheduled, unscheduled = make_launch(call.replace(src=(body, *call.arguments))), make_launch(call)
     made = make_launch_case(Op.SINK, d, case.edge, scheduled, inputs)
     return replace(made, row=f"OptOp/{case.optop.__name__}", meaning=unscheduled)
 
 
 def _generate_tensor_core_schedules(tier: ConformanceTier) -> Iterator[ConformanceCase]:
-    for d, descriptors in find_descriptors_by_dtype().items():
+    for d, descriptors in group_descriptors_by_input_dtype().items():
         if tier is ConformanceTier.SMOKE and d not in SAMPLE:
             continue
         for descriptor in descriptors if tier is ConformanceTier.FULL else descriptors[:1]:

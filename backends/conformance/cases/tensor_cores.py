@@ -52,7 +52,7 @@ def _multiply_fragments(descriptor: wmma.Descriptor, inputs: Inputs, *, by_speci
     return make_launch(k.call(store if by_special else b.end(store, lane)))
 
 
-def find_descriptors_by_dtype() -> dict[DType, list[wmma.Descriptor]]:
+def group_descriptors_by_input_dtype() -> dict[DType, list[wmma.Descriptor]]:
     """Return the instructions by the dtype that they multiply."""
     found: dict[DType, list[wmma.Descriptor]] = {}
     for descriptor in wmma.DESCRIPTORS:
@@ -62,7 +62,7 @@ def find_descriptors_by_dtype() -> dict[DType, list[wmma.Descriptor]]:
 
 def generate_tensor_core_cases(tier: ConformanceTier) -> Iterator[ConformanceCase]:
     """Yield every known instruction; in the smoke tier the first one of each sampled dtype."""
-    for d, descriptors in find_descriptors_by_dtype().items():
+    for d, descriptors in group_descriptors_by_input_dtype().items():
         if tier is ConformanceTier.SMOKE and d not in SAMPLE:
             continue
         for k, descriptor in enumerate(descriptors if tier is ConformanceTier.FULL else descriptors[:1]):

@@ -65,7 +65,7 @@ def find_wrong_gradient(graph: UOp, inputs: Mapping[str, Any], seed: int) -> str
     return f"the derivative in a direction is {by_forward} by forward mode, {by_reverse} by the gradient rules (seed {seed})"
 
 
-def find_wrong_gradient_at_comparable_point(graph: UOp, inputs: Mapping[str, Any], seed: int) -> str | None:
+def find_wrong_gradient_at_first_comparable_draw(graph: UOp, inputs: Mapping[str, Any], seed: int) -> str | None:
     """Judge as `find_wrong_gradient` does, at the first point drawn at which nothing is divided by zero. Raises NotComparable."""
     for k in range(_MOST_POINTS):
         try:

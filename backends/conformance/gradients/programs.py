@@ -46,7 +46,7 @@ def _function(x: UOp, y: UOp) -> UOp:
     return b.add(b.get(f, 0), b.mul(b.get(f, 1), x))
 
 
-def _store_rows(x: UOp, y: UOp) -> UOp:
+def _overwrite_rows_with_repeated_index(x: UOp, y: UOp) -> UOp:
     """Rows 0 and 1 of 3 are overwritten by rows of y, the second of them twice."""
     memory = b.reshape(b.buffer(12, dt.float64, unique=7), (3, 4))
     old = b.after(memory, b.store(memory, b.mul(x, x)))
@@ -87,7 +87,7 @@ PROGRAMS: dict[Op, GradientProgram] = {
                                         b.add(b.reduce(x, Op.MUL, (1,)), b.reduce(y, Op.MAX, (1,))))),
     Op.LOAD:     GradientProgram(b.load(b.mul(_param(0), _param(0)), b.mul(_param(1), _param(1)), b.param(2, (3, 4), dt.bool_)),
                                  {"p0": X, "p1": Y, "p2": GATE}),
-    Op.AFTER:    _make_binary(_store_rows),
+    Op.AFTER:    _make_binary(_overwrite_rows_with_repeated_index),
     Op.FUNCTION: _make_binary(_function),
     Op.TUPLE:    _make_binary(lambda x, y: b.get(b.tuple_(b.mul(x, y), x), 0)),
     Op.GETTUPLE: _make_binary(lambda x, y: b.mul(b.get(b.tuple_(b.mul(x, y), x), 0), b.get(b.tuple_(b.mul(x, y), x), 1))),

@@ -29,7 +29,7 @@ from uops.compiler.prove.admission import DamagedLedger
 from uops.compiler.prove.verdicts import ProofStatus as Verified
 from uops.spec.errors import UopsError
 from uops.spec.rows.named.base import RowSubject
-from uops.spec.rows.rows import rows_of_subject, spec_hash
+from uops.spec.rows.rows import hash_spec_without_executors, rows_of_subject
 from uops.spec.untrusted import BadFile, Either, describe_path, find_misfit, read_json
 
 if TYPE_CHECKING:  # a reader of reports does not load the interpreter
@@ -51,9 +51,9 @@ class BadReport(UopsError):
 
 
 def build_document(
-    run: ConformanceRun, level: ConformanceLevel = ConformanceLevel.STRICT, *, started: datetime | None = None
+    run: ConformanceRun, exit_status_level: ConformanceLevel = ConformanceLevel.STRICT, *, started: datetime | None = None
 ) -> Json:
-    """Build the report of `run`, whose exit status was decided at `level`; reproducers are named, not included."""
+    """Build the report of `run`, whose exit status was decided at `exit_status_level`; reproducers are named, not included."""
     reproducer_paths = assign_reproducer_paths(run.reproducers)
     return {
         "schema_version": SCHEMA_VERSION,
@@ -66,13 +66,18 @@ def build_document(
         "rows": run.rows,
         "dialect": run.dialect.value if run.dialect else None,
         "sample": {"seed": run.sample.seed, "of": run.sample.cases} if run.sample else None,
-        "schedules": describe_schedules(run),
+        "schedules": describe_schedule_policy(run),
         "proofs": count_proved_rules_and_validated_kernels(run),
-        "level": level.value,
+        "level": exit_status_level.value,
         "complete": run.complete,
         "cases": run.cases,
-        "scores": {level.value: compute_scores(run.cells[level].values()) for level in ConformanceLevel},
-        "executed": sorted({cell.row for level in ConformanceLevel for cell, r in run.cells[level].items() if r.run}),
+        "scores": {
+            exit_status_level.value: compute_total_and_surface_scores(run.cells[exit_status_level].values())
+            for exit_status_level in ConformanceLevel
+        },
+        "executed": sorted(
+            {cell.row for exit_status_level in ConformanceLevel for cell, r in run.cells[exit_status_level].items() if r.run}
+        ),
         "silent_rows": _list_rows_without_cells(run),
         "cells": _cells_to_json(run, reproducer_paths),
         "time": {"started": _format_utc(started), "seconds": round(run.seconds, 3)},
@@ -85,7 +90,7 @@ def _list_rows_without_cells(run: ConformanceRun) -> list[str]:
     return [r.id for r in rows_of_subject(run.subject) if fnmatchcase(r.id, run.rows) and r.id not in with_cells]
 
 
-def describe_schedules(run: ConformanceRun) -> Json:
+def describe_schedule_policy(run: ConformanceRun) -> Json:
     """Describe the schedule policy, with the moves applied where a seed drew them."""
     policy = run.schedules
     details: dict[str, Json] = {
@@ -171,7 +176,7 @@ def assign_reproducer_paths(case_ids: Iterable[str]) -> dict[str, str]:
     return paths
 
 
-def compute_scores(cells: Iterable[CellResult]) -> Json:
+def compute_total_and_surface_scores(cells: Iterable[CellResult]) -> Json:
     """Compute the scores at one level with their counts; null where nothing was required.
 
     Conformance and coverage are shares of the cells that could be asked. `asked` is the share of those among all cells, and `rows`
@@ -214,7 +219,7 @@ def _score_cells(everything: list[CellResult]) -> Json:
 def describe_specification(subject: RowSubject = RowSubject.BACKEND) -> Json:
     """Identify the specification that cells were judged by: its rows that judge a subject, and how many judge others (R171)."""
     others = {s.value: len(rows_of_subject(s)) for s in RowSubject if s is not subject}
-    return {"hash": f"sha256:{spec_hash()}", "rows": len(rows_of_subject(subject)), "other_rows": others}
+    return {"hash": f"sha256:{hash_spec_without_executors()}", "rows": len(rows_of_subject(subject)), "other_rows": others}
 
 
 def package_versions() -> Json:

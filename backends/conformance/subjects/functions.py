@@ -111,7 +111,7 @@ def _refuse_realization(d: DType) -> Iterator[str | None]:
             yield f"{name} inside of a @function: expected an error, got a result"
 
 
-def _run_once_per_call(d: DType) -> Iterator[str | None]:
+def _run_once_and_stay_lazy(d: DType) -> Iterator[str | None]:
     calls = []
 
     @function
@@ -166,7 +166,7 @@ def _pack_results(d: DType) -> Iterator[str | None]:
         yield expect(f"elements of the Tuple of {count} results", count, len(body.src))
 
 
-def _build_function_node(d: DType) -> Iterator[str | None]:
+def _build_function_node_with_arguments(d: DType) -> Iterator[str | None]:
     captured, x, y = _make_tensor(d, 4, first=1), _make_tensor(d, 4), _make_tensor(d, 4)
     node = _node_of(function(lambda a, b: ((a != captured), (b != captured))[1])(x, y))
     yield expect("op of the node", Op.FUNCTION, node.op)
@@ -231,12 +231,12 @@ _CHECKS: tuple[tuple[str, str, _Check], ...] = (
     ("FUNCTION.EXTRACTINPUTS.C1", "containers", _find_inputs_in_containers),
     ("FUNCTION.EXTRACTINPUTS.C2", "shared-input", _share_input),
     ("FUNCTION.RUN.C1", "realization", _refuse_realization),
-    ("FUNCTION.RUN.C1", "lazy", _run_once_per_call),
+    ("FUNCTION.RUN.C1", "lazy", _run_once_and_stay_lazy),
     ("FUNCTION.PARAMETERIZE.C1", "inputs", _make_params_of_inputs),
     ("FUNCTION.PARAMETERIZE.C2", "captured", _pass_captures_as_arguments),
     ("FUNCTION.PARAMETERIZE.C3", "closed-body", _close_body),
     ("FUNCTION.WRAPBODY.C1", "tuple", _pack_results),
-    ("FUNCTION.WRAPBODY.C2", "node", _build_function_node),
+    ("FUNCTION.WRAPBODY.C2", "node", _build_function_node_with_arguments),
     ("FUNCTION.RETURN.C1", "elements", _return_elements),
     ("FUNCTION.RETURN.C2", "containers", _keep_containers),
     ("FUNCTION.RESOLVE.C1", "values", _compute_body),

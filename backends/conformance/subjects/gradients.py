@@ -13,7 +13,7 @@ import numpy as np
 
 from uops.backends.arrays import STORAGE
 from uops.backends.conformance.gradients.differences import find_gradient_far_from_differences
-from uops.backends.conformance.gradients.duals import find_wrong_gradient_at_comparable_point
+from uops.backends.conformance.gradients.duals import find_wrong_gradient_at_first_comparable_draw
 from uops.backends.conformance.gradients.programs import EDGES, PROGRAMS
 from uops.backends.conformance.subjects.model import SubjectCase, make_check_case
 from uops.backends.testing.gradients import list_float_params
@@ -35,7 +35,7 @@ def _compare_with_differences(op: Op) -> Iterator[str | None]:
 
 def _compare_with_duals(op: Op) -> Iterator[str | None]:
     graph, inputs, _ = PROGRAMS[op]
-    yield from (find_wrong_gradient_at_comparable_point(graph, inputs, seed) for seed in range(_DRAWS))
+    yield from (find_wrong_gradient_at_first_comparable_draw(graph, inputs, seed) for seed in range(_DRAWS))
 
 
 def _compare_at_edges(op: Op) -> Iterator[str | None]:

@@ -33,7 +33,7 @@ from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import ALU, COMPARE, Op
 from uops.spec.rows.signatures import accepts_dtypes, operand_dtypes
 from uops.spec.verify.dialects import Dialect
-from uops.spec.verify.infer import infer_dialect
+from uops.spec.verify.infer import infer_tensor_kernel_or_bestiary_dialect
 from uops.spec.verify.verifier import verify
 
 _Faults = Iterator[str | None]
@@ -57,15 +57,15 @@ def _expect_refusal(what: str, build: Callable[[], UOp]) -> str | None:
 # --------------------------------------------------------------------------------------------------------- values of programs
 
 
-def _generate_value_cases(tier: ConformanceTier) -> Iterator[SubjectCase]:
+def _generate_derived_vs_computed_cases(tier: ConformanceTier) -> Iterator[SubjectCase]:
     """Yield a case per program of the suite, about every node of it."""
     for case in generate_cases(tier):
-        is_tensor_graph = case.surface == TENSOR_SURFACE and infer_dialect(case.graph) is Dialect.TENSOR
-        if is_tensor_graph and (nodes := _list_value_nodes(case.graph)):
-            yield _make_value_case(case, nodes)
+        is_tensor_graph = case.surface == TENSOR_SURFACE and infer_tensor_kernel_or_bestiary_dialect(case.graph) is Dialect.TENSOR
+        if is_tensor_graph and (nodes := _list_effect_independent_value_nodes(case.graph)):
+            yield _make_derived_vs_computed_case(case, nodes)
 
 
-def _make_value_case(case: ConformanceCase, nodes: list[UOp]) -> SubjectCase:
+def _make_derived_vs_computed_case(case: ConformanceCase, nodes: list[UOp]) -> SubjectCase:
     claims = ("PROPERTY.DTYPE.C1", "PROPERTY.SHAPE.C1", "PROPERTY.MIN_MAX.C1")
     dtype, shape, bounds = (cell_of_claim(claim, "values", case.dtype.name) for claim in claims)
 
@@ -79,7 +79,7 @@ def _make_value_case(case: ConformanceCase, nodes: list[UOp]) -> SubjectCase:
     return SubjectCase(f"values of {case.id}", (dtype, shape, bounds), ask, case.graph, case.inputs)
 
 
-def _list_value_nodes(graph: UOp) -> list[UOp]:
+def _list_effect_independent_value_nodes(graph: UOp) -> list[UOp]:
     """Return the nodes with a value whose order no effect decides: all of a graph without effects, else the values of its root."""
     nodes = toposort(graph)
     if any(u.op in (Op.STORE, Op.AFTER, Op.CALL, Op.FUNCTION, Op.RANGE, Op.BUFFER) for u in nodes):
@@ -242,14 +242,14 @@ def _shard_buffer(d: DType) -> _Faults:
     yield expect("elements of a Buffer of 4 on each of two devices", (8,), b.buffer(4, d, _PAIR, unique=1).shape)
 
 
-def _shard_loads(d: DType) -> _Faults:
+def _shard_loads_to_several_devices(d: DType) -> _Faults:
     one, two = b.reshape(b.buffer(8, d, _D0, unique=1), (2, 4)), _make_sharded(d, 4, 2)
     yield expect("axis of a Load to two devices", 0, b.copy(one, _PAIR).axis)
     yield expect("axis of a Load to one device", None, b.copy(two, _D0).axis)
     yield expect("axis of a Load without a device", 0, b.load(two).axis)
 
 
-def _keep_shards(d: DType) -> _Faults:
+def _keep_device_elements_through_movement(d: DType) -> _Faults:
     """Each device has the same elements before and after a Permute or Reshape."""
     moves: list[UOp] = [b.permute(_make_sharded(d, 4, 3, 2), order) for order in itertools.permutations(range(3))]
     moves += [b.reshape(_make_sharded(d, *old), new) for old, new in (
@@ -266,7 +266,7 @@ def _split_elements_by_buffer_and_own_axis(u: UOp) -> tuple[list[list[int]], lis
     """Return which elements of its Buffer each device holds: by the Buffer's axis, and by the axis of `u`."""
     memory = next(x for x in toposort(u) if x.op is Op.BUFFER)
     numbers = np.arange(math.prod(memory.shape))
-    value = np.asarray(run(_renumber(u), {"b1": numbers.astype(np.int32)}).values[0])
+    value = np.asarray(run(_rebase_moves_on_int32_buffer(u), {"b1": numbers.astype(np.int32)}).values[0])
     before = np.split(numbers, 2)
     after = [] if u.axis is None else np.split(value, 2, axis=u.axis)
     return _sort_elements(before), _sort_elements(after)
@@ -276,11 +276,11 @@ def _sort_elements(parts: Iterable[Any]) -> list[list[int]]:
     return [sorted(part.reshape(-1).tolist()) for part in parts]
 
 
-def _renumber(u: UOp) -> UOp:
+def _rebase_moves_on_int32_buffer(moved: UOp) -> UOp:
     """Return the same moves of a Buffer of int32, which tells its elements apart."""
-    if u.op is Op.BUFFER:
-        return b.buffer(u.arg.size, dt.int32, _PAIR, unique=1)
-    return u.replace(src=(_renumber(u.operand), *u.src[1:]))  # operand, and its extents or order
+    if moved.op is Op.BUFFER:
+        return b.buffer(moved.arg.size, dt.int32, _PAIR, unique=1)
+    return moved.replace(src=(_rebase_moves_on_int32_buffer(moved.operand), *moved.src[1:]))  # operand, and its extents or order
 
 
 def _collapse_axis(d: DType) -> _Faults:
@@ -305,13 +305,15 @@ def _agree_on_axis(d: DType) -> _Faults:
 # -------------------------------------------------------------------------------------------------------------------- priority
 
 
-def _order_loops(name: str) -> _Faults:
+def _nest_loops_by_priority_then_id(axis_type_name: str) -> _Faults:
     """The loops of one End nest by priority, then by id, in the interpreter and in the compiler."""
-    yield expect(f"priority of {name}", PRIORITY[name], AXIS_NAMES[name].priority)
+    yield expect(f"priority of {axis_type_name}", PRIORITY[axis_type_name], AXIS_NAMES[axis_type_name].priority)
     for other, ids in itertools.product(PRIORITY, ((0, 1), (1, 0))):
-        loops = [b.range_(2, axis_id, AXIS_NAMES[x]) for x, axis_id in zip((name, other), ids, strict=True)]
-        expected = [r for _, _, r in sorted((PRIORITY[x], r.arg.axis_id, r) for x, r in zip((name, other), loops, strict=True))]
-        what = f"loops of types {name} and {other}, of ids {ids}"
+        loops = [b.range_(2, axis_id, AXIS_NAMES[x]) for x, axis_id in zip((axis_type_name, other), ids, strict=True)]
+        expected = [
+            r for _, _, r in sorted((PRIORITY[x], r.arg.axis_id, r) for x, r in zip((axis_type_name, other), loops, strict=True))
+        ]
+        what = f"loops of types {axis_type_name} and {other}, of ids {ids}"
         yield expect(f"{what}, in the interpreter", expected, list(closing_order(b.end(b.group(), *loops))))
         yield expect(f"{what}, in the compiler", expected, sort_closed_loops_outermost_first(loops))
 
@@ -330,8 +332,8 @@ _CHECKS: tuple[tuple[str, str, Iterable[DType], Callable[[DType], _Faults]], ...
     ("PROPERTY.MIN_MAX.C2", "outward", _FLOATS, _round_bounds_outward),
     ("PROPERTY.MIN_MAX.C2", "overflow", dt.INTS, _bound_overflow_by_dtype),
     ("PROPERTY.AXIS.C1", "buffer", _FEW, _shard_buffer),
-    ("PROPERTY.AXIS.C2", "load", _FEW, _shard_loads),
-    ("PROPERTY.AXIS.C3", "moves", _FEW, _keep_shards),
+    ("PROPERTY.AXIS.C2", "load", _FEW, _shard_loads_to_several_devices),
+    ("PROPERTY.AXIS.C3", "moves", _FEW, _keep_device_elements_through_movement),
     ("PROPERTY.AXIS.C4", "collapse", _FEW, _collapse_axis),
     ("PROPERTY.AXIS.C5", "elementwise", _FEW, _agree_on_axis),
 )
@@ -343,5 +345,7 @@ def generate_property_cases(tier: ConformanceTier) -> Iterator[SubjectCase]:
         for d in dtypes:
             yield make_check_case(claim, what, d.name, functools.partial(check, d))
     for k, name in enumerate(PRIORITY, 1):
-        yield make_check_case(f"TABLE.PRIORITY.C{k}", name.lower(), "void", functools.partial(_order_loops, name))
-    yield from _generate_value_cases(tier)
+        yield make_check_case(
+            f"TABLE.PRIORITY.C{k}", name.lower(), "void", functools.partial(_nest_loops_by_priority_then_id, name)
+        )
+    yield from _generate_derived_vs_computed_cases(tier)

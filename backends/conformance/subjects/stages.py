@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from uops.backends.conformance.cases.compiled import list_conformance_programs
+from uops.backends.conformance.cases.compiled import list_programs_every_target_compiles
 from uops.backends.conformance.model import ConformanceCase, ConformanceCell, ConformanceTier
 from uops.backends.conformance.stage_judge import Judge, begin_judged_lowering
 from uops.backends.conformance.subjects.model import Answer, SubjectCase, cell_of_claim
 from uops.compiler.config import Config
-from uops.compiler.entry import convert_to_entering_program
+from uops.compiler.entry import convert_to_launch_or_tensor_graph
 from uops.compiler.pipeline import LoweringState, Pass, passes_from, run_pass_and_verify
 from uops.compiler.target import Target
 from uops.interp import run
@@ -31,7 +31,7 @@ from uops.spec.ir.axes import GRID, UNROLLED, WORKGROUP
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import ALU, MEMORY_ROOTS, Op
 from uops.spec.ir.scope import base_memory, scope_nodes
-from uops.spec.verify.infer import infer_dialect
+from uops.spec.verify.infer import infer_tensor_kernel_or_bestiary_dialect
 from uops.spec.verify.verifier import find_broken_claims
 
 #: Axis types of threads, whose iterations are unordered.
@@ -117,7 +117,7 @@ def _find_ops_and_dtypes_that_target_lacks(step: _StageStep) -> Iterator[str | N
             yield None
 
 
-def _find_index_arithmetic_without_width(step: _StageStep) -> Iterator[str | None]:
+def _find_unsized_or_narrow_index_arithmetic(step: _StageStep) -> Iterator[str | None]:
     """Loop counters alone are of dtype index behind select. What is computed with them has a width that holds their values."""
     for u in step.computed_nodes:
         if u.op is Op.CAST and u.operand.dtype is dt.index:
@@ -128,7 +128,7 @@ def _find_index_arithmetic_without_width(step: _StageStep) -> Iterator[str | Non
             yield f"{u.op.name} of dtype index, which has no width" if u.dtype is dt.index else None
 
 
-def _find_instructions_out_of_order(step: _StageStep) -> Iterator[str | None]:
+def _find_duplicate_or_misplaced_instructions(step: _StageStep) -> Iterator[str | None]:
     for body in _list_bodies(step.after):
         place = {u: k for k, u in enumerate(body.src)}
         yield "an instruction stands twice in the list" if len(place) != len(body.src) else None
@@ -170,7 +170,7 @@ def _first_byte(argument: UOp) -> int:
     return 0 if argument.op in MEMORY_ROOTS else _first_byte(argument.src[0])  # the operand of a view
 
 
-def _find_moved_arguments(step: _StageStep) -> Iterator[str | None]:
+def _find_moved_external_arguments(step: _StageStep) -> Iterator[str | None]:
     for call, planned in zip(step.before.src, step.after.src, strict=True):
         for old, new in zip(call.arguments, planned.arguments, strict=True):
             if base_memory(old) in step.external:
@@ -207,12 +207,12 @@ _CHECKS: Mapping[str, tuple[_OwnClaim, ...]] = {
     "expand": (_OwnClaim(3, "vector-ranges", _find_vector_ranges),),
     "select": (
         _OwnClaim(3, "target", _find_ops_and_dtypes_that_target_lacks),
-        _OwnClaim(4, "index-width", _find_index_arithmetic_without_width),
+        _OwnClaim(4, "index-width", _find_unsized_or_narrow_index_arithmetic),
     ),
-    "linearize": (_OwnClaim(3, "order", _find_instructions_out_of_order),),
+    "linearize": (_OwnClaim(3, "order", _find_duplicate_or_misplaced_instructions),),
     "plan": (
         _OwnClaim(3, "lifetimes", _find_overlapping_memory, by_dtype=False),
-        _OwnClaim(4, "arguments", _find_moved_arguments),
+        _OwnClaim(4, "arguments", _find_moved_external_arguments),
     ),
     "render": (_OwnClaim(3, "programs", _find_kernels_without_program),),
 }
@@ -240,7 +240,7 @@ def _cells_of_stage(stage: str, dtype: str) -> _StageCells:
 
 
 def _make_case(case: ConformanceCase, target: Target, config: Config) -> SubjectCase:
-    entering = convert_to_entering_program(case.graph, infer_dialect(case.graph))
+    entering = convert_to_launch_or_tensor_graph(case.graph, infer_tensor_kernel_or_bestiary_dialect(case.graph))
     passes = passes_from(entering.dialect)
     stages = tuple(dict.fromkeys(p.stage for p in passes))
     cells = tuple(cell for stage in stages for cell in _cells_of_stage(stage, case.dtype.name).all())
@@ -278,12 +278,12 @@ def _lower_and_answer(graph: UOp, passes: Iterable[Pass], state: LoweringState, 
 
 def generate_stage_cases(tier: ConformanceTier, target: Target, config: Config) -> Iterator[SubjectCase]:
     """Yield a case per program of the suite that every target compiles; of the smoke tier, two of each row and dtype."""
-    for case in _list_programs(tier):
+    for case in _list_programs_thinned_on_smoke_tier(tier):
         yield _make_case(case, target, config)
 
 
-def _list_programs(tier: ConformanceTier) -> list[ConformanceCase]:
-    programs = list_conformance_programs(tier)
+def _list_programs_thinned_on_smoke_tier(tier: ConformanceTier) -> list[ConformanceCase]:
+    programs = list_programs_every_target_compiles(tier)
     if tier is not ConformanceTier.SMOKE:
         return programs
     first_and_last: dict[tuple[str, str], list[ConformanceCase]] = {}

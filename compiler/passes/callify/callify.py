@@ -33,11 +33,11 @@ from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import Dim, UOp, substitute, toposort
 from uops.spec.ir.ops import CALL_LIKE, EFFECT_GROUPS, MEMORY_ROOTS, Op
 from uops.spec.ir.scope import base_memory, is_variable, root_items
-from uops.spec.verify.infer import is_kernel_body
+from uops.spec.verify.infer import is_kernel_or_custom_function_body
 
 #: Gradient markers, which mean nothing outside of the front end.
 _GRADIENT_MARKERS = frozenset({Op.DETACH, Op.CONTIGUOUS_BACKWARD})
-#: Ops that `inline_calls_and_drop_markers` removes.
+#: Ops that `inline_calls_and_drop_gradient_markers` removes.
 _INLINED = _GRADIENT_MARKERS | {Op.FUNCTION, Op.CALL, Op.GETTUPLE}
 
 
@@ -67,8 +67,8 @@ def callify(root: UOp) -> UOp:
 
 def convert_graph_to_call(root: UOp) -> CallifiedProgram:
     """Convert a graph to one Call, and return it with its outputs. Raises CompileError or SpecError."""
-    inlined = inline_calls_and_drop_markers(root)
-    allocated = _make_output_buffers(root, inlined)
+    inlined = inline_calls_and_drop_gradient_markers(root)
+    allocated = _make_output_buffer_per_value(root, inlined)
     first_unique = highest_unique(toposort(root)) + 1 + len(allocated)
     partitioned, parts, reached_params = partition_over_devices(inlined, first_unique)
     resolved, temporaries = pass_memory_to_kernel_calls(partitioned, first_unique + len(parts))
@@ -91,10 +91,10 @@ def convert_graph_to_call(root: UOp) -> CallifiedProgram:
 
 def outputs(root: UOp) -> tuple[ProgramOutput, ...]:
     """Return the values of `root` in order, each with the Buffer to which `callify(root)` stores it."""
-    return _make_output_buffers(root, inline_calls_and_drop_markers(root))
+    return _make_output_buffer_per_value(root, inline_calls_and_drop_gradient_markers(root))
 
 
-def inline_calls_and_drop_markers(root: UOp) -> UOp:
+def inline_calls_and_drop_gradient_markers(root: UOp) -> UOp:
     """Inline every Function, GetTuple and Call, innermost first (R64, Function), and drop gradient markers."""
     done: dict[UOp, UOp] = {}  # node -> new node, for the nodes that change
     for u in _order_outside_opaque_bodies(root):
@@ -108,13 +108,13 @@ def inline_calls_and_drop_markers(root: UOp) -> UOp:
 def _order_outside_opaque_bodies(root: UOp) -> list[UOp]:
     """Return the nodes in topological order, without what is below the bodies that are not inlined."""
     order = toposort(root)
-    bodies = {u.body for u in order if u.op is Op.CALL and is_kernel_body(u.body)}
+    bodies = {u.body for u in order if u.op is Op.CALL and is_kernel_or_custom_function_body(u.body)}
     return order if not bodies else toposort(root, gate=lambda u: u not in bodies)
 
 
 def _inline_or_rebuild_node(node: UOp, new_sources: tuple[UOp, ...], error_root: UOp) -> UOp:
     if node.op in CALL_LIKE:
-        return _apply_body_to_arguments(node, new_sources, error_root)
+        return _inline_body_unless_kernel(node, new_sources, error_root)
     if node.op is Op.GETTUPLE:
         (packed,) = new_sources
         element: UOp = packed.src[node.arg.index]
@@ -125,10 +125,10 @@ def _inline_or_rebuild_node(node: UOp, new_sources: tuple[UOp, ...], error_root:
     return node if new_sources == node.src else node.replace(src=new_sources)
 
 
-def _apply_body_to_arguments(function_or_call: UOp, new_sources: tuple[UOp, ...], error_root: UOp) -> UOp:
+def _inline_body_unless_kernel(function_or_call: UOp, new_sources: tuple[UOp, ...], error_root: UOp) -> UOp:
     """Return the body of a Function or Call on its arguments; for a Call, the Group of its effects."""
     body, *arguments = new_sources
-    if function_or_call.op is Op.CALL and is_kernel_body(function_or_call.body):
+    if function_or_call.op is Op.CALL and is_kernel_or_custom_function_body(function_or_call.body):
         return function_or_call.replace(src=(function_or_call.body, *arguments))
     order = order_outside_kernels(body)
     slots = [p for p in order if p.op is Op.PARAM and p.arg.slot is not None]
@@ -155,7 +155,7 @@ def _make_memory(u: UOp) -> UOp:
     return u if memory.op in MEMORY_ROOTS or u.dtype is dt.index else UOp(Op.CONTIGUOUS, (u,))
 
 
-def _make_output_buffers(root_for_ids: UOp, inlined_root: UOp) -> tuple[ProgramOutput, ...]:
+def _make_output_buffer_per_value(root_for_ids: UOp, inlined_root: UOp) -> tuple[ProgramOutput, ...]:
     """Return one output with a new Buffer per value.
 
     Ids are counted from the highest one in `root_for_ids`, unused nodes included. So one graph has one translation, and no key

@@ -152,9 +152,9 @@ class _HazardScan:
             self.copied_values.add(value)
             return
         for node, k in index_operands(value):
-            self._mark_operand_copied(node, k)
+            self._mark_reference_use_or_value_copied(node, k)
 
-    def _mark_operand_copied(self, node: UOp, source_position: int) -> None:
+    def _mark_reference_use_or_value_copied(self, node: UOp, source_position: int) -> None:
         s = node.src[source_position]
         if s in self.memory:
             self.copied_uses.add((node, source_position))
@@ -169,7 +169,7 @@ class _HazardScan:
                 self._mark_overwritten_reads_copied(store, k, memory)
         for node, k in index_operands(store.buffer):
             if memory in self._get_source_reads_or_mark_copy(node, k):
-                self._mark_operand_copied(node, k)
+                self._mark_reference_use_or_value_copied(node, k)
         if memory in self.versions:
             self.versions[memory] += 1
 

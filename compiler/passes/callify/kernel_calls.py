@@ -20,9 +20,9 @@ from typing import NamedTuple
 from uops.compiler.ir.bodies import SCALAR_OPS, order_outside_kernels
 from uops.compiler.ir.equal_effects import order_atomic_adds, wait_for_equal_calls
 from uops.compiler.ir.extents import max_elements
-from uops.compiler.ir.loops import bind_effects_to_their_loops
+from uops.compiler.ir.loops import bind_accesses_to_loops_and_split_ends
 from uops.compiler.ir.views import WHOLE_VIEWS, strip_views_and_collect_dependencies, view_front_of_memory
-from uops.compiler.native import require_variables_fit_program
+from uops.compiler.native import require_variables_within_program_bounds
 from uops.compiler.passes.callify.kernel_forms import write_kernel_in_launch_forms
 from uops.compiler.place import untranslatable_error
 from uops.spec.ir import build as B
@@ -73,7 +73,7 @@ def is_global_buffer(u: UOp) -> bool:
     return u.op is Op.BUFFER and u.arg.addrspace is AddrSpace.GLOBAL
 
 
-def param_for_argument(argument: UOp, slot: int) -> UOp:
+def make_param_without_device(argument: UOp, slot: int) -> UOp:
     """Return the Param at a slot that stands for a Buffer or a Param."""
     if argument.op is Op.PARAM:
         return argument.replace(arg=replace(argument.arg, slot=slot, device=None))
@@ -85,7 +85,7 @@ def pass_own_memory_as_arguments(call: UOp) -> UOp:
     own = [u for u in toposort(call.body) if is_global_buffer(u)]
     if not own or call.body.op is not Op.SINK:
         return call
-    params = {u: param_for_argument(u, len(call.arguments) + k) for k, u in enumerate(own)}
+    params = {u: make_param_without_device(u, len(call.arguments) + k) for k, u in enumerate(own)}
     body, arg = substitute(call.body, params), call.arg
     if arg is not None and arg.written is not None:
         arg = replace(arg, written=tuple(sorted({*arg.written, *(find_written_slots(body) or ())})))
@@ -117,19 +117,19 @@ class _CallInMemory:
         written = find_written_slots(self.body) if self.call.arg is None or self.call.arg.written is None else self.call.arg.written
         written = tuple(range(len(self.call.arguments))) if written is None else written
         written = tuple(k for k in written if self._may_use(k))
-        self._refuse_aliased_write(written)
+        self._refuse_write_through_different_views(written)
         writes, passed = {self.references[k] for k in written}, dict[UOp, UOp]()
         for slot in sorted(range(len(self.references)), key=lambda k: k not in self.params):  # a slot with a Param decides
             reference = self.references[slot]
             if reference not in passed:
-                passed[reference] = self._pass_argument(slot, reference, reference in writes)
+                passed[reference] = self._choose_memory_value_or_scalar_to_pass(slot, reference, reference in writes)
         if self.body.op in OPAQUE_BODIES:  # which take their arguments as they are numbered
             arguments = [passed[r] for r in self.references]
             body, kept = self.body, _KeptArguments(arguments, {k: k for k in range(len(arguments))})
             if body.op is Op.PROGRAM:
-                require_variables_fit_program(self.call, self.error_root)
+                require_variables_within_program_bounds(self.call, self.error_root)
         else:
-            body, kept = self._bind_scalars_and_number_memory([passed[r] for r in self.references])
+            body, kept = self._build_launch_body_and_kept_arguments([passed[r] for r in self.references])
         slots = tuple(sorted({n for k, n in kept.numbers.items() if k in written}))
         verify_kernel(body)
         call = wait_for_equal_calls(UOp(Op.CALL, (body, *kept.arguments), CallArg(written=slots)), self.calls)
@@ -141,16 +141,16 @@ class _CallInMemory:
         """Return True if the kernel may read or write an argument: it has a Param of it, or is opaque."""
         return slot in self.params or self.body.op in OPAQUE_BODIES
 
-    def _refuse_aliased_write(self, written: tuple[int, ...]) -> None:
+    def _refuse_write_through_different_views(self, written_slots: tuple[int, ...]) -> None:
         """Raise CompileError if two arguments share memory that the Call writes, unless they are the same reference."""
         memory = [base_memory(a) for a in self.references]
-        for k in written:
+        for k in written_slots:
             for j, m in enumerate(memory):
                 if m is memory[k] and m.op in BASES and self._may_use(j) and self.references[j] is not self.references[k]:
                     detail = f"arguments {min(j, k)} and {max(j, k)} are different views of one memory, which the Call writes"
                     raise untranslatable_error("R166 (kernels written by hand)", self.call, detail, self.error_root)
 
-    def _pass_argument(self, slot: int, reference: UOp, is_written: bool) -> UOp:
+    def _choose_memory_value_or_scalar_to_pass(self, slot: int, reference: UOp, is_written: bool) -> UOp:
         """Return the memory, value or scalar to pass for an argument."""
         p = self.params.get(slot)
         if self._is_scalar(slot, reference):
@@ -199,7 +199,7 @@ class _CallInMemory:
         self.temporaries.append(UOp(Op.BUFFER, (), arg))
         return self.temporaries[-1]
 
-    def _bind_scalars_and_number_memory(self, arguments: list[UOp]) -> tuple[UOp, _KeptArguments]:
+    def _build_launch_body_and_kept_arguments(self, arguments: list[UOp]) -> tuple[UOp, _KeptArguments]:
         """Put scalar arguments into the body, and number its memory from 0, the variables of the scalars last.
 
         Params of one argument become one, so that every pass knows that they are the same memory.
@@ -213,7 +213,7 @@ class _CallInMemory:
         inner = {v: B.cast(p, v.dtype) if v.dtype is not dt.index else p for v, p in numbered.items()}
         used = {p: scalars[k] for k, p in self.params.items() if k in scalars}
         bound = {p: B.cast(substitute(a, inner), p.dtype) for p, a in used.items()}
-        body = order_atomic_adds(bind_effects_to_their_loops(self.body), numbers)  # before any two become equal
+        body = order_atomic_adds(bind_accesses_to_loops_and_split_ends(self.body), numbers)  # before any two become equal
         body = substitute(body, bound) if bound else body
         params = [p for p in toposort(body) if p.op is Op.PARAM and p.arg.slot in numbers and not is_variable(p)]
         flat = {p: _flat_param(p, numbers[p.arg.slot], arguments[p.arg.slot], inner) for p in params}
@@ -257,13 +257,13 @@ def _strip_to_memory(reference: UOp) -> UOp:
     return B.after(memory, *dependencies) if dependencies else memory
 
 
-def _apply_views_to_flat_param(reference: UOp, flat: UOp, shape: Sequence[Dim]) -> UOp:
+def _apply_views_to_flat_param(reference: UOp, flat: UOp, result_shape: Sequence[Dim]) -> UOp:
     """Return a view of a flat Param of the same elements as `reference` has of its memory, in a shape."""
     memory = base_memory(reference)
     view = B.reshape(flat, memory.shape) if flat.shape != memory.shape else flat
     for u in reversed(_views_of(reference)):
         view = view if u.op is Op.AFTER else u.replace(src=(view, *u.src[1:]))  # offsets and extents
-    return B.reshape(view, shape) if view.shape != tuple(shape) else view
+    return B.reshape(view, result_shape) if view.shape != tuple(result_shape) else view
 
 
 def _index_param(variable: UOp, slot: int) -> UOp:

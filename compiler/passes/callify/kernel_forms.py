@@ -106,19 +106,21 @@ class _FormWriter:
         #: New node -> the loops and lanes that it depends on.
         self.loops_and_lanes: dict[UOp, frozenset[UOp]] = {}
 
-    def _order_in_loops(self, memory: UOp, operands: Iterable[UOp | None], made_from: UOp) -> Generator[_Request, Any, UOp]:
+    def _make_memory_wait_for_lost_loops(
+        self, memory: UOp, new_operands: Iterable[UOp | None], old_access: UOp
+    ) -> Generator[_Request, Any, UOp]:
         """Return the memory of a new access, ordered in the loops of the old one that its operands no longer depend on.
 
         So accesses of different loops stay different nodes, though they access one element. An AtomicAdd depends on all lanes
         (R125, R127).
         """
-        lanes = self.lanes if made_from.op is Op.ATOMICADD else ()
+        lanes = self.lanes if old_access.op is Op.ATOMICADD else ()
         loops: list[UOp] = []
-        for r in (*[r for r in self.ranges if r in self.loops[made_from]], *lanes):
+        for r in (*[r for r in self.ranges if r in self.loops[old_access]], *lanes):
             loops.append((yield _Request(_Part.VALUE, r)))
         if not loops:
             return memory
-        depended = frozenset[UOp]().union(*[self._find_loops_and_lanes(u) for u in (memory, *operands) if u is not None])
+        depended = frozenset[UOp]().union(*[self._find_loops_and_lanes(u) for u in (memory, *new_operands) if u is not None])
         lost = [r for r in loops if r not in depended]
         return B.after(memory, *lost) if lost else memory
 
@@ -151,7 +153,7 @@ class _FormWriter:
     def _start_rule(self, request: _Request) -> _Steps:
         part, u, coords = request
         if part is _Part.MEMORY:
-            return self._rebuild_memory(u)
+            return self._find_flat_memory_or_wmma_registers(u)
         if part is _Part.POSITION:
             return _POSITION_RULES.get(u.op, _FormWriter._locate_in_base)(self, u, coords)
         if part is _Part.FRAGMENT:
@@ -171,7 +173,7 @@ class _FormWriter:
 
     # ------------------------------------------------------------------------------------------------------ references
 
-    def _rebuild_memory(self, u: UOp) -> _Steps:
+    def _find_flat_memory_or_wmma_registers(self, u: UOp) -> _Steps:
         """Return the flat memory of a reference, ordered as its Afters say; for a Wmma, registers that hold its product."""
         if u.op is Op.WMMA:
             product = yield _Request(_Part.FRAGMENT, u)
@@ -254,7 +256,7 @@ class _FormWriter:
         memory = yield _Request(_Part.MEMORY, reference)
         (position,), inside = yield _Request(_Part.POSITION, reference, coords)
         gate = self.indexing.conjoin_gates(gate, inside) if gate is not None else inside
-        memory = yield from self._order_in_loops(memory, (position, alternative, gate), access)
+        memory = yield from self._make_memory_wait_for_lost_loops(memory, (position, alternative, gate), access)
         address = UOp(Op.INDEX, (memory, position))
         if gate is None:
             return _bitcast(UOp(Op.LOAD, (address,), arg), reference.dtype)
@@ -307,11 +309,11 @@ class _FormWriter:
         value = _bitcast(value, memory.dtype)
         if u.op is Op.ATOMICADD:  # it has no gate: out of bounds, where anything may be written, the first element changes
             position = position if gate is None else B.where(gate, position, ZERO)
-            memory = yield from self._order_in_loops(memory, (position, value), u)
+            memory = yield from self._make_memory_wait_for_lost_loops(memory, (position, value), u)
             return u.replace(src=(UOp(Op.INDEX, (memory, position)), value))
         if u.gate is not None:
             gate = self.indexing.conjoin_gates((yield _Request(_Part.VALUE, u.gate, self._align(coords, u.gate))), gate)
-        memory = yield from self._order_in_loops(memory, (position, value, gate), u)
+        memory = yield from self._make_memory_wait_for_lost_loops(memory, (position, value, gate), u)
         return u.replace(src=(UOp(Op.INDEX, (memory, position)), value, *(() if gate is None else (gate,))))
 
     # ------------------------------------------------------------------------------------------------------- fragments
@@ -322,11 +324,11 @@ class _FormWriter:
         return u.op is Op.STORE and u.value.op is Op.WMMA and u.gate is None and is_register(memory)
 
     def _store_fragment(self, u: UOp, target: UOp) -> _Steps:
-        address = yield from self._address_fragment(target)
+        address = yield from self._index_all_fragment_elements(target)
         product = yield _Request(_Part.FRAGMENT, u.value)
         return u.replace(src=(address, product))
 
-    def _address_fragment(self, reference: UOp) -> Generator[_Request, Any, UOp]:
+    def _index_all_fragment_elements(self, reference: UOp) -> Generator[_Request, Any, UOp]:
         memory = yield _Request(_Part.MEMORY, reference)
         positions: list[UOp] = []
         for coords in self._constant_coords(reference):
@@ -344,7 +346,7 @@ class _FormWriter:
             return u.replace(src=(*fragments, *ranges))
         reference = u.buffer if u.op is Op.LOAD and u.gate is None else u
         if reference in self.memory and is_register(self.memory[reference]):
-            address = yield from self._address_fragment(reference)
+            address = yield from self._index_all_fragment_elements(reference)
             return UOp(Op.LOAD, (address,), u.arg if u.op is Op.LOAD else LoadArg())
         elements: list[UOp] = []
         for coords in self._constant_coords(u, MAX_FRAGMENT):
@@ -394,7 +396,7 @@ class _FormWriter:
         yield from ()
         return u
 
-    def _rebuild_effects(self, u: UOp, coords: Index) -> _Steps:
+    def _rebuild_sink_group_or_barrier(self, u: UOp, coords: Index) -> _Steps:
         """Return a Sink, Group or Barrier of effects; of a value, the effects that it waits for."""
         effects: list[UOp] = []
         for s in u.src:
@@ -437,7 +439,7 @@ class _FormWriter:
             chosen = value if chosen is None else B.where(B.eq(position, index_constant(k)), value, chosen)
         return chosen
 
-    def _reduce(self, u: UOp, coords: Index) -> _Steps:
+    def _reduce_axes_in_new_loops(self, u: UOp, coords: Index) -> _Steps:
         """Return the Reduce of one element: over loops of its own if it reduces axes, or if it has several elements (R88)."""
         axes = {a: self.new_range(dim_node(u.operand.shape[a]), AxisType.REDUCE) for a in u.arg.axes}
         value = yield _Request(_Part.VALUE, u.operand, tuple([axes.get(a, i) for a, i in enumerate(coords)]))
@@ -485,11 +487,11 @@ class _FormWriter:
                 continue
             if u.op in (Op.STACK, Op.WMMA) or (u not in self.memory and len(set(self.users[u])) > 1):
                 return False
-            pending += _element_sources(u)
+            pending += _list_sources_but_extents_and_waits(u)
         return True
 
 
-def _element_sources(u: UOp) -> Sequence[UOp]:
+def _list_sources_but_extents_and_waits(u: UOp) -> Sequence[UOp]:
     """Return the sources of a vector that its elements are computed from: not its extents, nor what it waits for."""
     if u.op is Op.INDEX or (u.op not in STEP and u.op is not Op.SLICE):
         return u.src
@@ -542,7 +544,7 @@ _POSITION_RULES: dict[Op, Callable[[_FormWriter, UOp, Index], _Steps]] = {
 #: Op of a value or effect -> the rule for an element of it; all others are rebuilt on elements of their sources.
 _VALUE_RULES: dict[Op, Callable[[_FormWriter, UOp, Index], _Steps]] = {
     **dict.fromkeys(STEP, _FormWriter._move),
-    **dict.fromkeys((*EFFECT_GROUPS, Op.BARRIER), _FormWriter._rebuild_effects),
+    **dict.fromkeys((*EFFECT_GROUPS, Op.BARRIER), _FormWriter._rebuild_sink_group_or_barrier),
     **dict.fromkeys((Op.CONST, *MEMORY_ROOTS), _FormWriter._keep),
     **dict.fromkeys(WRITES, _FormWriter._scalarize_store_or_atomic_add),
     Op.LOAD: _FormWriter._load_explicitly,
@@ -550,6 +552,6 @@ _VALUE_RULES: dict[Op, Callable[[_FormWriter, UOp, Index], _Steps]] = {
     Op.INDEX: _FormWriter._index_value,
     Op.BITCAST: _FormWriter._bitcast_value,
     Op.STACK: _FormWriter._choose_from_stack,
-    Op.REDUCE: _FormWriter._reduce,
+    Op.REDUCE: _FormWriter._reduce_axes_in_new_loops,
     Op.WMMA: _FormWriter._load_from_product,
 }

@@ -90,7 +90,7 @@ def outline_loop_regions(root: UOp) -> OutlinedProgram:
     return OutlinedProgram(done.get(root, root), frozenset(temporaries))
 
 
-def outline_whole_kernel(root: UOp) -> OutlinedProgram:
+def outline_kernel_storing_root_value(root: UOp) -> OutlinedProgram:
     """Replace a graph that is one kernel and gives a value by the Call of a kernel that stores the value."""
     order = order_outside_kernels(root)
     leaves = tuple(u for u in order if u.op in MEMORY_ROOTS and not is_private_buffer(u))

@@ -73,7 +73,7 @@ def partition_over_devices(root: UOp, first_unique: int) -> PartitionedProgram:
     return PartitionedProgram(result, frozenset(partition.buffers), partition.reached_params)
 
 
-def list_written_arguments(call: UOp) -> Sequence[UOp]:
+def list_possibly_written_arguments(call: UOp) -> Sequence[UOp]:
     """Return the arguments that a Call may write: all, unless it says which (R63)."""
     written = None if call.arg is None else call.arg.written
     arguments: tuple[UOp, ...] = call.arguments
@@ -101,7 +101,7 @@ class _DevicePartition:
         self.reached_params: dict[UOp, UOp] = {}  # Param on a device that reads it -> the Param of the caller
         self.done: dict[UOp, _PlacedValue] = {}
         self.written = {base_memory(u.buffer) for u in order if u.op is Op.STORE}
-        self.written.update(base_memory(a) for u in order if u.op is Op.CALL for a in list_written_arguments(u))
+        self.written.update(base_memory(a) for u in order if u.op is Op.CALL for a in list_possibly_written_arguments(u))
         self.host: dict[UOp, UOp] = {}  # memory of the caller on D -> the same memory on the host
         self.effects: dict[UOp, list[UOp]] = {}  # such memory that is written -> the Stores to its parts
 
@@ -124,14 +124,14 @@ class _DevicePartition:
     def _place(self, u: UOp) -> _PlacedValue:
         """Return the parts of a node whose sources are done."""
         if u.op in MEMORY_ROOTS and u.device.__class__ is tuple:
-            return self._split_memory(u)
+            return self._copy_parts_of_host_memory(u)
         if u.op is Op.LOAD and u.arg.device is not None:
             return self._place_copy(u)
         if u.op is Op.CALL:
-            return self._place_call(u)
+            return self._require_one_device_and_place_call(u)
         placed = [self.done[s] for s in u.src]
         if u.op is Op.AFTER:
-            return self._place_after(u, placed)
+            return self._make_parts_wait_for_all_devices(u, placed)
         devices = next((p.devices for p in placed if p.devices is not None), None)
         if devices is None:
             return _PlacedValue((u.replace(src=tuple([p.parts[0] for p in placed])),))
@@ -147,7 +147,7 @@ class _DevicePartition:
             self.effects.setdefault(base_memory(u.buffer), []).extend(parts)
         return _PlacedValue(parts, devices, axis)
 
-    def _place_call(self, u: UOp) -> _PlacedValue:
+    def _require_one_device_and_place_call(self, u: UOp) -> _PlacedValue:
         """Place the Call of a kernel whose arguments are on one device."""
         placed = [self.done[a] for a in u.arguments]
         if any(p.devices is not None for p in placed):
@@ -188,11 +188,11 @@ class _DevicePartition:
         along = axis - (rank - len(s.shape))
         return part if along < 0 or s.shape[along] == 1 else self._cut(u, part, along, k, n)
 
-    def _place_after(self, u: UOp, placed: list[_PlacedValue]) -> _PlacedValue:
+    def _make_parts_wait_for_all_devices(self, after: UOp, placed: list[_PlacedValue]) -> _PlacedValue:
         """Let each part wait for the effects on all devices."""
         buffer, *dependencies = placed
         effects = tuple(dict.fromkeys(part for d in dependencies for part in d.parts))
-        return buffer._replace(parts=tuple([u.replace(src=(part, *effects)) for part in buffer.parts]))
+        return buffer._replace(parts=tuple([after.replace(src=(part, *effects)) for part in buffer.parts]))
 
     def _local_shape(self, u: UOp, axis: int | None, n: int) -> tuple[Dim, ...]:
         """Return the shape of one part of `u`."""
@@ -212,7 +212,7 @@ class _DevicePartition:
 
     # Memory
 
-    def _split_memory(self, memory: UOp) -> _PlacedValue:
+    def _copy_parts_of_host_memory(self, memory: UOp) -> _PlacedValue:
         """Return the parts of a Buffer or Param of the caller: copies, in Buffers of their own if the memory is written."""
         devices = memory.device
         assert isinstance(devices, tuple)
@@ -225,7 +225,7 @@ class _DevicePartition:
         self.host[memory] = whole
         parts = []
         for k, device in enumerate(devices):
-            part = self._copy(whole if axis is None else self._cut(memory, whole, axis, k, n), device)
+            part = self._reach_param_or_copy_to_device(whole if axis is None else self._cut(memory, whole, axis, k, n), device)
             if memory in self.written:
                 own = self._allocate(part.shape, part.dtype, device)
                 part = B.after(own, B.store(own, part))
@@ -258,7 +258,7 @@ class _DevicePartition:
             operand = local
         target = u.arg.device
         if not isinstance(target, tuple) and placed.devices is None:
-            return _PlacedValue((self._copy(placed.parts[0], target),))
+            return _PlacedValue((self._reach_param_or_copy_to_device(placed.parts[0], target),))
         if not isinstance(target, tuple):
             return _PlacedValue((self._gather(operand, placed, target),))
         n = len(target)
@@ -271,7 +271,7 @@ class _DevicePartition:
         if placed.devices is None:
             return placed.parts[0]
         if not u.shape or placed.axis is None:
-            return self._copy(_part_on_or_first(placed, device), device)
+            return self._reach_param_or_copy_to_device(_part_on_or_first(placed, device), device)
         extent = u.shape[0]
         return self._redistribute(u, placed, device, None, 0, extent)
 
@@ -282,7 +282,7 @@ class _DevicePartition:
             return value if axis is None else shrink_axis(value, axis, offset, int(size))
 
         if placed.devices is None or placed.axis is None:
-            return self._copy(select(_part_on_or_first(placed, device)), device)
+            return self._reach_param_or_copy_to_device(select(_part_on_or_first(placed, device)), device)
         n = len(placed.devices)
         along = placed.axis
         width = self._divide(u, u.shape[along], n)
@@ -291,14 +291,16 @@ class _DevicePartition:
             if along == axis:  # only what part j has of the elements
                 first, last = max(offset, j * width), min(offset + int(size), (j + 1) * width)
                 if first < last:
-                    pieces.append(self._copy(shrink_axis(part, along, first - j * width, last - first), device))
+                    pieces.append(
+                        self._reach_param_or_copy_to_device(shrink_axis(part, along, first - j * width, last - first), device)
+                    )
             else:
-                pieces.append(self._copy(select(part), device))
+                pieces.append(self._reach_param_or_copy_to_device(select(part), device))
         return self._concatenate(pieces, along, device)
 
-    def _copy(self, value: UOp, device: str) -> UOp:
+    def _reach_param_or_copy_to_device(self, value: UOp, device: str) -> UOp:
         """Return a value on another device. What is sent is one range of memory, so that a device can send it as it is."""
-        reached = self._reach_param_from(value, device)
+        reached = self._reach_unwritten_param_view_from(value, device)
         if reached is not None:
             return reached
         if value.device == device:
@@ -306,22 +308,22 @@ class _DevicePartition:
         is_sendable = value.device is None or is_range_of_memory(value)
         return B.copy(value if is_sendable else B.contiguous(value), device)
 
-    def _reach_param_from(self, value: UOp, device: str) -> UOp | None:
+    def _reach_unwritten_param_view_from(self, view: UOp, device: str) -> UOp | None:
         """Return a view of a Param on no device that nothing writes, as the device reaches it; None for any other value.
 
         A view that is indexed by a value on a device is another value.
         """
-        base, dependencies = strip_views_and_collect_dependencies(value, VIEWS)
+        base, dependencies = strip_views_and_collect_dependencies(view, VIEWS)
         param = self.reached_params.get(base, base)
         if param.op is not Op.PARAM or param.arg.name is not None or param.arg.device is not None:
             return None
         if param in self.written or dependencies:
             return None
-        if any(u.op in MEMORY_ROOTS and u is not base and u.device is not None for u in toposort(value)):
+        if any(u.op in MEMORY_ROOTS and u is not base and u.device is not None for u in toposort(view)):
             return None
         reached = param.replace(arg=replace(param.arg, device=device))
         self.reached_params[reached] = param
-        return substitute(value, {base: reached})
+        return substitute(view, {base: reached})
 
     def _concatenate(self, pieces: Sequence[UOp], axis: int, device: str) -> UOp:
         """Return values on one device as one, in a Buffer of its own."""
@@ -345,7 +347,7 @@ class _DevicePartition:
         partials = [UOp(Op.REDUCE, (part,), u.arg) for part in placed.parts]
         results = []
         for device in placed.devices:
-            total, *others = [self._copy(p, device) for p in partials]
+            total, *others = [self._reach_param_or_copy_to_device(p, device) for p in partials]
             for other in others:
                 total = UOp(u.arg.op, (total, other))
             results.append(total)

@@ -3,9 +3,9 @@
 Takes: KERNEL, fused or not. Gives: SCHEDULED. Spec: Lowering Pipeline/Optimize; Kernel Optimizations (OptOps); R57 (order of
 Ranges), R90 to R98 (the OptOps).
 
-`select_scheduler` says how kernels are scheduled: by heuristics, by a search, or at random by seed. A body of an unknown form
-keeps its initial schedule: LOOP axes outside, REDUCE axes inside, in order. Equal bodies are scheduled once, and each part of a
-fused kernel by itself (`parts`). Last, one loop is given to the threads (`threads`).
+`select_random_beam_or_heuristic_scheduler` says how kernels are scheduled: by heuristics, by a search, or at random by seed. A body
+of an unknown form keeps its initial schedule: LOOP axes outside, REDUCE axes inside, in order. Equal bodies are scheduled once, and
+each part of a fused kernel by itself (`parts`). Last, one loop is given to the threads (`threads`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,12 @@ from uops.compiler.passes.optimize.heuristics.scan import build_prefix_scan_body
 from uops.compiler.passes.optimize.heuristics.scatter import build_scatter_body
 from uops.compiler.passes.optimize.heuristics.threads import assign_thread_loop_if_worthwhile
 from uops.compiler.passes.optimize.schedule.group import lower_or_serialize_group_reduces
-from uops.compiler.passes.optimize.schedule.schedule import Schedule, Scheduler, build_scheduled_body, create_initial_schedule
+from uops.compiler.passes.optimize.schedule.schedule import (
+    Schedule,
+    Scheduler,
+    close_output_loops_into_sink,
+    create_initial_schedule,
+)
 from uops.compiler.target import PLAIN, MachineModel, Target
 from uops.spec.ir.node import UOp, nodes_with_op
 from uops.spec.ir.ops import Op
@@ -36,7 +41,7 @@ def choose_by_heuristics(s: Schedule, machine: MachineModel, uniques: Iterator[i
     return (schedule_for_gpu if machine.workgroup else schedule_for_cpu)(s, machine, uniques)
 
 
-def select_scheduler(config: Config, target: Target) -> Scheduler:
+def select_random_beam_or_heuristic_scheduler(config: Config, target: Target) -> Scheduler:
     """Return the scheduler that the configuration names: random (for tests and conformance), a beam search, or the heuristics."""
     if config.forced is not None:
         from uops.compiler.passes.optimize.search.random_schedules import make_random_scheduler  # late: for tests and conformance
@@ -59,10 +64,12 @@ def _make_beam_search(config: Config, target: Target) -> Scheduler:
 
 def optimize(root: UOp, machine: MachineModel = PLAIN, scheduler: Scheduler = choose_by_heuristics) -> UOp:
     """Schedule every kernel of a launch."""
-    return map_kernel_bodies(root, lambda body: schedule_kernel_or_build_scan(body, machine, scheduler))
+    return map_kernel_bodies(root, lambda body: build_scan_or_scatter_or_schedule_kernel(body, machine, scheduler))
 
 
-def schedule_kernel_or_build_scan(body: UOp, machine: MachineModel = PLAIN, scheduler: Scheduler = choose_by_heuristics) -> UOp:
+def build_scan_or_scatter_or_schedule_kernel(
+    body: UOp, machine: MachineModel = PLAIN, scheduler: Scheduler = choose_by_heuristics
+) -> UOp:
     """Return the SCHEDULED form of one kernel body. No scheduler sees a prefix reduction, nor a sum that an output loop selects."""
     start, fresh = create_initial_schedule(body), fresh_uniques(body)
     if start is None:
@@ -80,4 +87,4 @@ def schedule_kernel_or_build_scan(body: UOp, machine: MachineModel = PLAIN, sche
     scheduled = schedule_kernel_or_fused_parts(
         start, lambda s: lower_or_serialize_group_reduces(scheduler(s, machine, fresh), machine, fresh)
     )
-    return build_scheduled_body(assign_thread_loop_if_worthwhile(scheduled, machine))
+    return close_output_loops_into_sink(assign_thread_loop_if_worthwhile(scheduled, machine))

@@ -47,7 +47,7 @@ class RealiseCostModel:
     def __init__(self, order: Sequence[UOp], closed_reduces: Mapping[UOp, ClosedReduce], machine: MachineModel = PLAIN) -> None:
         self.order, self.closed_reduces = order, closed_reduces
         self.tensor_core_casts = {(c.dtype_in, c.dtype_out) for c in machine.tensor_cores}
-        self.noncontraction_values = self._find_noncontraction_reduce_results(order)
+        self.noncontraction_values = self._find_noncontraction_reduces_and_epilogues(order)
 
     @functools.cached_property
     def users(self) -> dict[UOp, list[UOp]]:
@@ -72,12 +72,12 @@ class RealiseCostModel:
         """Return True if `u` is a Reduce that needs loops of its own."""
         return u.op is Op.REDUCE and not (u in self.closed_reduces and not self.closed_reduces[u].remaining_loops)
 
-    def _find_noncontraction_reduce_results(self, order: Sequence[UOp]) -> set[UOp]:
+    def _find_noncontraction_reduces_and_epilogues(self, order: Sequence[UOp]) -> set[UOp]:
         """Return the Reduces that are no contractions, and the results of elementwise ops and views of one of them."""
         reduces: set[UOp] = set()
         for u in order if nodes_with_op(order[-1], Op.REDUCE) else ():
             if u.op is Op.REDUCE:
-                if self.needs_reduce_loop(u) and not self.is_contraction(u):
+                if self.needs_reduce_loop(u) and not self.is_contraction_with_operand_reuse(u):
                     reduces.add(u)
             elif (u.op in ALU or u.op in BIJECTIVE) and any(s in reduces and size(s) == size(u) for s in u.src):
                 reduces.add(u)
@@ -87,7 +87,7 @@ class RealiseCostModel:
         """Return True if every kernel that computes `u` gets the same bits."""
         return not self.needs_reduce_loop(u) or u.arg.op is Op.MAX or not u.dtype.is_float
 
-    def is_contraction(self, u: UOp) -> bool:
+    def is_contraction_with_operand_reuse(self, u: UOp) -> bool:
         """Return True if `u` sums products whose operands are reused for many elements: a matrix product or a convolution."""
         if u.op is not Op.REDUCE or u.arg.op is not Op.ADD or not self.needs_reduce_loop(u):
             return False
@@ -108,14 +108,18 @@ class RealiseCostModel:
         is_wide = size(u.operand) >= _WINDOW * size(u)
         return is_wide and is_cut and windows.op is Op.EXPAND and 2 * size(u) >= size(_strip_movement_and_casts(windows))
 
-    def should_realise_else_claim_product(self, u: UOp, refs: Sequence[ElementRef], one_ref_computes_each_once: bool) -> bool:
+    def should_realise_else_claim_as_kernel_contraction(
+        self, u: UOp, refs: Sequence[ElementRef], one_ref_computes_each_once: bool
+    ) -> bool:
         """Return True if a kernel for `u` and reads of its result are cheaper than computing `u` at each of `refs`.
 
         `one_ref_computes_each_once` says that there is one reference, at which every element is computed once.
         """
         first = refs[0]
         if self.needs_reduce_loop(u):
-            if not one_ref_computes_each_once or (self.is_contraction(u) and not first.kernel.try_claim_only_product(first)):
+            if not one_ref_computes_each_once or (
+                self.is_contraction_with_operand_reuse(u) and not first.kernel.try_claim_only_product(first)
+            ):
                 return True
             if self.reduces_wide_sliding_windows(u) and first.is_in_reduce_loop():
                 return True

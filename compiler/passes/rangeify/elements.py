@@ -117,7 +117,7 @@ class _ClosedFormSearch:
                 value = (
                     form.value
                     if form.selected_index is None
-                    else self.substitute_range_and_gate_leaves(form.value, r, form.selected_index)
+                    else self.substitute_range_in_leaves_and_gate_them(form.value, r, form.selected_index)
                 )
                 del remaining[k]
         if len(remaining) == len(loops):
@@ -146,7 +146,7 @@ class _ClosedFormSearch:
                     pending += leaf.coords if leaf.gate is None else (*leaf.coords, leaf.gate)
         return False
 
-    def substitute_range_and_gate_leaves(self, value: UOp, r: UOp, index: UOp) -> UOp:
+    def substitute_range_in_leaves_and_gate_them(self, value: UOp, r: UOp, index: UOp) -> UOp:
         """Substitute `index` for the range `r` in the leaves of an expression. Leaves are gated where it is out of range."""
         inside = self.indexing.in_range_gate(index, ZERO, r.bound)
         position = index if inside is None or fits_int32(index) else self.indexing.alu(Op.MOD, index, r.bound)

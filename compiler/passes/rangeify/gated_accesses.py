@@ -25,7 +25,7 @@ def simplify_divisions_in_gated_accesses(body: UOp, simplify: Simplify) -> UOp:
     for u in order:
         new = u if done.keys().isdisjoint(u.src) else u.replace(src=tuple([done.get(s, s) for s in u.src]))
         if u.op in ACCESSES and new.gate is not None and new.buffer.op is Op.INDEX:
-            new = _simplify_access(new, new.gate, simplify)
+            new = _simplify_gate_and_positions(new, new.gate, simplify)
         if new is not u:
             done[u] = new
     result = done.get(body, body)
@@ -33,7 +33,7 @@ def simplify_divisions_in_gated_accesses(body: UOp, simplify: Simplify) -> UOp:
     return result
 
 
-def _simplify_access(access: UOp, gate: UOp, simplify: Simplify) -> UOp:
+def _simplify_gate_and_positions(access: UOp, gate: UOp, simplify: Simplify) -> UOp:
     """Return an access with a shorter gate, and with addresses that are right where it is true.
 
     An address that depends on another Load stays: that Load runs where this gate is false, too. So does one in a loop of a computed

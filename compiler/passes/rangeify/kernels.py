@@ -14,7 +14,7 @@ from uops.compiler.ir.affine import clamp_index
 from uops.compiler.ir.bodies import renumber_loops_and_map_nodes
 from uops.compiler.ir.extents import loop_extent, max_extent
 from uops.compiler.ir.views import ZERO
-from uops.compiler.ir.zero_trip import ValidElementsByParam, gate_loads_of_zero_trip_loops
+from uops.compiler.ir.zero_trip import ValidElementCountByParam, gate_loads_of_zero_trip_loops
 from uops.compiler.log import active_log, log_transform
 from uops.compiler.passes.rangeify.gated_accesses import simplify_divisions_in_gated_accesses
 from uops.compiler.rewrite.rewriter import Rewriter
@@ -236,7 +236,11 @@ class KernelFinisher:
 
 
 def _simplify_close_loops_and_renumber(
-    kernel_number: int, store: UOp, output_loops: Sequence[UOp], simplify: Callable[[UOp], UOp], valid_counts: ValidElementsByParam
+    kernel_number: int,
+    store: UOp,
+    output_loops: Sequence[UOp],
+    simplify: Callable[[UOp], UOp],
+    valid_counts: ValidElementCountByParam,
 ) -> FinishedKernel:
     """Simplify a Store, close its loops, gate its Loads, and number its Params and loops."""
     body = simple = simplify(store)
@@ -250,7 +254,7 @@ def _simplify_close_loops_and_renumber(
         body = simple = simplify(nested)
     body = simple = simplify_divisions_in_gated_accesses(simple, simplify)
     memory = _accessed_memory(simple)
-    body = B.close_loops(body, [renumbered.get(r, r) for r in output_loops])
+    body = B.wrap_in_one_end_per_loop(body, [renumbered.get(r, r) for r in output_loops])
     log_transform("loops", simple, body, kernel_number=kernel_number)
     body = gate_loads_of_zero_trip_loops(body, simplify, valid_counts)
     variables = [u for u in nodes_with_op(body, Op.PARAM) if u.arg.name is not None]

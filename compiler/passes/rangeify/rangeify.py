@@ -45,6 +45,6 @@ def rangeify(root: UOp, machine: MachineModel = PLAIN, simplify: Callable[[UOp],
         state.log_kernel_expressions(body, simplify if isinstance(simplify, Rewriter) else None)
     finish = KernelFinisher(state.values, state.arguments, state.buffers, simplify)
     launch = UOp(Op.LINEAR, tuple([finish(n, kernel) for n, kernel in enumerate(state.kernels_in_order())]))
-    launch = state.insert_written_kernels(launch)
+    launch = state.insert_handwritten_kernel_calls(launch)
     log_transform("realise", root, launch, state.buffers)
     return launch

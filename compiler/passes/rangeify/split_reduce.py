@@ -48,10 +48,10 @@ def _is_large_reduce_with_few_results(u: UOp) -> bool:
     shape, axes = u.operand.shape, u.arg.axes
     if not axes or not all(isinstance(n, int) for n in shape) or math.prod(u.shape) > MAX_RESULTS:
         return False
-    return math.prod(shape) >= MIN_ELEMENTS * math.prod(u.shape) and shape[_choose_split_axis(u)] >= MIN_PARTS
+    return math.prod(shape) >= MIN_ELEMENTS * math.prod(u.shape) and shape[_choose_first_long_enough_reduced_axis(u)] >= MIN_PARTS
 
 
-def _choose_split_axis(u: UOp) -> int:
+def _choose_first_long_enough_reduced_axis(u: UOp) -> int:
     """Return the first reduced axis that is long enough, else the longest."""
     shape, axes = u.operand.shape, tuple(u.arg.axes)
     axis: int = next((k for k in axes if shape[k] >= MAX_PARTS), max(axes, key=lambda k: shape[k]))
@@ -59,7 +59,7 @@ def _choose_split_axis(u: UOp) -> int:
 
 
 def _split_reduce(u: UOp) -> UOp:
-    x, axis = u.operand, _choose_split_axis(u)
+    x, axis = u.operand, _choose_first_long_enough_reduced_axis(u)
     n = int(x.shape[axis])
     part_count = next((p for p in range(MAX_PARTS, MIN_PARTS - 1, -1) if n % p == 0), MAX_PARTS)
     whole = n // part_count * part_count

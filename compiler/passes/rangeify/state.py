@@ -113,7 +113,7 @@ class RangeifyState:
     def _decide_to_realise_or_fit_loops(self, u: UOp) -> bool:
         """Decide whether a value is computed into memory. Loops of its kernel may be reordered or pinned to avoid that."""
         if u.op in COPIES:
-            return not self._is_stored_by_sole_user(u)
+            return not self._is_device_copy_stored_by_sole_user(u)
         if u in self.cheap:
             return False
         value = self.layouts[u].value if u in self.layouts else u
@@ -126,13 +126,13 @@ class RangeifyState:
             self.computed_once.add((u, first))
         if not once and len(refs) == 1 and value in self.cost_model.noncontraction_values:
             once = first.kernel.try_reorder_loops_for_reduce(first)
-        if self.cost_model.should_realise_else_claim_product(value, refs, once):
+        if self.cost_model.should_realise_else_claim_as_kernel_contraction(value, refs, once):
             return True
         if has_loop:
             first.kernel.pin_reduce_loops(first)
         return False
 
-    def _is_stored_by_sole_user(self, u: UOp) -> bool:
+    def _is_device_copy_stored_by_sole_user(self, u: UOp) -> bool:
         """Return True for a copy from another device that one Store puts into place, if what is sent never changes.
 
         The Store then reads it from there, and no memory lies between.
@@ -228,7 +228,7 @@ class RangeifyState:
         """Return the kernels in execution order."""
         return (self.kernels[u] for u in self.order if u in self.kernels)
 
-    def insert_written_kernels(self, launch: UOp) -> UOp:
+    def insert_handwritten_kernel_calls(self, launch: UOp) -> UOp:
         """Return the launch with the Calls of kernels that are written by hand in their places (R166)."""
         if Op.CALL not in [u.op for u in self.order]:
             return launch
@@ -238,10 +238,10 @@ class RangeifyState:
             if u in self.kernels:
                 calls.append(next(finished))
             elif u.op is Op.CALL:
-                calls.append(u.replace(src=(u.body, *map(self._resolve_call_argument, u.arguments))))
+                calls.append(u.replace(src=(u.body, *map(self._find_buffer_or_program_argument, u.arguments))))
         return launch.replace(src=tuple(calls))
 
-    def _resolve_call_argument(self, a: UOp) -> UOp:
+    def _find_buffer_or_program_argument(self, a: UOp) -> UOp:
         """Return the memory or variable that the Call of a kernel gets for an argument."""
         if a in self.buffers:
             return self.buffers[a]

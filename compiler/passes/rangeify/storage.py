@@ -26,13 +26,13 @@ def load_element_or_zero(memory: UOp, position: UOp, gate: UOp | None) -> UOp:
     A position that is always in bounds and does not depend on the gate's loops needs no gate. Pad chooses the value, and the Load
     can be hoisted.
     """
-    if gate is not None and _is_gate_redundant(memory, position, gate):
+    if gate is not None and _can_hoist_load_without_gate(memory, position, gate):
         gate = None
     extra = () if gate is None else (B.const(0, memory.dtype), gate)
     return UOp(Op.LOAD, (UOp(Op.INDEX, (memory, position)), *extra), LoadArg())
 
 
-def _is_gate_redundant(memory: UOp, position: UOp, gate: UOp) -> bool:
+def _can_hoist_load_without_gate(memory: UOp, position: UOp, gate: UOp) -> bool:
     """Return True if a position is in bounds of the memory, and depends on no loop that the gate depends on."""
     bounds, size = position.min_max, memory.shape[0]
     if bounds is None or not isinstance(size, int) or not 0 <= bounds[0] <= bounds[1] < size:

@@ -88,7 +88,7 @@ def estimate_piece_cost(index_sums: IndexSums, root: UOp, lane_positions: LanePo
     pending, seen = [(root, lane_positions)], set[tuple[UOp, LanePositions]]()
     while pending:
         u, lane_positions = pending.pop()
-        u, lane_positions = index_sums.trace_to_value_below_movement(u, lane_positions)
+        u, lane_positions = index_sums.trace_below_movement_except_pad(u, lane_positions)
         if (u, lane_positions) in seen or NOTHING in lane_positions:
             continue
         seen.add((u, lane_positions))

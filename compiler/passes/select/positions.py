@@ -128,7 +128,7 @@ def _broadcast_lanes(k: int | tuple[int, ...], n: int) -> tuple[int, ...]:
     return (k,) * n if isinstance(k, int) else k if len(k) == n else k * n
 
 
-def _add_coefficients(a: int | tuple[int, ...], b: int | tuple[int, ...]) -> int | tuple[int, ...]:
+def _add_broadcast_coefficients(a: int | tuple[int, ...], b: int | tuple[int, ...]) -> int | tuple[int, ...]:
     if isinstance(a, int) and isinstance(b, int):
         return a + b
     n = max(1 if isinstance(x, int) else len(x) for x in (a, b))
@@ -167,7 +167,7 @@ class IndexSums:
             return SCALAR
         return merge_equal_lanes(tuple(map(at.__getitem__, lane_positions)))
 
-    def trace_to_value_below_movement(self, u: UOp, lane_positions: LanePositions) -> tuple[UOp, LanePositions]:
+    def trace_below_movement_except_pad(self, u: UOp, lane_positions: LanePositions) -> tuple[UOp, LanePositions]:
         """Return the value and piece below a chain of movement ops, as far as the first Pad."""
         while u.op is Op.RESHAPE or (u.op in MOVEMENT and u.op is not Op.PAD):
             lane_positions = lane_positions if u.op is Op.RESHAPE else self.map_positions_to_operand(u, lane_positions)
@@ -179,7 +179,7 @@ class IndexSums:
 
         One lane always is a sum, and so is a value of shape ().
         """
-        index_value, lane_positions = self.trace_to_value_below_movement(
+        index_value, lane_positions = self.trace_below_movement_except_pad(
             index_value, lane_positions if index_value.shape else SCALAR
         )
         key = (index_value, lane_positions)
@@ -226,7 +226,7 @@ class IndexSums:
 def _add_lanes(a: IndexLanes, b: IndexLanes) -> IndexLanes:
     terms = dict(a.terms)
     for t, k in b.terms.items():
-        terms[t] = _add_coefficients(terms[t], k) if t in terms else k
+        terms[t] = _add_broadcast_coefficients(terms[t], k) if t in terms else k
     return IndexLanes({t: k for t, k in terms.items() if k != 0}, _add_constants(a.constant, b.constant))
 
 

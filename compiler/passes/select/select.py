@@ -26,7 +26,7 @@ from uops.compiler.log import log_transform
 from uops.compiler.passes.select.devectorise import lower_to_native_vectors
 from uops.compiler.passes.select.index_widths import lower_index_arithmetic
 from uops.compiler.passes.select.vectors import has_shaped_values
-from uops.compiler.passes.sequential_axes import turn_small_sums_of_list_into_stores
+from uops.compiler.passes.sequential_axes import lower_small_float_atomics_in_list_to_stores
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules import SELECTED_VALUES as VALUES
 from uops.compiler.target import Target
@@ -65,12 +65,12 @@ def select(root: UOp, target: Target, steps: dict[str, UOp] | None = None) -> UO
 def select_instructions(body: UOp, target: Target) -> BodyAfterSelectSteps:
     """Select instructions for one kernel body, and return the body after each of STEPS. Raises CompileError or Unsupported."""
     is_list = body.op is not Op.SINK  # in which the place of each instruction is given (R166, kernels written by hand)
-    summed = turn_small_sums_of_list_into_stores(body) if is_list else body
-    _refuse_sums_of_small_floats(summed, target)
+    summed = lower_small_float_atomics_in_list_to_stores(body) if is_list else body
+    _refuse_atomic_adds_of_small_floats(summed, target)
     if is_list:
-        primitive = _decompose_non_native_ops_and_small_floats(summed, target.ops)
+        primitive = _decompose_ops_and_soften_small_floats(summed, target.ops)
         listed = primitive if primitive is body else _list_new_instructions(primitive)
-        _refuse_foreign_ops(listed, target)
+        _refuse_elementwise_ops_that_target_lacks(listed, target)
         return BodyAfterSelectSteps(body, body, listed, listed)
     uniques = fresh_uniques(body)
     shaped = has_shaped_values(toposort(body))
@@ -79,20 +79,20 @@ def select_instructions(body: UOp, target: Target) -> BodyAfterSelectSteps:
     else:
         accumulated = lower_reduces(body, uniques)
         sized = lower_index_arithmetic(accumulated)
-    primitive = _decompose_non_native_ops_and_small_floats(sized, target.ops)
+    primitive = _decompose_ops_and_soften_small_floats(sized, target.ops)
     simplified = (ScalarRewriter if shaped else Rewriter)(VALUES)(primitive)
-    _refuse_foreign_ops(simplified, target)
+    _refuse_elementwise_ops_that_target_lacks(simplified, target)
     return BodyAfterSelectSteps(accumulated, sized, primitive, simplified)
 
 
-def _refuse_sums_of_small_floats(body: UOp, target: Target) -> None:
+def _refuse_atomic_adds_of_small_floats(body: UOp, target: Target) -> None:
     """Raise Unsupported for an AtomicAdd of a small float: its bits are no integers to add (R56)."""
     small = next((u.value.dtype for u in toposort(body) if u.op is Op.ATOMICADD and u.value.dtype in SMALL), None)
     if small is not None:
         raise Unsupported(f"AtomicAdd of {small} among concurrent lanes", target.name)
 
 
-def _refuse_foreign_ops(body: UOp, target: Target) -> None:
+def _refuse_elementwise_ops_that_target_lacks(body: UOp, target: Target) -> None:
     """Raise Unsupported if an elementwise op is left that the target lacks."""
     foreign = {u.op for u in toposort(body)} & ALU - target.ops
     if foreign:
@@ -120,7 +120,7 @@ class ScalarRewriter(Rewriter):
         return Rewriter.apply_first_rule(self, u) if not u.shape else None
 
 
-def _decompose_non_native_ops_and_small_floats(body: UOp, native: frozenset[Op]) -> UOp:
+def _decompose_ops_and_soften_small_floats(body: UOp, native: frozenset[Op]) -> UOp:
     """Decompose the elementwise ops that are not `native`, and replace small floats by their bits."""
     order = toposort(body)
     has_small_floats = not {u.arg.dtype for u in order if u.op in _NAMING}.isdisjoint(SMALL)
@@ -167,7 +167,7 @@ def _lower_integer_mulacc(u: UOp) -> UOp:
     return UOp(Op.ADD, (UOp(Op.MUL, (u.lhs, u.rhs)), u.addend))
 
 
-def _bitcast_wmma_operands_to_floats(u: UOp) -> UOp:
+def _bitcast_wmma_operands_and_result(u: UOp) -> UOp:
     """Bitcast the operands of a Wmma back to small floats, which a tensor core takes as they are, and its result to bits."""
     dtypes = (u.arg.dtype_in, u.arg.dtype_in, u.arg.dtype_out)
     operands = (u.lhs, u.rhs, u.accumulator)
@@ -177,7 +177,7 @@ def _bitcast_wmma_operands_to_floats(u: UOp) -> UOp:
     return product if word is u.arg.dtype_out else UOp(Op.BITCAST, (product,), BitcastArg(word))
 
 
-def _cast_index_by_way_of_an_integer(u: UOp) -> UOp:
+def _lower_cast_of_index_to_small_float(u: UOp) -> UOp:
     """Lower a Cast of a loop counter to a small float, which stands in lists of instructions alone. Other dtypes keep theirs."""
     if u.dtype not in SMALL:
         return u
@@ -195,8 +195,8 @@ _OWN: dict[Op, tuple[Callable[[UOp], bool], Callable[[UOp], UOp]]] = {
     Op.THREEFRY: (lambda u: True, decompose_threefry),
     Op.MULACC: (_is_not_float, _lower_integer_mulacc),
     Op.TRUNC: (_is_not_float, lambda u: u.operand),
-    Op.CAST: (lambda u: u.operand.dtype is dt.index, _cast_index_by_way_of_an_integer),
-    Op.WMMA: (lambda u: True, _bitcast_wmma_operands_to_floats),
+    Op.CAST: (lambda u: u.operand.dtype is dt.index, _lower_cast_of_index_to_small_float),
+    Op.WMMA: (lambda u: True, _bitcast_wmma_operands_and_result),
 }
 #: Ops of which some nodes are lowered.
 _CHANGED = frozenset({*_OWN, *WIDE_RULES})

@@ -227,7 +227,7 @@ def _accumulate_groups_in_loop_and_load(builder: _ReduceBuilder) -> list[list[UO
                 value = builder.combine_term(value, t, w)
             steps.append(UOp(Op.STORE, (running, value)))
             registers[-1].append(register)
-    body = B.close_loops(steps[0] if len(steps) == 1 else UOp(Op.GROUP, tuple(steps)), ranges)
+    body = B.wrap_in_one_end_per_loop(steps[0] if len(steps) == 1 else UOp(Op.GROUP, tuple(steps)), ranges)
     return [[_load_accumulator(register, body) for register in group] for group in registers]
 
 

@@ -154,7 +154,7 @@ class VectorSelector:
                 return
         self.wanted_pieces.setdefault(u, {})[lane_positions] = None
 
-    def request_index_terms(self, u: UOp, lane_positions: LanePositions) -> None:
+    def request_index_terms_or_piece(self, u: UOp, lane_positions: LanePositions) -> None:
         """Request the terms of an index vector, or the vector itself if it is no sum."""
         lanes = self.index_sums.derive_index_lanes_if_affine(u, lane_positions)
         if lanes is None:
@@ -171,7 +171,7 @@ class VectorSelector:
             return
         for piece in self._record_transposes_and_replace_columns_by_rows(u, pieces) if u.op is Op.LOAD else pieces:
             if u.dtype is dt.index and self._is_index_sum(u, piece):
-                self.request_index_terms(u, piece)
+                self.request_index_terms_or_piece(u, piece)
             elif u.op is Op.LOAD:
                 self._request_access_operands(u, piece)
             elif u.op is Op.STACK:
@@ -209,7 +209,7 @@ class VectorSelector:
         return lanes is not None and (u, lane_positions[0]) not in lanes.terms
 
     def _request_access_operands(self, u: UOp, lane_positions: LanePositions) -> None:
-        self.request_index_terms(index_of(u), lane_positions)
+        self.request_index_terms_or_piece(index_of(u), lane_positions)
         _, *operands = u.src  # value or alternative, then the gate
         for k, s in enumerate(operands):
             if s.shape != ():

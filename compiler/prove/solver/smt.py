@@ -256,7 +256,7 @@ def substitute(t: Term, old: Term, new: Term) -> Term:
     return done[t]
 
 
-def substitute_defined_constants(assumptions: Sequence[Term], *others: Term) -> tuple[list[Term], list[Term]]:
+def substitute_constants_and_keep_definitions(assumptions: Sequence[Term], *others: Term) -> tuple[list[Term], list[Term]]:
     """Replace every constant that an assumption defines by its definition; the definitions stay as assumptions."""
     facts, rest, definitions = list(assumptions), list(others), list[Term]()
     while (match := next(filter(None, map(_match_constant_definition, facts)), None)) is not None:
@@ -453,23 +453,23 @@ class _SkolemDivision:
             facts += [implies(divides, equals(a, plus(times(b, q), r))), *_bound_remainder(b, r)]
         for ((_, b), (q, _)), ((_, d), (p, _)) in itertools.permutations(self.divisions.items(), 2):
             if b is d:
-                facts.append(_state_product_magnitude_at_least_factor(b, minus(q, p)))
+                facts.append(_bound_magnitude_of_positive_multiple(b, minus(q, p)))
         for (a, b), (q, _) in self.divisions.items():
             for m, p, rest in self._find_divisions_by_products_with_factor(a, b):
                 if (rest, b) in self.divisions:
                     more = minus(q, plus(times(m, p), self.divisions[rest, b][0]))
                     facts += [
-                        _state_product_magnitude_at_least_factor(b, more),
-                        _state_product_magnitude_at_least_factor(b, minus(more)),
+                        _bound_magnitude_of_positive_multiple(b, more),
+                        _bound_magnitude_of_positive_multiple(b, minus(more)),
                     ]
-        for product, more in self._product_divisors_and_quotient_differences():
+        for product, more in self._subtract_quotients_by_factor_of_divisor():
             facts += [
-                _state_product_magnitude_at_least_factor(product, more),
-                _state_product_magnitude_at_least_factor(product, minus(more)),
+                _bound_magnitude_of_positive_multiple(product, more),
+                _bound_magnitude_of_positive_multiple(product, minus(more)),
             ]
         return facts
 
-    def _product_divisors_and_quotient_differences(self) -> Iterator[tuple[Term, Term]]:
+    def _subtract_quotients_by_factor_of_divisor(self) -> Iterator[tuple[Term, Term]]:
         """Yield (m b, quotient by m b minus a quotient of another dividend by m)."""
         for (a, product), (p, _) in self.divisions.items():
             for (other, m), (q, _) in self.divisions.items():
@@ -484,7 +484,7 @@ class _SkolemDivision:
                 yield (m if n is factor else n), p, rest
 
 
-def _state_product_magnitude_at_least_factor(factor: Term, multiplier: Term) -> Term:
+def _bound_magnitude_of_positive_multiple(factor: Term, multiplier: Term) -> Term:
     """State that b > 0 and t >= 1 imply b t >= b, and that b < 0 and t >= 1 imply b t <= b."""
     is_positive = compare(">=", multiplier, integer(1))
     above = implies(and_(compare(">", factor, integer(0)), is_positive), compare(">=", times(factor, multiplier), factor))

@@ -25,7 +25,7 @@ from uops.compiler.rewrite.pattern import (
     ne,
     var,
 )
-from uops.compiler.rewrite.rewriter import tree_cost
+from uops.compiler.rewrite.rewriter import weighted_tree_cost
 from uops.compiler.rewrite.rule import Rule, Witness
 from uops.spec.ir.args import ConstArg
 from uops.spec.ir.node import UOp
@@ -54,12 +54,12 @@ def make_witness_requiring_lower_cost(lhs: Pattern, rhs: Pattern, propose: Witne
             return None
         whole = {**binding, **proposed}
         before, after = instantiate(lhs, whole), instantiate(rhs, whole, INDEX[0])
-        return dict(proposed) if after is not before and tree_cost(after) < tree_cost(before) else None
+        return dict(proposed) if after is not before and weighted_tree_cost(after) < weighted_tree_cost(before) else None
 
     return propose_cheaper
 
 
-def _make_witness_of_cheaper_sum_form(op: Op) -> Witness:
+def _make_expanded_or_hoisted_sum_witness(op: Op) -> Witness:
     """Return the witness of the cheaper one of two forms of a sum: canonical, or with products of sums kept."""
 
     def propose(binding: Binding) -> dict[str, UOp] | None:
@@ -68,7 +68,7 @@ def _make_witness_of_cheaper_sum_form(op: Op) -> Witness:
         if plain is total:  # no product of a sum in it
             return None
         left = hoist_constant_terms(total)
-        best = plain if plain is left else min(plain, left, key=tree_cost)
+        best = plain if plain is left else min(plain, left, key=weighted_tree_cost)
         return {"q": best} if best is not total else None
 
     return propose
@@ -84,7 +84,7 @@ def _propose_source_constant(binding: Binding) -> dict[str, UOp] | None:
     return {"e": UOp(Op.CONST, (), ConstArg(value, d))} if d.min <= value <= d.max else None
 
 
-def _divide_sum_into_quotient_and_rest(total: AffineSum, divisor: int) -> tuple[UOp, UOp]:
+def _divide_coefficients_with_remainder(total: AffineSum, divisor: int) -> tuple[UOp, UOp]:
     """Return (q, r) with total = q * by + r. Coefficients of q are those of the total divided by `divisor`, rounded toward zero."""
     quotient, remainder = divmod(total.constant, divisor)
     whole = {t: n // divisor if n > 0 else -(-n // divisor) for t, n in total.terms.items() if abs(n) >= abs(divisor)}
@@ -99,21 +99,21 @@ def _propose_coefficientwise_quotient_and_rest(binding: Binding) -> dict[str, UO
     by = int(bound_node(binding, "c").arg.value)
     if by == 0:
         return None
-    parts = _divide_sum_into_quotient_and_rest(extract_affine_sum(bound_node(binding, "s")), by)
+    parts = _divide_coefficients_with_remainder(extract_affine_sum(bound_node(binding, "s")), by)
     return {"q": parts[0], "r": parts[1]}
 
 
-def _propose_split_by_common_factor(binding: Binding) -> dict[str, UOp] | None:
+def _propose_split_by_factor_shared_with_a_term(binding: Binding) -> dict[str, UOp] | None:
     """Propose c = d*g and s = q*g + r, with g the largest common factor of c and a coefficient."""
     by, total = int(bound_node(binding, "c").arg.value), extract_affine_sum(bound_node(binding, "s"))
     best = max((math.gcd(n, by) for n in total.terms.values()), default=1)
     if best <= 1 or by <= 0:
         return None
-    parts = _divide_sum_into_quotient_and_rest(total, best)
+    parts = _divide_coefficients_with_remainder(total, best)
     return {"q": parts[0], "r": parts[1], "g": index_constant(best), "d": index_constant(by // best)}
 
 
-def _make_sum_witness_if_int32_holds(op: Op) -> Witness:
+def _make_witness_merging_constant_if_int32_fits(op: Op) -> Witness:
     """Return the witness of the canonical form of x + m or x - m, where x is a sum, too, and int32 holds both x and that form.
 
     A kernel computes an index in a machine integer (R08, index dtype), which the rule must not widen. Of index arithmetic it has
@@ -143,8 +143,8 @@ _FACTOR = (d > 0) & (r >= 0) & (r < g) & eq(c, d * g) & eq(s, q * g + r)
 
 RULES = (
     # Like terms are collected: 2x + 3x = 5x, x - x = 0, (x + 1) + 2 = x + 3.
-    _sum_rule("sum", x + y, q, eq(q, x + y), _make_witness_of_cheaper_sum_form(Op.ADD)),
-    _sum_rule("difference", x - y, q, eq(q, x - y), _make_witness_of_cheaper_sum_form(Op.SUB)),
+    _sum_rule("sum", x + y, q, eq(q, x + y), _make_expanded_or_hoisted_sum_witness(Op.ADD)),
+    _sum_rule("difference", x - y, q, eq(q, x - y), _make_expanded_or_hoisted_sum_witness(Op.SUB)),
     Rule("product-of-constants", (x * c) * d, x * k, when=eq(k, c * d), witness=_propose_product),
     Rule("div-one", x // 1, x),
     Rule("mod-one", x % 1, zero),
@@ -155,8 +155,8 @@ RULES = (
     _sum_rule("div-multiples", s // c, q + r // c, ne(c, 0) & eq(s, q * c + r), _propose_coefficientwise_quotient_and_rest),
     _sum_rule("mod-multiples", s % c, r % c, ne(c, 0) & eq(s, q * c + r), _propose_coefficientwise_quotient_and_rest),
     # floor((q*g + r) / (d*g)) = floor(q / d) for 0 <= r < g, and the remainder is g * (q mod d) + r.
-    _sum_rule("div-factor", s // c, q // d, _FACTOR, _propose_split_by_common_factor),
-    _sum_rule("mod-factor", s % c, (q % d) * g + r, _FACTOR, _propose_split_by_common_factor),
+    _sum_rule("div-factor", s // c, q // d, _FACTOR, _propose_split_by_factor_shared_with_a_term),
+    _sum_rule("mod-factor", s % c, (q % d) * g + r, _FACTOR, _propose_split_by_factor_shared_with_a_term),
     Rule("div-div", (x // c) // d, x // k, when=(c > 0) & (d > 0) & eq(k, c * d), witness=_propose_product),
     # Division by a constant of the source's dtype stays in that dtype; int64 could not hold every uint64.
     Rule(
@@ -177,14 +177,18 @@ RULES = (
     Rule("ge-cast", cast(u, INDEX[0]) >= c, u >= e, when=eq(cast(e, INDEX[0]), c), witness=_propose_source_constant),
     # A cast to a machine integer is modulo 2^n and commutes with sums.
     _sum_rule(
-        "cast-sum", cast(x, _T) + m, cast(q, _T), eq(cast(m, INDEX[0]), k) & eq(q, x + k), _make_sum_witness_if_int32_holds(Op.ADD)
+        "cast-sum",
+        cast(x, _T) + m,
+        cast(q, _T),
+        eq(cast(m, INDEX[0]), k) & eq(q, x + k),
+        _make_witness_merging_constant_if_int32_fits(Op.ADD),
     ),
     _sum_rule(
         "cast-difference",
         cast(x, _T) - m,
         cast(q, _T),
         eq(cast(m, INDEX[0]), k) & eq(q, x - k),
-        _make_sum_witness_if_int32_holds(Op.SUB),
+        _make_witness_merging_constant_if_int32_fits(Op.SUB),
     ),
     Rule("max-right", maximum(x, y), y, when=x <= y),
     Rule("max-left", maximum(x, y), x, when=y <= x),

@@ -15,7 +15,7 @@ import numpy as np
 
 from uops.compiler.tensor import storage
 from uops.compiler.tensor.dtypes import DTypeLike, Number, as_dtype, default_dtype, pick_first_integer_dtype_holding
-from uops.compiler.tensor.faults import fault, format_for_error, require_integer
+from uops.compiler.tensor.faults import fault, format_for_error, require_integer_of_at_most_64_bits
 from uops.compiler.tensor.methods.indexing import IndexingMethods, position_dtype
 from uops.compiler.tensor.methods.movement import unpack_integers, unpack_shape
 from uops.compiler.tensor.numbers import require_in_range_if_integer_dtype, require_python_number
@@ -33,7 +33,7 @@ class _RandomCounterState(threading.local):
     seed = 0
     position = 0
 
-    def take_key_and_advance_counter(self, counters_to_take: int) -> storage.Array:
+    def take_seed_and_first_counter(self, counters_to_take: int) -> storage.Array:
         """Return (key, first counter), and advance the position."""
         state = np.array([self.seed, self.position], np.uint64)
         self.position = (self.position + counters_to_take) % 2**64
@@ -43,7 +43,7 @@ class _RandomCounterState(threading.local):
 _generator = _RandomCounterState()
 
 
-def _count_arange_values(first: Number, exclusive_end: Number, step: Number) -> int:
+def _count_finite_arange_values(first: Number, exclusive_end: Number, step: Number) -> int:
     """Return the number of values of `arange`. Raises SpecValueError if it is not finite."""
     if all(isinstance(v, int) for v in (first, exclusive_end, step)):
         return max(0, int(-((first - exclusive_end) // step)))
@@ -103,7 +103,7 @@ class CreationMethods(IndexingMethods):
         first, end, step = map(require_python_number, (0, start, step) if stop is None else (start, stop, step))
         if step == 0:
             raise fault("arange", None, "expected a step other than 0, got 0")
-        n, wanted = _count_arange_values(first, end, step), None if dtype is None else as_dtype(dtype)
+        n, wanted = _count_finite_arange_values(first, end, step), None if dtype is None else as_dtype(dtype)
         if wanted is dt.bool_ and n > 2:
             raise fault("arange", None, f"expected at most 2 values of bool, got {n}", SpecTypeError)
         d = wanted or (dt.float32 if any(isinstance(v, float) for v in (first, end, step)) else None)
@@ -114,7 +114,7 @@ class CreationMethods(IndexingMethods):
     @classmethod
     def _positions(cls, n: int) -> Self:
         """Return [0, 1, ..., n - 1]."""
-        return cls.of(arange(require_integer(n), position_dtype(n)))
+        return cls.of(arange(require_integer_of_at_most_64_bits(n), position_dtype(n)))
 
     @classmethod
     def _integer_arange(cls, first: int, step: int, count: int, wanted_dtype: DType | None) -> Self:
@@ -126,7 +126,7 @@ class CreationMethods(IndexingMethods):
         inner = pick_first_integer_dtype_holding(
             *ends, dtypes_to_try_first=(wanted_dtype,) if wanted_dtype and wanted_dtype.bits >= 32 else ()
         )
-        steps = cls.of(arange(require_integer(count), inner))
+        steps = cls.of(arange(require_integer_of_at_most_64_bits(count), inner))
         if step != 1 or first:
             steps = steps * B.wrap_to_width(step, inner) + B.wrap_to_width(first, inner)  # the sums fit, so that products may wrap
         return steps.cast(wanted_dtype or inner)
@@ -137,7 +137,7 @@ class CreationMethods(IndexingMethods):
         first, last, n, d = (
             _convert_to_float_or_fault(require_python_number(start)),
             _convert_to_float_or_fault(require_python_number(stop)),
-            require_integer(steps),
+            require_integer_of_at_most_64_bits(steps),
             as_dtype(dtype),
         )
         if n < 0:
@@ -171,16 +171,16 @@ class CreationMethods(IndexingMethods):
     @staticmethod
     def manual_seed(seed: int = 0) -> None:
         """Restart this thread's sequence of random numbers."""
-        _generator.seed, _generator.position = require_integer(seed) % 2**64, 0
+        _generator.seed, _generator.position = require_integer_of_at_most_64_bits(seed) % 2**64, 0
 
     @classmethod
     def _draw_random_words(cls, count: int, word_dtype: DType) -> Self:
         """Return `count` random words: Threefry of successive counters under the seed, low word first."""
         per = 8 // word_dtype.itemsize
         counters = -(-count // per)
-        state = cls.of(storage.make_leaf_buffer(_generator.take_key_and_advance_counter(counters)))
+        state = cls.of(storage.make_leaf_on_array_memory(_generator.take_seed_and_first_counter(counters)))
         steps = cls.of(arange(counters)).cast(dt.uint64)
-        words = cls.of(B.alu(Op.THREEFRY, (steps + state[1]).uop, state[0].uop))
+        words = cls.of(B.build_alu_with_promotion(Op.THREEFRY, (steps + state[1]).uop, state[0].uop))
         return words.bitcast(word_dtype)._crop_or_pad_axis_at_end(0, count)
 
     @classmethod
@@ -215,7 +215,7 @@ class CreationMethods(IndexingMethods):
 
         Each is the high word of the product of a random word and high - low.
         """
-        low, high = require_integer(low), require_integer(high)
+        low, high = require_integer_of_at_most_64_bits(low), require_integer_of_at_most_64_bits(high)
         dims, width, d = unpack_shape("randint", shape), high - low, as_dtype(dtype)
         if not 0 < width <= 2**32:
             raise fault("randint", None, f"expected low < high and high - low <= 2**32, got low {low} and high {high}")

@@ -23,14 +23,14 @@ class DeviceMethods(ExchangeMethods):
         A device is CPU, GPU or D, perhaps with a number behind a colon (R181: names of devices). Raises SpecTypeError for anything
         else than names, SpecValueError for a name that there is no device of.
         """
-        return self.of(storage.copy_to_devices(self.uop, self._require_devices("to", device), None))
+        return self.of(storage.copy_to_devices(self.uop, self._require_known_distinct_devices("to", device), None))
 
     def shard(self, devices: Sequence[str], axis: int | None = 0) -> Self:
         """Divide an axis among several devices, a part for each in order; None puts the whole Tensor on each of them.
 
         Raises SpecValueError unless the number of devices divides the extent (R75: n-tuple sizes), and as `to` does.
         """
-        names = self._require_devices("shard", devices)
+        names = self._require_known_distinct_devices("shard", devices)
         if not isinstance(names, tuple):
             raise fault("shard", None, f"expected a sequence of devices, got {format_for_error(devices)}", SpecTypeError)
         number = None if axis is None else self._normalize_axis("shard", axis, "LOAD.C7")
@@ -39,7 +39,7 @@ class DeviceMethods(ExchangeMethods):
             raise fault("shard", "LOAD.C7", f"{wanted} on axis {axis} of shape {self.shape}, got {self.shape[number]}")
         return self.of(storage.copy_to_devices(self.uop, names, number))
 
-    def _require_devices(self, method: str, given: Any) -> str | tuple[str, ...]:
+    def _require_known_distinct_devices(self, method: str, given: Any) -> str | tuple[str, ...]:
         """Return the name of a device, or a tuple of distinct names."""
         names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, (list, tuple)) else ()
         if not names or not all(isinstance(n, str) for n in names):

@@ -47,18 +47,20 @@ class ElementwiseMethods(MovementMethods):
 
     # Two operands
 
-    def _convert_operand_pair(self, other: Operand, swap: bool = False, promote_to_float: bool = False) -> tuple[UOp, UOp]:
-        """Return the nodes of both operands, swapped if `swap`; with `promote_to_float`, both promoted to a float dtype."""
-        like = to_float_dtype(self.dtype) if promote_to_float else self.dtype
+    def _collect_operand_nodes(
+        self, other: Operand, swap: bool = False, cast_both_to_common_float: bool = False
+    ) -> tuple[UOp, UOp]:
+        """Return the nodes of both operands, swapped if `swap`; with `cast_both_to_common_float`, promoted to a float dtype."""
+        like = to_float_dtype(self.dtype) if cast_both_to_common_float else self.dtype
         a, b = self.uop, self._convert_operand(other, like)
-        if promote_to_float:
+        if cast_both_to_common_float:
             common = to_float_dtype(promote(a.dtype, b.dtype))
             a, b = B.cast(a, common), B.cast(b, common)
         return (b, a) if swap else (a, b)
 
     def _apply_binary(self, method: str, op: Op, other: Operand, swap: bool = False, promote_to_float: bool = False) -> Self:
         """Apply a binary op to this Tensor and an operand. Raises SpecTypeError for dtypes that the op lacks."""
-        a, b = self._convert_operand_pair(other, swap, promote_to_float)
+        a, b = self._collect_operand_nodes(other, swap, promote_to_float)
         broken = find_claim_broken_by_dtypes(op, (a.dtype, b.dtype) if op in SHIFT else (promote(a.dtype, b.dtype),) * 2)
         if broken is not None:
             is_count = op in SHIFT and a.dtype.is_integer
@@ -71,7 +73,7 @@ class ElementwiseMethods(MovementMethods):
     def _build_alu(self, method: str, op: Op, *nodes: UOp) -> Self:
         """Return the Tensor of an elementwise op. Raises SpecValueError for shapes that do not broadcast."""
         try:
-            return self.of(B.alu(op, *nodes))
+            return self.of(B.build_alu_with_promotion(op, *nodes))
         except SpecError:
             self._require_shapes_to_broadcast(method, op, *nodes)
             raise
@@ -107,7 +109,7 @@ class ElementwiseMethods(MovementMethods):
         self, method: str, op: Op, build_float_graph: Callable[[UOp, UOp], UOp], other: Operand, swap: bool
     ) -> Self:
         """Divide integers by an op, and floats by the graph that `build_float_graph` builds."""
-        a, b = self._convert_operand_pair(other, swap)
+        a, b = self._collect_operand_nodes(other, swap)
         common = promote(a.dtype, b.dtype)
         if not common.is_float:
             return self._apply_binary(method, op, other, swap)
@@ -132,7 +134,7 @@ class ElementwiseMethods(MovementMethods):
         """
         if self.dtype.is_float and isinstance(other, int) and not reverse and 0 <= other <= 4:
             return self.of(power_by_squaring(self.uop, other))
-        a, b = self._convert_operand_pair(other, reverse)
+        a, b = self._collect_operand_nodes(other, reverse)
         common = promote(a.dtype, b.dtype)
         if common.is_float:
             return self._apply_binary("pow", Op.POW, other, reverse)
@@ -148,7 +150,7 @@ class ElementwiseMethods(MovementMethods):
 
         Floats are reversed by negation, integers by ~, which cannot overflow.
         """
-        a, b = (self.of(u) for u in self._convert_operand_pair(other))
+        a, b = (self.of(u) for u in self._collect_operand_nodes(other))
         common = promote(a.dtype, b.dtype)
         return a.cast(common)._reverse_order()._apply_binary("minimum", Op.MAX, b.cast(common)._reverse_order())._reverse_order()
 
@@ -304,7 +306,7 @@ class ElementwiseMethods(MovementMethods):
 
     def _unary(self, op: Op) -> Self:
         """Apply an op of floats; integers are converted to float32 first."""
-        return self.of(B.alu(op, self.cast(to_float_dtype(self.dtype)).uop))
+        return self.of(B.build_alu_with_promotion(op, self.cast(to_float_dtype(self.dtype)).uop))
 
     def neg(self) -> Self:
         """Return -x."""

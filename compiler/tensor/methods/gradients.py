@@ -49,7 +49,7 @@ class GradientMethods(DeviceMethods):
         """
         if requires_grad:
             self._require_float("requires_grad_", self)
-            if not (is_tracing() or history.depends_on_tracked_tensor(self.uop)):
+            if not (is_tracing() or history.is_computed_from_tracked_tensor(self.uop)):
                 array = self._realize_array()
                 self.uop = storage.make_leaf_on_device_and_record_unless_constant(self.uop, array, is_constant=True)
         history.track_tensor(self, requires_grad)
@@ -72,12 +72,14 @@ class GradientMethods(DeviceMethods):
         `grad` is realized. Raises SpecTypeError for a dtype that is no float, and SpecValueError if this Tensor depends on no
         Tensor with `requires_grad`.
         """
-        cotangent = self._convert_cotangent("backward", gradient)
+        cotangent = self._require_cotangent_or_default_to_one("backward", gradient)
         tracked = [t for t in history.list_tracked_tensors() if isinstance(t, GradientMethods)]
         found = find_cotangents([(self.uop, cotangent)], [t.uop for t in tracked])
         if all(u is None for u in found):
             raise fault(
-                "backward", None, "expected a value that depends on a Tensor with requires_grad" + _explain_history(self.uop)
+                "backward",
+                None,
+                "expected a value that depends on a Tensor with requires_grad" + _hint_if_a_value_was_realized(self.uop),
             )
         for t, u in zip(tracked, found):
             if u is not None:
@@ -92,7 +94,7 @@ class GradientMethods(DeviceMethods):
         """
         if not targets:
             raise fault("gradient", None, "expected at least one Tensor to differentiate by, got none", SpecTypeError)
-        cotangent = self._convert_cotangent("gradient", gradient)
+        cotangent = self._require_cotangent_or_default_to_one("gradient", gradient)
         for t in targets:
             self._require_float("gradient", self._require_tensor("a target", t))
         found = find_cotangents([(self.uop, cotangent)], [t.uop for t in targets])
@@ -116,19 +118,19 @@ class GradientMethods(DeviceMethods):
             raise fault("gradient", None, detail + " no history: set requires_grad, detach that value, or differentiate first")
         if gradient is None and not any(history.skip_reshapes(u) is base for u in nodes):
             detail = f"expected a value that depends on target {k}, of shape {t.shape}"
-            raise fault("gradient", None, detail + _explain_history(self.uop))
+            raise fault("gradient", None, detail + _hint_if_a_value_was_realized(self.uop))
 
-    def _convert_cotangent(self, method: str, gradient: Self | None) -> UOp:
+    def _require_cotangent_or_default_to_one(self, method: str, cotangent: Self | None) -> UOp:
         """Return the cotangent of this Tensor as a node of its dtype and shape: ones if there is none."""
         self._require_float(method, self)
-        if gradient is None:
+        if cotangent is None:
             if self.numel() != 1:
-                raise fault(method, None, f"expected one element or a cotangent `gradient`, got shape {self.shape}")
+                raise fault(method, None, f"expected one element or a cotangent `cotangent`, got shape {self.shape}")
             return self.ones_like().uop
-        if self._require_tensor("gradient", gradient).shape != self.shape or gradient.dtype is not self.dtype:
-            wanted, got = f"{self.dtype} of shape {self.shape}", f"{gradient.dtype} of shape {gradient.shape}"
+        if self._require_tensor("gradient", cotangent).shape != self.shape or cotangent.dtype is not self.dtype:
+            wanted, got = f"{self.dtype} of shape {self.shape}", f"{cotangent.dtype} of shape {cotangent.shape}"
             raise fault(method, None, f"expected a cotangent of {wanted}, got {got}", SpecTypeError)
-        return gradient.uop
+        return cotangent.uop
 
     def _require_float(self, method: str, t: LazyTensorBase) -> None:
         if not t.dtype.is_float:
@@ -169,7 +171,7 @@ def _attach_checks(gradient: UOp, checks: tuple[IndexCheck, ...]) -> UOp:
     return attach_unproved_checks_or_tag(UOp(Op.CONTIGUOUS_BACKWARD, (gradient,)), checks) if checks else gradient
 
 
-def _explain_history(u: UOp) -> str:
+def _hint_if_a_value_was_realized(u: UOp) -> str:
     """Return the hint that realized values have no history, if that may be why a derivative finds nothing."""
     computed = any(storage.is_computed_leaf(n) for n in scope_nodes(u))
     return (

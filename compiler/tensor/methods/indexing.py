@@ -16,7 +16,7 @@ import numpy as np
 
 from uops.compiler.tensor.checks import IndexCheck, attach_unproved_checks_or_tag
 from uops.compiler.tensor.core import LazyTensorBase, MovementStep, Shape
-from uops.compiler.tensor.faults import fault, format_for_error, require_integer
+from uops.compiler.tensor.faults import fault, format_for_error, require_integer_of_at_most_64_bits
 from uops.compiler.tensor.methods.networks import NetworkMethods
 from uops.spec.errors import SpecError, SpecIndexError, SpecTypeError
 from uops.spec.ir import build as B
@@ -133,7 +133,7 @@ class IndexingMethods(NetworkMethods):
     def _apply_axis_slices(self, axis_slices: Sequence[_AxisSlice], is_new_axis: Sequence[bool]) -> Self:
         """Return the elements of every slice, without the dropped axes and with the new ones."""
         if any(c.step > 1 and c.length > 1 for c in axis_slices):
-            t = self._slice_with_steps(axis_slices)
+            t = self._slice_with_positive_steps(axis_slices)
         else:
             t = self.shrink([(c.start, c.start + c.length) for c in axis_slices])
         flipped = [k for k, c in enumerate(axis_slices) if c.reverse and c.length > 1]
@@ -145,7 +145,7 @@ class IndexingMethods(NetworkMethods):
             shape += [1] if c is None else [] if c.drops_axis else [c.length]
         return t.reshape(tuple(shape))
 
-    def _slice_with_steps(self, axis_slices: Sequence[_AxisSlice]) -> Self:
+    def _slice_with_positive_steps(self, axis_slices: Sequence[_AxisSlice]) -> Self:
         """Cut each axis into `length` groups of `step` elements, and keep one element of each.
 
         The groups begin early enough to lie inside the axis; if it is too short for them, its end is padded. Padding is no memory,
@@ -280,7 +280,7 @@ class IndexingMethods(NetworkMethods):
         """Return int32 (..., num_classes): 1 at the position that each element names, nowhere for one out of range."""
         if not self.dtype.is_integer:
             raise fault("one_hot", "INDEX.C4", f"expected an integer dtype, got {self.dtype}", SpecTypeError)
-        d, n = self.dtype if self.dtype.bits >= 32 else dt.int32, require_integer(num_classes)
+        d, n = self.dtype if self.dtype.bits >= 32 else dt.int32, require_integer_of_at_most_64_bits(num_classes)
         if n < 0:
             raise fault("one_hot", None, f"expected a number of classes of at least 0, got {n}")
         return (self.cast(d).unsqueeze(-1).eq(self.of(arange(n, d)))).cast(dt.int32)

@@ -14,7 +14,7 @@ import numpy as np
 from uops.compiler.tensor import storage
 from uops.compiler.tensor.core import LazyTensorBase, MovementStep, Shape
 from uops.compiler.tensor.dtypes import DTypeLike, Number, as_dtype, make_constant_in_dtype_if_it_fits
-from uops.compiler.tensor.faults import fault, format_for_error, require_axes, require_integer, to_list_or_raise
+from uops.compiler.tensor.faults import fault, format_for_error, require_axes, require_integer_of_at_most_64_bits, to_list_or_raise
 from uops.compiler.tensor.numbers import require_python_number
 from uops.spec.errors import SpecIndexError, SpecTypeError
 from uops.spec.ir import build as B
@@ -34,7 +34,7 @@ def _unpack_varargs(args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def unpack_integers(args: tuple[Any, ...]) -> tuple[int, ...]:
     """Return the integers of `f(2, 3)` and of `f((2, 3))`."""
-    return tuple(map(require_integer, _unpack_varargs(args)))
+    return tuple(map(require_integer_of_at_most_64_bits, _unpack_varargs(args)))
 
 
 def unpack_shape(method_name: str, args: tuple[Any, ...]) -> tuple[int, ...]:
@@ -51,7 +51,7 @@ def _require_integer_pair(method_name: str, pair: Any) -> tuple[int, int]:
         first, last = pair
     except (TypeError, ValueError) as e:
         raise fault(method_name, None, f"expected a pair of integers, got {format_for_error(pair)}", SpecTypeError) from e
-    return require_integer(first), require_integer(last)
+    return require_integer_of_at_most_64_bits(first), require_integer_of_at_most_64_bits(last)
 
 
 def _part_sizes_with_smaller_last(extent: int, part_size: int) -> tuple[int, ...]:
@@ -207,7 +207,7 @@ class MovementMethods(LazyTensorBase):
 
     def unsqueeze(self, dim: int) -> Self:
         """Insert an axis of extent 1 at `dim`."""
-        dim = require_integer(dim)
+        dim = require_integer_of_at_most_64_bits(dim)
         if not -self.ndim - 1 <= dim <= self.ndim:
             raise fault("unsqueeze", None, f"expected a dim from {-self.ndim - 1} to {self.ndim}, got {dim}", SpecIndexError)
         dim %= self.ndim + 1
@@ -243,7 +243,7 @@ class MovementMethods(LazyTensorBase):
         parts = (
             unpack_integers(tuple(sizes))
             if isinstance(sizes, Sequence)
-            else _part_sizes_with_smaller_last(n, require_integer(sizes))
+            else _part_sizes_with_smaller_last(n, require_integer_of_at_most_64_bits(sizes))
         )
         if sum(parts) != n:
             raise fault(
@@ -254,7 +254,7 @@ class MovementMethods(LazyTensorBase):
 
     def chunk(self, chunks: int, dim: int = 0) -> tuple[Self, ...]:
         """Return at most `chunks` equal parts along `dim`; the last may be smaller."""
-        chunks = require_integer(chunks)
+        chunks = require_integer_of_at_most_64_bits(chunks)
         if chunks <= 0:
             raise fault("chunk", None, f"expected a positive number of chunks, got {chunks}")
         n = self.shape[self._normalize_axis("chunk", dim, "SHRINK.C5")]
@@ -301,7 +301,7 @@ class MovementMethods(LazyTensorBase):
         for t in tensors:
             common = promote(common, t.dtype)
         joined = first.of(B.stack(*(B.cast(t.uop, common) for t in tensors)))
-        dim = require_integer(dim)
+        dim = require_integer_of_at_most_64_bits(dim)
         if not -joined.ndim <= dim < joined.ndim:
             raise fault("stack", None, f"expected a dim from {-joined.ndim} to {joined.ndim - 1}, got {dim}", SpecIndexError)
         order = list(range(1, joined.ndim))
@@ -323,7 +323,7 @@ class MovementMethods(LazyTensorBase):
 
     def repeat_interleave(self, repeats: int, dim: int | None = None) -> Self:
         """Repeat each element `repeats` times in a row, along an axis or of the flattened Tensor."""
-        t, count = self.flatten() if dim is None else self, require_integer(repeats)
+        t, count = self.flatten() if dim is None else self, require_integer_of_at_most_64_bits(repeats)
         if count < 0:
             raise fault("repeat_interleave", None, f"expected a number of repeats of at least 0, got {count}")
         k = t._normalize_axis("repeat_interleave", 0 if dim is None else dim, "EXPAND.C4")
@@ -334,13 +334,13 @@ class MovementMethods(LazyTensorBase):
         """Rotate the elements of an axis by `shifts`."""
         dim = self._normalize_axis("roll", dim, "SHRINK.C5")
         n = self.shape[dim]
-        k = -require_integer(shifts) % n if n else 0
+        k = -require_integer_of_at_most_64_bits(shifts) % n if n else 0
         return self.of(self.uop) if k == 0 else self._shrink_axis(dim, k, n).cat(self._shrink_axis(dim, 0, k), dim=dim)
 
     # Storage and markers
 
     def bitcast(self, dtype: DTypeLike) -> Self:
-        """Reinterpret the bits as another dtype; another item size scales the last axis (R46: Bitcast)."""
+        """BitcastOrSlice the bits as another dtype; another item size scales the last axis (R46: Bitcast)."""
         d = as_dtype(dtype)
         old, new = self.dtype.itemsize, d.itemsize
         if d is dt.bool_ and self.dtype is not dt.bool_:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Self
 
 from uops.compiler.tensor.dtypes import DTypeLike, choose_accumulation_dtypes, promote, to_float_dtype
-from uops.compiler.tensor.faults import fault, require_integer
+from uops.compiler.tensor.faults import fault, require_integer_of_at_most_64_bits
 from uops.compiler.tensor.methods.reduce import ReductionMethods
 from uops.spec.ir import dtypes as dt
 from uops.spec.rows.compositions import arange
@@ -17,7 +17,11 @@ Sizes = int | Sequence[int]
 
 def _normalize_spatial_sizes(value: Sizes, axis_count: int, method: str, argument_name: str) -> tuple[int, ...]:
     """Return one number per spatial axis."""
-    sizes = tuple(map(require_integer, value)) if isinstance(value, Sequence) else (require_integer(value),) * axis_count
+    sizes = (
+        tuple(map(require_integer_of_at_most_64_bits, value))
+        if isinstance(value, Sequence)
+        else (require_integer_of_at_most_64_bits(value),) * axis_count
+    )
     if len(sizes) != axis_count:
         raise fault(method, None, f"expected {axis_count} numbers, one per spatial axis, got {argument_name} {sizes}")
     return sizes
@@ -119,7 +123,7 @@ class NetworkMethods(ReductionMethods):
         `out[n, o, y]` is `bias[o]` plus the sum over c and k of
         `x[n, group(o), c, y * stride + k * dilation - padding] * weight[o, c, k]`.
         """
-        weight, groups = self._require_tensor("weight", weight), require_integer(groups)
+        weight, groups = self._require_tensor("weight", weight), require_integer_of_at_most_64_bits(groups)
         n = weight.ndim - 2
         if n < 1 or groups < 1 or self.ndim != weight.ndim or self.shape[1] != groups * weight.shape[1] or weight.shape[0] % groups:
             raise fault(
@@ -234,12 +238,14 @@ class NetworkMethods(ReductionMethods):
 
     def triu(self, diagonal: int = 0) -> Self:
         """Return the elements of the last two axes with column - row >= diagonal, zero elsewhere."""
-        return self._build_lower_triangle_mask("triu", require_integer(diagonal) - 1).where(self.zeros_like(), self)
+        return self._build_lower_triangle_mask("triu", require_integer_of_at_most_64_bits(diagonal) - 1).where(
+            self.zeros_like(), self
+        )
 
     def _build_lower_triangle_mask(self, method: str, diagonal: int) -> Self:
         """Return (rows, columns), true where column <= row + diagonal."""
         if self.ndim < 2:
             raise fault(method, None, f"expected at least two axes, got shape {self.shape}")
-        below = require_integer(diagonal)
+        below = require_integer_of_at_most_64_bits(diagonal)
         rows, columns = (self.of(arange(n)) for n in self.shape[-2:])
         return columns <= rows.unsqueeze(1) + below

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from uops.compiler.tensor.dtypes import DTypeLike, choose_accumulation_dtypes, promote, to_float_dtype
-from uops.compiler.tensor.faults import fault, require_integer
+from uops.compiler.tensor.faults import fault, require_integer_of_at_most_64_bits
 from uops.compiler.tensor.methods.elementwise import ElementwiseMethods
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
@@ -78,7 +78,7 @@ class ReductionMethods(ElementwiseMethods):
         """Return the sum of the squares of x - mean(x) over the number of elements less `correction`."""
         result_dtype = to_float_dtype(self.dtype)
         inner, _ = choose_accumulation_dtypes(result_dtype, None)
-        axes, correction = self._normalize_axes("var", axis), require_integer(correction)
+        axes, correction = self._normalize_axes("var", axis), require_integer_of_at_most_64_bits(correction)
         t = self.cast(inner)
         squares = (t - t.mean(axes, keepdim=True)).square()
         return (squares._reduce(Op.ADD, axes, keepdim) / float(max(0, self._count(axes) - correction))).cast(result_dtype)
@@ -148,10 +148,10 @@ class ReductionMethods(ElementwiseMethods):
         t = self.cast(inner)
         k = self._normalize_axis_unless_scalar("cumsum", axis)
         if k is not None and self.numel():
-            t = t.transpose(k, -1)._sum_prefixes_of_rows().transpose(k, -1)
+            t = t.transpose(k, -1)._sum_prefixes_along_last_axis().transpose(k, -1)
         return self.of(t.uop).cast(outer)
 
-    def _sum_prefixes_of_rows(self) -> Self:
+    def _sum_prefixes_along_last_axis(self) -> Self:
         """Return the prefix sums of the last axis. Their gradient is the sums from each element on, in one pass as well."""
         if not self.dtype.is_float:
             return self._build_prefix_windows().sum(-1)
@@ -209,7 +209,7 @@ class ReductionMethods(ElementwiseMethods):
 def _sum_suffixes(u: UOp, g: Mapping[int, UOp]) -> Mapping[int, UOp]:
     """Differentiate prefix sums: the sums of the cotangent from each element on."""
     backwards = [*[False] * (len(g[0].shape) - 1), True]
-    return {0: B.flip(ReductionMethods.of(B.flip(g[0], backwards))._sum_prefixes_of_rows().uop, backwards)}
+    return {0: B.flip(ReductionMethods.of(B.flip(g[0], backwards))._sum_prefixes_along_last_axis().uop, backwards)}
 
 
 register_gradient(_PREFIX_SUMS, _sum_suffixes)

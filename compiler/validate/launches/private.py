@@ -24,7 +24,7 @@ from uops.spec.ir.scope import VIEWS, has_memory_per_iteration, is_private_buffe
 
 def generate_private_plan_claims(place: str, before: UOp, after: UOp) -> Iterator[ValidationClaim]:
     """Claim that two instruction lists, the second on merged private memory, compute the same. `place` names the kernel."""
-    merged = _match_instructions(before.src, after.src)
+    merged = _match_lists_and_map_merged_buffers(before.src, after.src)
     yield _claim(f"{place} keeps its kernel", merged is not None)
     if merged is None:
         return
@@ -39,12 +39,12 @@ def generate_private_plan_claims(place: str, before: UOp, after: UOp) -> Iterato
             yield _claim(f"{place}: a Barrier is between buffers {names}", not _lanes_meet_in_memory(flow, sharing))
 
 
-def _match_instructions(before: Sequence[UOp], after: Sequence[UOp]) -> dict[UOp, UOp] | None:
+def _match_lists_and_map_merged_buffers(before: Sequence[UOp], after: Sequence[UOp]) -> dict[UOp, UOp] | None:
     """Return each private Buffer of the first list with the one of the second that has its place; None if the lists differ.
 
     A view that begins with the lifetime of its Buffer may stand later in the second list, and a new After states the order.
     """
-    stands_for = _pair_buffers_by_access(before, after)
+    stands_for = _map_new_buffers_to_old_by_access(before, after)
     if stands_for is None:
         return None
     same: dict[UOp, UOp] = {}  # node of the second list -> node of the first
@@ -80,7 +80,7 @@ def _fits(buffer: UOp, memory: UOp) -> bool:
     return bool(a.addrspace is m.addrspace and a.dtype is m.dtype and a.device == m.device and a.size <= m.size)
 
 
-def _pair_buffers_by_access(before: Sequence[UOp], after: Sequence[UOp]) -> dict[UOp, UOp] | None:
+def _map_new_buffers_to_old_by_access(before: Sequence[UOp], after: Sequence[UOp]) -> dict[UOp, UOp] | None:
     """Return node of the second list -> the private Buffer that it stands for, as access k is that of the first list."""
     accesses = [[u for u in listed if u.op in KERNEL_ACCESSES] for listed in (before, after)]
     stands_for: dict[UOp, UOp] = {}

@@ -117,7 +117,7 @@ def make_negated_param(m: BestiaryMaker) -> UOp:
     return b.neg(m.make_param_with_data(m.draw_dtype(NUMBERS), m.draw_extent()))
 
 
-def make_local_beside_program_buffer(m: BestiaryMaker) -> UOp:
+def make_lunique_buffer_beside_program_buffer(m: BestiaryMaker) -> UOp:
     """Make a local B_BUFFER (LUNIQUE) that is filled before it is read, beside a B_BUFFER of the program."""
     d, n = m.draw_dtype(), m.draw_extent()
     local = node(Op.B_BUFFER, node(Op.LUNIQUE, arg=A.UniqueArg(0)), device("CPU"), arg=A.BBufferArg(n, d))
@@ -264,7 +264,7 @@ def make_ptrcat_access(m: BestiaryMaker) -> UOp:
 # --------------------------------------------------------------------------------------------------------------------- loops
 
 
-def make_loop_nest_closed_by_store_and_end(m: BestiaryMaker) -> UOp:
+def make_loop_nest_split_between_store_and_end(m: BestiaryMaker) -> UOp:
     """Make a B_STORE in a loop nest whose ranges are closed partly by the B_STORE and partly by an END."""
     d = m.draw_dtype()
     ranges = sorted((m.make_range() for _ in range(m.draw_extent(3))), key=lambda r: -r.arg.type.priority)
@@ -325,7 +325,7 @@ def make_gated_access(m: BestiaryMaker) -> UOp:
     return m.maybe_wrap_in_sink_or_call(store(at(m.make_memory(d, n), i, gate=gate), value, i))
 
 
-def make_pointer_index_load(m: BestiaryMaker) -> UOp:
+def make_load_by_byte_offset_pointer_index(m: BestiaryMaker) -> UOp:
     """Make a B_LOAD through a POINTER_INDEX, whose offset counts bytes."""
     d, n = m.draw_dtype(), m.draw_extent()
     i = m.make_range(n)
@@ -454,7 +454,7 @@ FAMILIES: dict[str, Family] = {
     "bitcast": make_bitcast,
     "elementwise": make_where_of_mulacc_and_difference,
     "param": make_negated_param,
-    "buffer": make_local_beside_program_buffer,
+    "buffer": make_lunique_buffer_beside_program_buffer,
     "buffer_view": make_buffer_view,
     "variable": make_reduce_over_variable_extent,
     "function": make_function_of_two_values,
@@ -470,12 +470,12 @@ FAMILIES: dict[str, Family] = {
     "unroll": make_unroll_over_ranges,
     "contract": make_contract,
     "ptrcat": make_ptrcat_access,
-    "end": make_loop_nest_closed_by_store_and_end,
+    "end": make_loop_nest_split_between_store_and_end,
     "triangle": make_triangular_loops,
     "reduce": make_reduce_over_ranges,
     "bufferize": make_bufferized_reduce,
     "gated": make_gated_access,
-    "pointer_index": make_pointer_index_load,
+    "lower_byte_offset_to_element_index": make_load_by_byte_offset_pointer_index,
     "if_": make_stores_under_b_if,
     "register": make_sum_in_define_reg,
     "local": make_lane_exchange_by_ranges,

@@ -97,7 +97,7 @@ def generate_kernel_launch(draw: ChoiceSource, declared: SupportedOpDtypes) -> F
         inputs[f"b{unique}"] = draw_array(draw, d, (size,), draw.choice(("small", "mixed", "bits")) if not d.is_float else "small")
     calls = []
     for k in range(draw.integer(1, 2)):
-        call, filled = make_kernel_call_and_output(
+        call, filled = make_kernel_call_and_output_buffer(
             KernelMaker(draw, d, f"k{k}", int_dtypes=declared.filter_dtypes(dt.INTS), inputs=inputs), memories, 100 + k
         )
         calls.append(call)
@@ -105,7 +105,7 @@ def generate_kernel_launch(draw: ChoiceSource, declared: SupportedOpDtypes) -> F
     return FuzzCase(UOp(Op.LINEAR, tuple(calls)), inputs)
 
 
-def make_kernel_call_and_output(k: KernelMaker, memories: list[UOp], output_id: int) -> tuple[UOp, UOp]:
+def make_kernel_call_and_output_buffer(k: KernelMaker, input_memories: list[UOp], output_buffer_id: int) -> tuple[UOp, UOp]:
     """Make one kernel; return its Call and the Buffer that it fills."""
     draw = k.draw
     for kind in _OUTER:
@@ -120,12 +120,12 @@ def make_kernel_call_and_output(k: KernelMaker, memories: list[UOp], output_id: 
     ranges = [*k.ranges, *k.lanes] or [k.make_range(4, AxisType.LOOP)]
     k.ranges = [r for r in ranges if r not in k.lanes]
     total = math.prod(loop_extent(r) for r in ranges)
-    out = b.buffer(total, k.dtype, unique=output_id)
+    out = b.buffer(total, k.dtype, unique=output_buffer_id)
     target = k.find_or_make_param_of_argument(out)
-    value = _make_value_with_lane_exchanges(
+    value = _make_value_maybe_via_local_memory(
         k,
-        [k.find_or_make_param_of_argument(m) for m in memories if draw.chance(70)]
-        or [k.find_or_make_param_of_argument(memories[0])],
+        [k.find_or_make_param_of_argument(m) for m in input_memories if draw.chance(70)]
+        or [k.find_or_make_param_of_argument(input_memories[0])],
     )
     effect = b.store(b.at(target, row_major_index(ranges)), value)
     inner = sorted(ranges, key=lambda r: (r.arg.type.priority, r.arg.axis_id), reverse=True)
@@ -133,9 +133,9 @@ def make_kernel_call_and_output(k: KernelMaker, memories: list[UOp], output_id: 
     depth = draw.integer(1, len(inner)) if not k.uniques and draw.chance(60) else None
     for position, r in enumerate(inner):
         if position == depth:
-            effect = b.group(_make_read_modify_write_store(k, output_id + 100, inner[position:]), effect)
+            effect = b.group(_make_read_modify_write_store(k, output_buffer_id + 100, inner[position:]), effect)
         effect = b.end(effect, r)
-    effects = (effect, _make_read_modify_write_store(k, output_id + 100, [])) if depth == len(inner) else (effect,)
+    effects = (effect, _make_read_modify_write_store(k, output_buffer_id + 100, [])) if depth == len(inner) else (effect,)
     written = (0,) if depth is None else (0, len(k.params) - 1)
     return UOp(Op.CALL, (UOp(Op.SINK, effects, SinkArg(k.name)), *k.arguments), CallArg(written=written)), out
 
@@ -161,12 +161,12 @@ def row_major_index(ranges: list[UOp]) -> UOp:
     return position
 
 
-def _make_value_with_lane_exchanges(k: KernelMaker, loadable_memory: list[UOp]) -> UOp:
+def _make_value_maybe_via_local_memory(k: KernelMaker, loadable_memory: list[UOp]) -> UOp:
     """Make the value of an iteration, with a random number of exchanges between lanes."""
     value = _make_expression_of_loads(k, loadable_memory)
     has_vector_lanes = any(r.arg.type in _INNER for r in k.ranges)
     for _ in range(k.draw.integer(0, 2) if k.lanes and not has_vector_lanes else 0):
-        value = _exchange_between_lanes_in_local_memory(k, value, loadable_memory)
+        value = _exchange_or_reduce_lanes_in_local_memory(k, value, loadable_memory)
     is_serial = not k.lanes and all(r.arg.type in (AxisType.LOOP, AxisType.UPCAST) for r in k.ranges)
     return combine_exactly(k, value, _fill_and_read_local_row(k, loadable_memory)) if is_serial and k.draw.chance(40) else value
 
@@ -184,7 +184,7 @@ def _fill_and_read_local_row(k: KernelMaker, loadable_memory: list[UOp]) -> UOp:
     return value if reduced is None else reduce_exactly(k, value, reduced)
 
 
-def _exchange_between_lanes_in_local_memory(k: KernelMaker, value: UOp, loadable_memory: list[UOp]) -> UOp:
+def _exchange_or_reduce_lanes_in_local_memory(k: KernelMaker, value: UOp, loadable_memory: list[UOp]) -> UOp:
     """Store each lane's value in LOCAL memory, and behind a Barrier read another lane's value or reduce all of them."""
     size = math.prod(loop_extent(r) for r in k.lanes)
     tile, lane = k.make_local_buffer(size), row_major_index(k.lanes)

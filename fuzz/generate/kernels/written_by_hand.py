@@ -20,7 +20,7 @@ from uops.fuzz.generate.kernels.scheduled import (
     KernelMaker,
     combine_exactly,
     loop_extent,
-    make_kernel_call_and_output,
+    make_kernel_call_and_output_buffer,
     make_load_at_affine_position,
     reduce_exactly,
     row_major_index,
@@ -52,7 +52,9 @@ class WrittenKernel(KernelMaker):
 
     written: set[int] = field(default_factory=set)
 
-    def make_memory_param(self, shape: int | tuple[int, ...], d: DType | None = None, *, is_written: bool = False) -> UOp:
+    def make_memory_param_and_placeholder(
+        self, shape: int | tuple[int, ...], d: DType | None = None, *, is_written: bool = False
+    ) -> UOp:
         """Make a Param of memory, with a placeholder for its argument."""
         shape, d, slot = (shape,) if isinstance(shape, int) else shape, d or self.dtype, len(self.params)
         self.arguments.append(b.buffer(math.prod(shape), d, unique=_PLACEHOLDERS + slot))
@@ -60,7 +62,7 @@ class WrittenKernel(KernelMaker):
         self.written |= {slot} if is_written else set()
         return self.params[-1]
 
-    def make_variable_param(self, lo: int, hi: int) -> UOp:
+    def make_variable_param_and_placeholder(self, lo: int, hi: int) -> UOp:
         """Make a Param of a variable, with a placeholder for its argument."""
         name, slot = f"{self.name}v{len(self.params)}", len(self.params)
         self.arguments.append(b.variable(name, lo, hi))
@@ -82,7 +84,7 @@ class WrittenKernel(KernelMaker):
     def load_affine(self, *ranges: UOp) -> UOp:
         """Load from a Param of its own at a position that depends on these ranges."""
         self.ranges, before = list(ranges), self.ranges
-        value = make_load_at_affine_position(self, self.make_memory_param(self.draw.choice((1, 3, 4, 8, 12))), [])
+        value = make_load_at_affine_position(self, self.make_memory_param_and_placeholder(self.draw.choice((1, 3, 4, 8, 12))), [])
         self.ranges = before
         return value
 
@@ -113,8 +115,11 @@ def make_elementwise_of_matrices(k: WrittenKernel) -> list[UOp]:
     """Store a matrix, from a matrix and its transpose: Params of two dimensions, read as values without a Load (R51)."""
     rows, columns = k.draw.integer(1, 4), k.draw.integer(1, 4)
     i, j = k.make_range(rows, k.draw.choice((AxisType.LOOP, AxisType.GLOBAL))), k.make_range(columns, AxisType.LOOP)
-    out = k.make_memory_param((rows, columns), is_written=True)
-    x, y = b.at(k.make_memory_param((columns, rows)), j, i), b.at(k.make_memory_param((rows, columns)), i, j)
+    out = k.make_memory_param_and_placeholder((rows, columns), is_written=True)
+    x, y = (
+        b.at(k.make_memory_param_and_placeholder((columns, rows)), j, i),
+        b.at(k.make_memory_param_and_placeholder((rows, columns)), i, j),
+    )
     value = combine_exactly(k, x, b.load(y) if k.draw.chance(50) else y)
     return [_close(b.store(b.at(out, i, j), value, *k.draw_gate(j, columns)), (i, j))]
 
@@ -123,8 +128,8 @@ def make_update_in_place(k: WrittenKernel) -> list[UOp]:
     """Update each element of memory that two Params name, or one, in loops of any type."""
     ranges = k.draw_ranges((AxisType.LOOP, *_UNORDERED), 2)
     size, position = math.prod(map(loop_extent, ranges)), row_major_index(ranges)
-    out = k.make_memory_param(size, is_written=True)
-    source = k.make_memory_param(size, is_written=True) if k.draw.chance(50) else out
+    out = k.make_memory_param_and_placeholder(size, is_written=True)
+    source = k.make_memory_param_and_placeholder(size, is_written=True) if k.draw.chance(50) else out
     if source is not out:
         k.arguments[source.arg.slot] = k.arguments[out.arg.slot]  # the same reference twice
         k.written.remove(source.arg.slot)
@@ -134,17 +139,22 @@ def make_update_in_place(k: WrittenKernel) -> list[UOp]:
 
 def make_loops_of_any_bound(k: WrittenKernel) -> list[UOp]:
     """Update memory in the order of nested loops whose bounds may be 0, negative, variables, or counters of outer loops."""
-    outer = k.make_range(k.make_variable_param(-2, 4) if k.draw.chance(50) else k.draw.choice(_BOUNDS), AxisType.LOOP)
+    outer = k.make_range(
+        k.make_variable_param_and_placeholder(-2, 4) if k.draw.chance(50) else k.draw.choice(_BOUNDS), AxisType.LOOP
+    )
     bounds: tuple[int | UOp, ...] = (
         k.draw.choice(_BOUNDS),
         b.sub(outer, 1),
         b.sub(2, outer),
         b.neg(outer),
-        k.make_variable_param(-1, 3),
+        k.make_variable_param_and_placeholder(-1, 3),
     )
     inner = k.make_range(k.draw.choice(bounds), AxisType.LOOP)
     size = k.draw.choice((1, 2, 5))
-    element = b.at(k.make_memory_param(size, is_written=True), b.mod(b.add(outer, b.mul(inner, k.draw.choice((0, 1, 3)))), size))
+    element = b.at(
+        k.make_memory_param_and_placeholder(size, is_written=True),
+        b.mod(b.add(outer, b.mul(inner, k.draw.choice((0, 1, 3)))), size),
+    )
     update = b.store(element, combine_exactly(k, b.load(element), k.load_affine(outer, inner)))
     return [_close(update, (outer, inner))]
 
@@ -158,8 +168,8 @@ def make_atomic_counts(k: WrittenKernel) -> list[UOp]:
         closed = ranges = k.draw_ranges((AxisType.LOOP, AxisType.REDUCE, *_UNORDERED), 2)
     size = math.prod(map(loop_extent, ranges))
     position, cells = row_major_index(ranges), k.draw.choice((1, 2, 4))
-    counts = k.make_memory_param(cells, is_written=True)
-    key = b.load(b.at(k.make_memory_param(size, k.draw.choice(k.int_dtypes)), position))
+    counts = k.make_memory_param_and_placeholder(cells, is_written=True)
+    key = b.load(b.at(k.make_memory_param_and_placeholder(size, k.draw.choice(k.int_dtypes)), position))
     index = b.cast(b.mod(key, b.const(cells, key.dtype)), dt.index) if k.draw.chance(70) else b.mod(position, cells)
     added = k.load_affine(*ranges) if k.draw.chance(60) else b.const(k.draw.choice((1, 3)), k.dtype)
     return [_close(UOp(Op.ATOMICADD, (b.at(counts, index), added)), closed)]
@@ -177,7 +187,7 @@ def make_sums_in_registers(k: WrittenKernel) -> list[UOp]:
     number = b.mod(inner, count)
     added = combine_exactly(k, b.load(b.at(within, number)), k.load_affine(*outer, inner))
     done = b.after(registers, b.end(b.store(b.at(within, number), added, *k.draw_gate(inner, 3)), inner))
-    out = k.make_memory_param(math.prod(map(loop_extent, outer)), is_written=True)
+    out = k.make_memory_param_and_placeholder(math.prod(map(loop_extent, outer)), is_written=True)
     position = row_major_index(outer)
     value = b.load(b.at(done, k.draw.integer(0, count - 1) if k.draw.chance(50) else b.mod(position, count)))
     return [_close(b.store(b.at(out, position), value), outer)]
@@ -198,7 +208,7 @@ def make_exchange_of_lanes(k: WrittenKernel) -> list[UOp]:
         ready = b.after(shared, _barrier(b.store(b.at(shared, lane), value)))
         other = k.draw.choice((b.sub(lanes - 1, lane), b.mod(b.add(lane, 1), lanes), b.index(0)))
         value = combine_exactly(k, b.load(b.at(ready, other)), k.load_affine(group, lane))
-    out = k.make_memory_param(groups * lanes, is_written=True)
+    out = k.make_memory_param_and_placeholder(groups * lanes, is_written=True)
     return [_close(b.store(b.at(out, b.add(b.mul(group, lanes), lane)), value, *k.draw_gate(lane, lanes)), closed)]
 
 
@@ -210,7 +220,7 @@ def make_group_reduce(k: WrittenKernel) -> list[UOp]:
     partial = b.store(b.at(shared, lane), reduce_exactly(k, k.load_affine(group, lane, part), part))
     ready = b.after(shared, _barrier(b.end(partial, lane)))
     r = k.make_range(loop_extent(lane), k.draw.choice((AxisType.REDUCE, AxisType.UNROLL)))
-    out = k.make_memory_param(loop_extent(group), is_written=True)
+    out = k.make_memory_param_and_placeholder(loop_extent(group), is_written=True)
     return [b.end(b.store(b.at(out, group), reduce_exactly(k, b.load(b.at(ready, r)), r)), group)]
 
 
@@ -218,7 +228,7 @@ def make_two_loops_in_order(k: WrittenKernel) -> list[UOp]:
     """Fill memory in one loop, and read other elements of it in a second one that comes after it."""
     size = k.draw.integer(1, 6)
     i, j = k.make_range(size, AxisType.LOOP), k.make_range(size, AxisType.LOOP)
-    first, second = (k.make_memory_param(size, is_written=True) for _ in range(2))
+    first, second = (k.make_memory_param_and_placeholder(size, is_written=True) for _ in range(2))
     filled = b.end(b.store(b.at(first, i), k.load_affine(i)), i)
     value = combine_exactly(k, b.load(b.at(b.after(first, filled), b.sub(size - 1, j))), k.load_affine(j))
     return [b.end(b.store(b.at(second, j), value), j)]
@@ -244,7 +254,7 @@ class _Instructions:
 def make_list_with_ifs(k: WrittenKernel) -> UOp:
     """Make a list of instructions: a loop with Stores under one or two Ifs, and perhaps a Special around it."""
     code, n = _Instructions(), k.draw.integer(0, 5)
-    out, x = k.make_memory_param(max(1, n), is_written=True), k.make_memory_param(max(1, n))
+    out, x = k.make_memory_param_and_placeholder(max(1, n), is_written=True), k.make_memory_param_and_placeholder(max(1, n))
     lanes = k.draw.integer(1, 3)
     lane = code.emit(b.cast(_special("lidx0", lanes), dt.int32)) if k.draw.chance(30) else None
     i = code.emit(k.make_range(n, AxisType.LOOP))
@@ -313,7 +323,7 @@ def build_kernel_call(
     k = WrittenKernel(draw, draw.choice(dtypes), name, int_dtypes=integers, takes_maxima=False)
     if form == SCHEDULED_FORM:
         memories = [b.buffer(draw.choice((4, 8, 12, 16)), k.dtype, unique=n) for n in range(1, draw.integer(2, 3) + 1)]
-        call, _ = make_kernel_call_and_output(k, memories, 100)
+        call, _ = make_kernel_call_and_output_buffer(k, memories, 100)
         return call
     body = make_list_with_ifs(k) if form == LIST_FORM else _draw_root(k, FORMS[form](k))
     return b.call(body, *k.arguments, written=tuple(sorted(k.written)))

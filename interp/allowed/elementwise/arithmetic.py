@@ -14,7 +14,16 @@ import numpy as np
 from uops.interp.allowed.elementwise.discrete import find_anything_elements, has_points, list_results_in_place_if_operands_listed
 from uops.interp.allowed.elementwise.pieces import evaluate_piece_corners
 from uops.interp.allowed.layout import Array, ArrayKernel, DTypeLayout
-from uops.interp.allowed.value import ANY, NZERO, PZERO, ArrayOrSets, SetArray, scatter_elements_into, take_elements, writable_copy
+from uops.interp.allowed.value import (
+    ANY,
+    NZERO,
+    PZERO,
+    ArrayOrSets,
+    SetArray,
+    broadcast_and_take_flat_elements,
+    scatter_elements_into,
+    writable_copy,
+)
 from uops.interp.ops.elementwise import KERNELS
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.ops import Op
@@ -90,7 +99,7 @@ def apply_float_arithmetic(op: Op, f: DTypeLayout, kernel: ArrayKernel, operands
     rule, checks = RULES[op]
     rank = max(len(v.shape) for v in operands)
     has_rows = [isinstance(v, SetArray) for v in operands]
-    rows = [broadcastable_lo_best_hi_rows(v, rank) for v in operands]
+    rows = [align_set_rows_keeping_plain_arrays(v, rank) for v in operands]
     out = SetArray(f, rule(kernel, rows, has_rows))
     doubtful = _find_elements_that_need_pieces(checks, out.rows, rows, operands)
     if doubtful is not None:
@@ -104,7 +113,7 @@ def apply_float_arithmetic(op: Op, f: DTypeLayout, kernel: ArrayKernel, operands
     return out
 
 
-def broadcastable_lo_best_hi_rows(v: ArrayOrSets, rank: int) -> Array:
+def align_set_rows_keeping_plain_arrays(v: ArrayOrSets, rank: int) -> Array:
     """Return a value ready to broadcast: rows get their axis in front of `rank` axes, an array stays as it is."""
     if not isinstance(v, SetArray):
         return v
@@ -149,7 +158,7 @@ def recompute_by_pieces(
     """Recompute the doubtful elements of `out` by pieces, in place."""
     positions = np.flatnonzero(needs_pieces)
     wide = None if f.dtype.has_inf else KERNELS[op][dt.float32]
-    taken = [take_elements(f, v, out.shape, positions) for v in operands]
+    taken = [broadcast_and_take_flat_elements(f, v, out.shape, positions) for v in operands]
     scatter_elements_into(out, positions, evaluate_piece_corners(f, kernel, taken, wide))
 
 

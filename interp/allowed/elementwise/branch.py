@@ -29,11 +29,11 @@ from uops.interp.allowed.value import (
     SetArray,
     as_set_array,
     best_of,
+    broadcast_and_take_flat_elements,
     broadcast_value,
-    from_points_widening_if_many,
+    from_points_widening_to_hull_or_any,
     pad_points_with_first,
     scatter_elements_into,
-    take_elements,
     writable_copy,
 )  # fmt: skip
 from uops.spec.ir import dtypes as dt
@@ -154,8 +154,8 @@ def select_or_unite_branches(f: DTypeLayout, condition: ArrayOrSets, a: ArrayOrS
     if not positions.size:
         return out
     result = writable_copy(as_set_array(f, broadcast_value(out, out.shape)))
-    best = take_elements(f, out, out.shape, positions).best
-    if_true, if_false = (take_elements(f, v, out.shape, positions) for v in (a, b))
+    best = broadcast_and_take_flat_elements(f, out, out.shape, positions).best
+    if_true, if_false = (broadcast_and_take_flat_elements(f, v, out.shape, positions) for v in (a, b))
     scatter_elements_into(result, positions, unite_flat_sets(f, if_true, if_false, best))
     return result
 
@@ -164,7 +164,7 @@ def unite_flat_sets(f: DTypeLayout, a: SetArray, b: SetArray, best: Array) -> Se
     """Return the union of two 1-D sets: as points where both are listed, else as a hull."""
     if not f.is_float:
         anything = find_anything_elements((a, b), best.shape)
-        return from_points_widening_if_many(f, np.concatenate([best[None], a.points, b.points]), anything)
+        return from_points_widening_to_hull_or_any(f, np.concatenate([best[None], a.points, b.points]), anything)
     flags = (0 if a.flags is None else a.flags) | (np.zeros(best.shape, np.uint8) if b.flags is None else b.flags)
     a_nan, b_nan = np.isnan(a.rows[0]), np.isnan(b.rows[0])
     flags = np.where(a_nan != b_nan, flags | NAN, flags).astype(np.uint8)
@@ -175,7 +175,9 @@ def unite_flat_sets(f: DTypeLayout, a: SetArray, b: SetArray, best: Array) -> Se
     both_listed = _is_listed_or_exact(a) & _is_listed_or_exact(b)
     if both_listed.any():
         positions = np.flatnonzero(both_listed)
-        united = from_points_widening_if_many(f, np.concatenate([best[None], _points_or_best(a), _points_or_best(b)])[:, positions])
+        united = from_points_widening_to_hull_or_any(
+            f, np.concatenate([best[None], _points_or_best(a), _points_or_best(b)])[:, positions]
+        )
         is_listed = np.ones(positions.shape, np.bool_) if united.is_listed is None else united.is_listed
         scatter_elements_into(out, positions[is_listed], united.map_components(lambda x, lead: x[..., is_listed]))
     return out
@@ -248,7 +250,9 @@ def cast_float_to_int(source_layout: DTypeLayout, result_layout: DTypeLayout, ke
     rows = [best] + [np.where(anything, best, lo + np.minimum(j, width).astype(lo.dtype)) for j in range(steps)]
     if x.flags is not None:
         rows.append(np.where((x.flags & (PZERO | NZERO)) != 0, 0, best))
-    out = from_points_widening_if_many(result_layout, np.stack(rows).astype(best.dtype), anything if anything.any() else None)
+    out = from_points_widening_to_hull_or_any(
+        result_layout, np.stack(rows).astype(best.dtype), anything if anything.any() else None
+    )
     if x.listed_points is not None:
         return list_results_in_place_if_operands_listed(result_layout, kernel, (x,), (source_layout,), writable_copy(out))
     return out
@@ -274,7 +278,7 @@ def apply_cast(source_layout: DTypeLayout, result_layout: DTypeLayout, kernel: A
     )
 
 
-def apply_trunc(f: DTypeLayout, kernel: ArrayKernel, x: SetArray) -> SetArray:
+def apply_trunc_listing_few_integers(f: DTypeLayout, kernel: ArrayKernel, x: SetArray) -> SetArray:
     """Return the set of a Trunc: the integers between the ends as points if few, else the hull."""
     rows = kernel(x.rows)
     out = writable_copy(SetArray(f, rows, x.flags))
@@ -284,7 +288,7 @@ def apply_trunc(f: DTypeLayout, kernel: ArrayKernel, x: SetArray) -> SetArray:
     positions = np.flatnonzero((wide[2] - wide[0] <= POINTS - 2) & unflagged & several)
     if positions.size:
         part = rows.reshape(3, -1)[:, positions]
-        scatter_elements_into(out, positions, from_points_widening_if_many(f, _enumerate_integers(f, part)))
+        scatter_elements_into(out, positions, from_points_widening_to_hull_or_any(f, _enumerate_integers(f, part)))
     return list_results_in_place_if_operands_listed(f, kernel, (x,), (f,), out) if x.listed_points is not None else out
 
 
@@ -300,7 +304,7 @@ def _enumerate_integers(f: DTypeLayout, rows: Array) -> Array:
     return out.astype(np.float32).astype(f.np) if f.np.itemsize == 1 else out.astype(f.np)
 
 
-def list_small_intervals_else_any(f: DTypeLayout, x: SetArray) -> SetArray:
+def list_floats_of_small_intervals_else_any(f: DTypeLayout, x: SetArray) -> SetArray:
     """Return float sets with each interval of at most eight values listed, and every other *any*.
 
     NaN is many values (R20: its payload is free).
@@ -318,20 +322,20 @@ def list_small_intervals_else_any(f: DTypeLayout, x: SetArray) -> SetArray:
     points = np.stack(rows)
     if x.listed_points is not None:
         points = np.concatenate([points, np.where(is_listed, x.listed_points, x.best)])
-    return from_points_widening_if_many(f, points, anything if anything.any() else None)
+    return from_points_widening_to_hull_or_any(f, points, anything if anything.any() else None)
 
 
 def apply_bitcast_regrouping_last_axis(source_layout: DTypeLayout, result_layout: DTypeLayout, x: SetArray) -> SetArray:
     """Return the bits of sets with few points, else *any*; a different item size regroups the last axis (R46)."""
     if source_layout.is_float:
-        x = list_small_intervals_else_any(source_layout, x)
+        x = list_floats_of_small_intervals_else_any(source_layout, x)
     points, anything = x.points, x.anything_mask()
     old, new = source_layout.np.itemsize, result_layout.np.itemsize
     if old == new:
-        return from_points_widening_if_many(result_layout, points.view(result_layout.np), anything)
+        return from_points_widening_to_hull_or_any(result_layout, points.view(result_layout.np), anything)
     if old > new:
         split = np.ascontiguousarray(points).view(result_layout.np)
-        return from_points_widening_if_many(
+        return from_points_widening_to_hull_or_any(
             result_layout, split, None if anything is None else np.repeat(anything, old // new, axis=-1)
         )
     ratio = new // old
@@ -342,4 +346,4 @@ def apply_bitcast_regrouping_last_axis(source_layout: DTypeLayout, result_layout
     group_anything = group_anything | (varied > 1)
     rows = np.where(group_anything[..., None], np.broadcast_to(groups[:1], groups.shape), groups)
     joined = np.ascontiguousarray(rows).view(result_layout.np)[..., 0]
-    return from_points_widening_if_many(result_layout, joined, group_anything if group_anything.any() else None)
+    return from_points_widening_to_hull_or_any(result_layout, joined, group_anything if group_anything.any() else None)

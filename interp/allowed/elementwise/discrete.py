@@ -13,9 +13,9 @@ from uops.interp.allowed.value import (
     NAN,
     ArrayOrSets,
     SetArray,
-    from_points_widening_if_many,
+    broadcast_and_take_flat_elements,
+    from_points_widening_to_hull_or_any,
     scatter_elements_into,
-    take_elements,
 )
 
 #: The most combinations of points that are tried; the distinct results of more would hardly fit in eight points.
@@ -34,7 +34,7 @@ def evaluate_all_point_combinations(kernel: ArrayKernel, operand_points: Sequenc
     return np.broadcast_to(out, shape).reshape(math.prod(shape[:n]), *shape[n:])
 
 
-def broadcastable_point_rows_if_any_listed(v: ArrayOrSets, shape: tuple[int, ...]) -> Array | None:
+def align_array_or_listed_points_else_none(v: ArrayOrSets, shape: tuple[int, ...]) -> Array | None:
     """Return the rows of points of `v` with the shape aligned to `shape`; None for a float set that is not listed."""
     if not isinstance(v, SetArray):
         return v[None] if v.ndim == len(shape) else v.reshape(1, *(1,) * (len(shape) - v.ndim), *v.shape)
@@ -48,7 +48,7 @@ def apply_to_point_combinations_or_allow_any(
 ) -> SetArray:
     """Return the set of fn on arrays and sets of integers or bools; *any* in an operand gives *any*."""
     shape = np.broadcast_shapes(*(v.shape for v in operands))
-    aligned = [broadcastable_point_rows_if_any_listed(v, shape) for v in operands]
+    aligned = [align_array_or_listed_points_else_none(v, shape) for v in operands]
     lists = [points for points in aligned if points is not None]
     assert len(lists) == len(aligned)
     anything = find_anything_elements(operands, shape)
@@ -58,7 +58,7 @@ def apply_to_point_combinations_or_allow_any(
             if len(points) > 1:
                 anything = anything | (points != points[0]).any(0)
         lists = [points[:1] for points in lists]
-    return from_points_widening_if_many(result_layout, evaluate_all_point_combinations(kernel, lists), anything)
+    return from_points_widening_to_hull_or_any(result_layout, evaluate_all_point_combinations(kernel, lists), anything)
 
 
 def find_anything_elements(operands: Sequence[ArrayOrSets], shape: tuple[int, ...]) -> Array | None:
@@ -86,11 +86,11 @@ def list_results_in_place_if_operands_listed(
     positions = np.flatnonzero(_find_where_some_are_listed_others_exact(operands, shape))
     if not positions.size:
         return result
-    parts = [take_elements(f, v, shape, positions) for f, v in zip(layouts, operands)]
+    parts = [broadcast_and_take_flat_elements(f, v, shape, positions) for f, v in zip(layouts, operands)]
     rows = [p.points if p.listed_points is not None else p.rows[1:2] for p in parts]
     if math.prod(len(p) for p in rows) > MAX_COMBINATIONS:
         return result
-    points = from_points_widening_if_many(result_layout, evaluate_all_point_combinations(kernel, rows))
+    points = from_points_widening_to_hull_or_any(result_layout, evaluate_all_point_combinations(kernel, rows))
     if points.is_listed is None or points.is_listed.all():
         scatter_elements_into(result, positions, points)
     else:

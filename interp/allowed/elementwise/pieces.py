@@ -71,7 +71,7 @@ def evaluate_piece_corners(
         mask_shape = [1] * n
         mask_shape[i] = count
         present = present & occurs.reshape(*mask_shape, m)
-    results, overflows = evaluate_and_clamp_overflows(f, kernel, grids, float32_kernel_if_no_inf)
+    results, overflows = evaluate_clamping_nan_overflows_to_max(f, kernel, grids, float32_kernel_if_no_inf)
     blocks = present.size // m
     full = np.broadcast_to(results, (*present.shape[:-1], *(2,) * n, m)).reshape(blocks, 2**n, m)
     flags = _collect_anything_flags(operands, m)
@@ -81,23 +81,23 @@ def evaluate_piece_corners(
     return merge_piece_results(f, full, present.reshape(blocks, m), best, flags)
 
 
-def evaluate_and_clamp_overflows(
-    f: DTypeLayout, kernel: ArrayKernel, operands: list[Array], float32_kernel_if_no_inf: ArrayKernel | None
+def evaluate_clamping_nan_overflows_to_max(
+    f: DTypeLayout, kernel: ArrayKernel, operands: list[Array], float32_kernel_for_overflow_sign: ArrayKernel | None
 ) -> tuple[Array, Array | None]:
     """Evaluate fn on arrays, and return with its results where a dtype without infinities overflowed (None: nowhere).
 
-    There the results are the greatest values of the dtype, with the signs that `float32_kernel_if_no_inf` gives (R15: e4m3
+    There the results are the greatest values of the dtype, with the signs that `float32_kernel_for_overflow_sign` gives (R15: e4m3
     overflows to NaN).
     """
     results = np.asarray(kernel(*operands))
-    if float32_kernel_if_no_inf is None:
+    if float32_kernel_for_overflow_sign is None:
         return results, None
     overflows = np.isnan(results)
     for x in operands:
         overflows = overflows & ~np.isnan(x)
     if not overflows.any():
         return results, None
-    wide_results = np.asarray(float32_kernel_if_no_inf(*(x.astype(np.float32) for x in operands)))
+    wide_results = np.asarray(float32_kernel_for_overflow_sign(*(x.astype(np.float32) for x in operands)))
     overflows &= ~np.isnan(wide_results)
     return np.where(overflows, np.copysign(f.max, wide_results), results.astype(np.float32)).astype(f.np), overflows
 

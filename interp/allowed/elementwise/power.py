@@ -6,10 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from uops.interp.allowed.elementwise.arithmetic import broadcastable_lo_best_hi_rows, propagate_anything
+from uops.interp.allowed.elementwise.arithmetic import align_set_rows_keeping_plain_arrays, propagate_anything
 from uops.interp.allowed.elementwise.transcendental import widen_by_ulps
 from uops.interp.allowed.layout import Array, ArrayKernel, DTypeLayout
-from uops.interp.allowed.value import NAN, PINF, ArrayOrSets, SetArray, best_of, scatter_elements_into, take_elements
+from uops.interp.allowed.value import (
+    NAN,
+    PINF,
+    ArrayOrSets,
+    SetArray,
+    best_of,
+    broadcast_and_take_flat_elements,
+    scatter_elements_into,
+)
 
 #: The bound of Pow in every dtype, in ulps (R18).
 POW_ULPS = 2
@@ -32,11 +40,11 @@ def apply_pow(f: DTypeLayout, kernel: ArrayKernel, operands: Sequence[ArrayOrSet
 def _apply_pow_to_sets(f: DTypeLayout, kernel: ArrayKernel, a: ArrayOrSets, b: ArrayOrSets) -> SetArray:
     """Return the set of Pow of values of which some are sets.
 
-    On a positive base a power is monotone in each operand, so its extremes lie at corners. `_bound_pow_coarsely` bounds all
-    others.
+    On a positive base a power is monotone in each operand, so its extremes lie at corners. `_bound_pow_by_powers_of_abs_base`
+    bounds all others.
     """
     rank = max(len(a.shape), len(b.shape))
-    a_rows, b_rows = broadcastable_lo_best_hi_rows(a, rank), broadcastable_lo_best_hi_rows(b, rank)
+    a_rows, b_rows = align_set_rows_keeping_plain_arrays(a, rank), align_set_rows_keeping_plain_arrays(b, rank)
     corners = kernel(
         a_rows[[0, 0, 2, 2, 1]] if isinstance(a, SetArray) else a_rows,
         b_rows[[0, 2, 0, 2, 1]] if isinstance(b, SetArray) else b_rows,
@@ -54,8 +62,8 @@ def _apply_pow_to_sets(f: DTypeLayout, kernel: ArrayKernel, a: ArrayOrSets, b: A
             coarse = coarse | np.broadcast_to(v.flags != 0, shape)
     positions = np.flatnonzero(coarse)
     if positions.size:
-        taken = (take_elements(f, v, shape, positions) for v in (a, b))
-        scatter_elements_into(out, positions, _bound_pow_coarsely(f, kernel, *taken))
+        taken = (broadcast_and_take_flat_elements(f, v, shape, positions) for v in (a, b))
+        scatter_elements_into(out, positions, _bound_pow_by_powers_of_abs_base(f, kernel, *taken))
     propagate_anything(out, (a, b))
     return out
 
@@ -80,7 +88,7 @@ def _clamp_in_place_to_sign_of_best(rows: Array) -> Array:
     return rows
 
 
-def _bound_pow_coarsely(f: DTypeLayout, kernel: ArrayKernel, a: SetArray, b: SetArray) -> SetArray:
+def _bound_pow_by_powers_of_abs_base(f: DTypeLayout, kernel: ArrayKernel, a: SetArray, b: SetArray) -> SetArray:
     """Return a hull of Pow: the powers of |a| bound the magnitude.
 
     Sign, NaN and infinity are free unless the base is surely positive.

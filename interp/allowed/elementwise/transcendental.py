@@ -19,8 +19,8 @@ from uops.interp.allowed.value import (
     PZERO,
     ArrayOrSets,
     SetArray,
+    broadcast_and_take_flat_elements,
     scatter_elements_into,
-    take_elements,
 )
 from uops.spec.ir.ops import Op
 
@@ -69,7 +69,7 @@ def widen_by_ulps(f: DTypeLayout, rows: Array, keep_mask: Array, ulps: int) -> N
         if not step.any():
             continue
         wide = _widen_end_across_power_of_two(f, *ends, row, ends[row // 2] + step, sign * ulps)
-        rows[row] = np.where(step == 0, rows[row], narrow_float64_clamping_if_no_infinity(f, wide))
+        rows[row] = np.where(step == 0, rows[row], narrow_float64_clamping_if_dtype_lacks_inf(f, wide))
 
 
 def _widen_end_across_power_of_two(f: DTypeLayout, lo: Array, hi: Array, row: int, fallback_end: Array, ulps: float) -> Array:
@@ -88,7 +88,7 @@ def _widen_end_across_power_of_two(f: DTypeLayout, lo: Array, hi: Array, row: in
     return np.minimum(fallback_end, reach) if row == 0 else np.maximum(fallback_end, reach)
 
 
-def narrow_float64_clamping_if_no_infinity(f: DTypeLayout, wide: Array) -> Array:
+def narrow_float64_clamping_if_dtype_lacks_inf(f: DTypeLayout, wide: Array) -> Array:
     """Round float64 to the dtype, clamped to its greatest value where it has no infinity."""
     if not f.dtype.has_inf:
         wide = np.clip(wide, -f.max, f.max)
@@ -115,7 +115,9 @@ def apply_transcendental(op: Op, f: DTypeLayout, kernel: ArrayKernel, x: ArrayOr
     out = SetArray(f, _raise_lower_end_in_place_to_least_result(op, rows))
     positions = np.flatnonzero(_find_elements_that_need_pieces(rows, x))
     if positions.size:
-        scatter_elements_into(out, positions, _apply_by_pieces(op, f, kernel, take_elements(f, x, out.shape, positions)))
+        scatter_elements_into(
+            out, positions, _apply_by_pieces(op, f, kernel, broadcast_and_take_flat_elements(f, x, out.shape, positions))
+        )
     propagate_anything(out, [x])
     return out
 

@@ -99,7 +99,7 @@ def _reciprocal(fmt: FloatFormat, a: int) -> int:
     return divide_and_round(fmt, Real(FINITE, 0, 1, 0), fmt.decode(a))
 
 
-def div(fmt: FloatFormat, core: bool, a: int, b: int) -> AnswerSet:
+def evaluate_div_with_core_decomposition(fmt: FloatFormat, core: bool, a: int, b: int) -> AnswerSet:
     """Return the allowed answers of Div.
 
     Strict has the correctly rounded quotient. Core also allows all between it and Mul(a, Recip(b)), which rounds twice (R16).
@@ -113,7 +113,7 @@ def hull_unless_same(a: AnswerSet, b: AnswerSet) -> AnswerSet:
     return a if a == b else unite_in_float_hull(a, b)
 
 
-def mulacc(fmt: FloatFormat, core: bool, a: int, b: int, c: int) -> AnswerSet:
+def evaluate_mulacc_unfused_too_in_core(fmt: FloatFormat, core: bool, a: int, b: int, c: int) -> AnswerSet:
     """Return the allowed answers of Mulacc: rounded once, and under core also with the product rounded first."""
     product, addend = multiply_exactly(fmt.decode(a), fmt.decode(b)), fmt.decode(c)
     fused = add_and_round(fmt, product, addend)
@@ -137,15 +137,15 @@ def trunc(fmt: FloatFormat, core: bool, a: int) -> AnswerSet:
 
 def maximum(fmt: FloatFormat, core: bool, a: int, b: int) -> AnswerSet:
     """Return the allowed answers of Max."""
-    return _pick_extreme_or_nan(fmt, core, a, b, fmt.key(a) >= fmt.key(b))
+    return _pick_extreme_or_nan_or_either_in_core(fmt, core, a, b, fmt.key(a) >= fmt.key(b))
 
 
 def minimum(fmt: FloatFormat, core: bool, a: int, b: int) -> AnswerSet:
     """Return the allowed answers of Min."""
-    return _pick_extreme_or_nan(fmt, core, a, b, fmt.key(a) <= fmt.key(b))
+    return _pick_extreme_or_nan_or_either_in_core(fmt, core, a, b, fmt.key(a) <= fmt.key(b))
 
 
-def _pick_extreme_or_nan(fmt: FloatFormat, core: bool, a: int, b: int, first_is_extreme: bool) -> AnswerSet:
+def _pick_extreme_or_nan_or_either_in_core(fmt: FloatFormat, core: bool, a: int, b: int, first_is_extreme: bool) -> AnswerSet:
     """Return NaN if either operand is (core: or either operand), and of two zeros either (R11); else the preferred operand."""
     if fmt.is_nan(a) or fmt.is_nan(b):
         return one_of(fmt.dtype, fmt.nan, a, b) if core else any_nan(fmt)

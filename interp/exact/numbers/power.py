@@ -17,7 +17,7 @@ from uops.interp.exact.numbers.transcendental import (
 )
 
 
-def pow_(fmt: FloatFormat, core: bool, a: int, b: int) -> AnswerSet:
+def evaluate_pow_with_core_decomposition(fmt: FloatFormat, core: bool, a: int, b: int) -> AnswerSet:
     """Return the allowed answers of Pow.
 
     Strict has the special cases exactly, and all others within 2 ulp. Core also allows all results of Exp2(Log2(a) * b).

@@ -198,7 +198,7 @@ def _enclose_small_sin(m: int, e: int, precision: int) -> Enclosure:
     return (m << 2 * precision) - m, m << 2 * precision, e - 2 * precision
 
 
-def sin(fmt: FloatFormat, core: bool, a: int) -> AnswerSet:
+def evaluate_sin_with_absolute_error_in_core(fmt: FloatFormat, core: bool, a: int) -> AnswerSet:
     """Return the allowed answers of Sin."""
     x = fmt.decode(a)
     if x.kind:
@@ -239,7 +239,7 @@ def hull_of_exp2_of_product(fmt: FloatFormat, logs: AnswerSet, factor_bits: int)
     return reduce(unite_in_float_hull, [exp2(fmt, True, mul(fmt, True, end, factor_bits).best) for end in ends])
 
 
-def sqrt(fmt: FloatFormat, core: bool, a: int) -> AnswerSet:
+def evaluate_sqrt_with_core_decomposition(fmt: FloatFormat, core: bool, a: int) -> AnswerSet:
     """Return the allowed answers of Sqrt; core also allows the results of Exp2(0.5 * Log2(a)) (R16)."""
     rounded = float_result(fmt, sqrt_and_round(fmt, fmt.decode(a)))
     if not core:

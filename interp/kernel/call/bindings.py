@@ -99,7 +99,7 @@ class KernelBindings:
             return
         groups: list[list[UOp]] = []
         for leaf, ref in refs_by_leaf.items():
-            group = next((g for g in groups if _have_same_elements(refs_by_leaf[g[0]], ref)), None)
+            group = next((g for g in groups if _have_same_elements_in_same_order(refs_by_leaf[g[0]], ref)), None)
             if group is None:
                 groups.append([leaf])
             else:
@@ -158,7 +158,7 @@ class KernelBindings:
         return make_flat_memory(f"argument {slot}", np.ascontiguousarray(value).reshape(-1))
 
 
-def _have_same_elements(a: StorageRef, b: StorageRef) -> bool:
+def _have_same_elements_in_same_order(a: StorageRef, b: StorageRef) -> bool:
     """Return True if two references of one storage have the same elements in the same order."""
     if a.covers_storage or b.covers_storage:
         return a.covers_storage and b.covers_storage
@@ -232,9 +232,9 @@ class MemoryBinding:
         self.may_write, self.may_read, self.is_atomic_only, self.was_written = True, True, False, False
         self.memory: FlatMemory = make_flat_memory(storage.key, flat, marks)
         if arena_owners is not None and argument is not None and argument.op is Op.SLICE:
-            self._invalidate_elements_last_written_by_other_slices(arena_owners, argument)
+            self._invalidate_elements_not_last_written_by(arena_owners, argument)
 
-    def _invalidate_elements_last_written_by_other_slices(self, arena_owners: ArenaOwners, own_slice: UOp) -> None:
+    def _invalidate_elements_not_last_written_by(self, arena_owners: ArenaOwners, own_slice: UOp) -> None:
         """Mark elements that another Slice wrote last as holding no value of this one (R126)."""
         self.slice_number = arena_owners.find_or_add_slice_number(own_slice)
         assert self.byte_positions is not None
@@ -371,7 +371,7 @@ class AccessRecorder:
         """Log a read of the touched elements, if there are any."""
         if np.count_nonzero(touched):
             before = self._compute_preceding_access_mask(storage.write_bits)
-            access = KernelAccess(self._register_new_access(), self.node, storage, byte_positions, touched)
+            access = KernelAccess(self._allocate_access_bit_for_node(), self.node, storage, byte_positions, touched)
             references.check_race_and_record_read(storage, access.bit, access, before)
 
     def check_race_and_record_write_returning_bit(
@@ -382,19 +382,19 @@ class AccessRecorder:
         if not np.count_nonzero(touched):
             return 0
         before = self._compute_preceding_access_mask(storage.read_bits | storage.write_bits)
-        access = KernelAccess(self._register_new_access(), self.node, storage, byte_positions, touched)
+        access = KernelAccess(self._allocate_access_bit_for_node(), self.node, storage, byte_positions, touched)
         references.check_race_and_record_write(storage, access, before | exempt_access_bits)
         return 1 << access.bit
 
-    def _compute_preceding_access_mask(self, accesses_to_order: int) -> int:
-        """Return accesses before the next one of the node; the graph is searched only if `accesses_to_order` needs it."""
+    def _compute_preceding_access_mask(self, conflicting_accesses: int) -> int:
+        """Return accesses before the next one of the node; the graph is searched only if `conflicting_accesses` needs it."""
         if self.is_only_node:
-            return accesses_to_order
-        if accesses_to_order & ~self.own_accesses and self.mask is None:
+            return conflicting_accesses
+        if conflicting_accesses & ~self.own_accesses and self.mask is None:
             self.mask = self.m.accesses_before_end_of(self.scope, self.node)
         return self.own_accesses | (self.mask or 0)
 
-    def _register_new_access(self) -> int:
+    def _allocate_access_bit_for_node(self) -> int:
         """Return the number of a new access of the node."""
         bit = self.m.next_access_bit()
         self.own_accesses |= 1 << bit

@@ -64,7 +64,7 @@ class KernelBody:
     void_cells: dict[UOp, None]
 
 
-def _analyze_body(kernel: KernelStructure) -> KernelBody:
+def _summarize_leaves_and_effects(kernel: KernelStructure) -> KernelBody:
     """Return the facts about a kernel."""
     leaves = frozenset(kernel.leaves)
     required = (*kernel.leaves, *_shape_variables(kernel.leaves))
@@ -83,7 +83,7 @@ def _shape_variables(leaves: tuple[UOp, ...]) -> list[UOp]:
 @lru_cache(_CACHE_SIZE)
 def analyze_whole_kernel(root: UOp) -> KernelBody:
     """Return the kernel that is a whole graph or body; memory and variables are its leaves."""
-    return _analyze_body(
+    return _summarize_leaves_and_effects(
         build_kernel_structure(root, lambda u: u.op in (Op.PARAM, Op.BINARY) or (u.op is Op.BUFFER and not is_private_buffer(u)))
     )
 
@@ -99,7 +99,7 @@ def analyze_loop_region(closer: UOp) -> KernelBody:
     for n in nodes:
         if n.op in CALL_LIKE and ranges_of[n]:
             _reject_call_or_function_in_loop(n)
-    return _analyze_body(
+    return _summarize_leaves_and_effects(
         build_kernel_structure(
             closer, lambda n: n is not closer and not ranges_of[n] and n not in views and not is_private_buffer(n)
         )

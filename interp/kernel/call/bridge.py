@@ -29,7 +29,7 @@ from uops.interp.opaque import call_custom_function
 from uops.interp.tensor.checks import note_call
 from uops.interp.tensor.machine import TensorMachine
 from uops.interp.tensor.memory import StorageRef
-from uops.interp.tensor.placement import check_kernel_placements
+from uops.interp.tensor.placement import check_derived_devices_and_axes_of_kernel
 from uops.interp.tensor.scope import VOID, Cell, TensorScope
 from uops.spec.errors import SpecError, UopsError
 from uops.spec.ir import dtypes as dt
@@ -67,7 +67,7 @@ def run_whole_graph_kernel(m: TensorMachine, root: UOp) -> Cell:
     if not_void is not None:
         raise SpecError(f"{not_void.op.name.lower()} is a value in the Sink of a kernel, which has none (R58)")
     if m.check:
-        check_kernel_placements(root, ())
+        check_derived_devices_and_axes_of_kernel(root, ())
     body = analyze_whole_kernel(root)
     m.evaluate(m.root, *body.required_leaves)
     bindings = KernelBindings(m, m.root, body, {s: m.root.cells[s] for s in body.required_leaves}, {})
@@ -93,7 +93,7 @@ def run_kernel_or_custom_call(m: TensorMachine, scope: TensorScope, u: UOp) -> C
         return _run_custom_function(m, scope, u)
     call = analyze_kernel_call_or_reject_undeclared_writes(u)
     if m.check:
-        check_kernel_placements(u.body, tuple(a.device for a in u.arguments))
+        check_derived_devices_and_axes_of_kernel(u.body, tuple(a.device for a in u.arguments))
     inner = scope.inner[u] = TensorScope(scope, u.arguments, u, scope.base_accesses)
     m.scopes.append(inner)
     cells = {p: scope.cells[a] for p, a in call.arguments.items()}

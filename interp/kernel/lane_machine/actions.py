@@ -191,7 +191,7 @@ def _check_bounds_and_pair_positions_with_values(
     pairs = []
     for k, position in enumerate(positions):
         if live is None or live[k]:
-            m.check_in_bounds(a, memory, position, stamp)
+            m.trap_if_marked_outside(a, memory, position, stamp)
             pairs.append((memory, position, flat[k, ...]))
     return pairs
 

@@ -37,7 +37,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import COLLECTIVE, Op
-from uops.spec.untrusted import quote_name
+from uops.spec.untrusted import escape_to_one_line
 
 _ndarray = np.ndarray
 _PYTHON_ERRORS = (KeyError, IndexError, TypeError, ValueError, AttributeError, ZeroDivisionError)
@@ -325,7 +325,10 @@ class LaneMachine:
 
         descriptor = find_descriptor(u.arg)
         if descriptor is None:
-            raise Trap(f"Opaque({quote_name(u.arg.name)}): a Wmma of {quote_name(u.arg.device)} that no descriptor explains (R93)")
+            raise Trap(
+                f"Opaque({escape_to_one_line(u.arg.name)}): a Wmma of {escape_to_one_line(u.arg.device)} "
+                "that no descriptor explains (R93)"
+            )
         if len(fragments) != u.arg.threads:
             raise LocatedTrap(f"{self.order.describe_event(stamp)} needs {u.arg.threads} lanes, got {len(fragments)} (R93)")
         a, b, c = (np.stack([p[k] for p in fragments]) for k in range(3))
@@ -370,17 +373,17 @@ class LaneMachine:
         """Return the elements of an address."""
         memory = self.get_or_make_memory(address, lane)
         if address.at.__class__ is int:
-            self.check_in_bounds(address, memory, address.at, stamp)
+            self.trap_if_marked_outside(address, memory, address.at, stamp)
             return memory.load(address.at, dtype, stamp)
         positions = address.byte_positions()
         out = np.empty(positions.shape, dtype)
         flat = out.reshape(-1)
         for k, position in enumerate(positions.ravel().tolist()):
-            self.check_in_bounds(address, memory, position, stamp)
+            self.trap_if_marked_outside(address, memory, position, stamp)
             flat[k] = memory.load(position, dtype, stamp)
         return out
 
-    def check_in_bounds(self, address: Address, memory: CheckedMemory, position: Any, stamp: Stamp) -> None:
+    def trap_if_marked_outside(self, address: Address, memory: CheckedMemory, position: Any, stamp: Stamp) -> None:
         """Raise Trap for the position of an index out of bounds (R45)."""
         if position < 0:
             i, n = address.outside or (None, None)

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import overload
 
-from uops.interp.kernel.structure.spaces import reject_foreign_address_spaces
+from uops.interp.kernel.structure.spaces import reject_non_reg_load_or_non_global_param
 from uops.spec.errors import SpecError
 from uops.spec.ir.axes import AXIS_TABLE, GRID, WORKGROUP, AxisType
 from uops.spec.ir.node import UOp, toposort
@@ -115,7 +115,7 @@ def build_kernel_structure(root: UOp, is_leaf: Callable[[UOp], bool]) -> KernelS
     """Return the loop structure of a body; the sources of a leaf are not visited."""
     while root.op is Op.PROGRAM:
         root = root.src[0]  # linear
-    reject_foreign_address_spaces(toposort(root, gate=lambda u: not is_leaf(u)))
+    reject_non_reg_load_or_non_global_param(toposort(root, gate=lambda u: not is_leaf(u)))
     return _structure_from_linear(root, is_leaf) if root.op is Op.LINEAR else _structure_from_graph(root, is_leaf)
 
 
@@ -192,7 +192,7 @@ def _find_path_or_reject_open_axis(
     for r in sorted(ranges, key=_axis_id):
         if r not in ranges_around:
             raise SpecError(f"axis {r.arg.axis_id} is used by {u.op.name.lower()} and never closed (R58)")
-    return _find_chain_or_reject_unnested(ranges, ranges_around, chain_memo)
+    return _find_loop_nest_with_all_or_reject(ranges, ranges_around, chain_memo)
 
 
 def _axis_id(r: UOp) -> int:
@@ -213,7 +213,7 @@ def _find_enclosing_path_and_check_bound(
     return enclosing_path
 
 
-def _find_chain_or_reject_unnested(
+def _find_loop_nest_with_all_or_reject(
     ranges: Iterable[UOp], ranges_around: dict[UOp, frozenset[UOp]], chain_memo: dict[UOp, LoopPath]
 ) -> LoopPath:
     """Return the chain of loops that has all of `ranges`, outermost first."""
@@ -250,7 +250,7 @@ def _compute_path_including_range(r: UOp, ranges_around: dict[UOp, frozenset[UOp
             stack += missing
             continue
         stack.pop()
-        chain_memo[top] = (*_find_chain_or_reject_unnested(ranges_around[top], ranges_around, chain_memo), top)
+        chain_memo[top] = (*_find_loop_nest_with_all_or_reject(ranges_around[top], ranges_around, chain_memo), top)
     return chain_memo[r]
 
 

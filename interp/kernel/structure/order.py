@@ -10,7 +10,7 @@ from __future__ import annotations
 from uops.interp.kernel.structure.blocks import LANE_AXES, WORKGROUP_AXES, Item, Loop, ScheduledBlock
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
-from uops.spec.untrusted import quote_name
+from uops.spec.untrusted import escape_to_one_line
 
 #: An event of a run: item, iteration, item, ..., item.
 Stamp = tuple[int, ...]
@@ -90,4 +90,4 @@ class EventOrder:
 
 def _axis_name(u: UOp) -> str:
     """Return the name of a Special, or the axis id of a Range."""
-    return quote_name(u.arg.name) if u.op is Op.SPECIAL else f"axis {u.arg.axis_id}"
+    return escape_to_one_line(u.arg.name) if u.op is Op.SPECIAL else f"axis {u.arg.axis_id}"

@@ -11,7 +11,7 @@ from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
 
-def reject_foreign_address_spaces(nodes: Iterable[UOp]) -> None:
+def reject_non_reg_load_or_non_global_param(nodes: Iterable[UOp]) -> None:
     """Raise SpecError if a Load or Param of a kernel names another address space than it has there.
 
     A Load fills registers of the lane, a Param is memory of the caller.

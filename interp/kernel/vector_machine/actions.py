@@ -54,7 +54,7 @@ def _eval_const(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorVa
     return affine_constant(u.arg.value) if d in INTEGERS else const_to_array(u.arg.value, d)
 
 
-def _eval_alu(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorValue:
+def _eval_alu_as_affine_or_elementwise(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorValue:
     cells, src = m.cells, u.src
     rule = RULES.get(u.op)
     if rule is not None:
@@ -71,7 +71,7 @@ def _eval_alu(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorValu
     return kernel_of(u.op, src)(*[m.align_value_to_rank(s, rank) for s in src])
 
 
-def _eval_where(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorValue:
+def _eval_where_folding_uniform_condition(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorValue:
     """Evaluate Where; a condition that is the same everywhere chooses one operand as it is."""
     condition, if_true, if_false = u.src
     p = m.cells[condition]
@@ -79,7 +79,7 @@ def _eval_where(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorVa
         chosen = m.cells[if_true if p else if_false]
         if chosen.__class__ is AffineValue or chosen.__class__ is _ndarray:
             return chosen
-    return _eval_alu(m, u, active_mask)
+    return _eval_alu_as_affine_or_elementwise(m, u, active_mask)
 
 
 def _eval_cast(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorValue:
@@ -356,8 +356,9 @@ def _eval_barrier(m: VectorMachine, u: UOp, active_mask: Array | None) -> Vector
 # fmt: off
 #: op -> action, for the ops that the vector machine knows.
 ACTIONS: dict[Op, Action] = {
-    **dict.fromkeys(KERNELS, _eval_alu), **dict.fromkeys(MARKERS, _eval_marker),
-    Op.WHERE: _eval_where, Op.CONST: _eval_const, Op.CAST: _eval_cast, Op.REDUCE: _eval_axis_reduce, Op.AFTER: _eval_after,
+    **dict.fromkeys(KERNELS, _eval_alu_as_affine_or_elementwise), **dict.fromkeys(MARKERS, _eval_marker),
+    Op.WHERE: _eval_where_folding_uniform_condition, Op.CONST: _eval_const, Op.CAST: _eval_cast,
+    Op.REDUCE: _eval_axis_reduce, Op.AFTER: _eval_after,
     **dict.fromkeys(RESHAPING, _eval_movement),
     Op.STACK: _eval_stack, Op.BITCAST: _eval_bitcast, Op.INDEX: _eval_index,
     Op.BUFFER: _eval_buffer, Op.LOAD: _eval_load, Op.STORE: _eval_store, Op.ATOMICADD: _eval_atomic_add,

@@ -48,7 +48,7 @@ class AffineValue:
         self.hi = hi
         self.array: Array | None = None
 
-    def values(self, extents: Sequence[int]) -> Array:
+    def get_or_compute_broadcastable_values(self, extents: Sequence[int]) -> Array:
         """Return the values as int64: one axis per coefficient, of size 1 where it is 0; no axes for a constant."""
         if self.array is None:
             self.array = self._compute_broadcastable_values(extents)

@@ -318,11 +318,11 @@ class VectorMachine:
     def reduce_inner_axes(self, closer: UOp, product: UOp | None, first_axis: int) -> Array:
         """Return a Reduce over the axes from `first_axis` on."""
         if product is not None:
-            return self._sum_products(closer, product, first_axis)
+            return self._sum_products_by_matmul_if_worthwhile(closer, product, first_axis)
         operand = closer.src[0]  # operand
         return fold_loop_axes(closer, self.align_value_to_rank(operand, len(closer.shape)), self.extents, first_axis)
 
-    def _sum_products(self, u: UOp, product: UOp, first_axis: int) -> Array:
+    def _sum_products_by_matmul_if_worthwhile(self, u: UOp, product: UOp, first_axis: int) -> Array:
         """Return the sum `u` of a product over the axes from `first_axis` on, in float64 and rounded once (R32).
 
         Where the factors vary along different axes this is a matrix product, and the products are not made.
@@ -365,10 +365,10 @@ class VectorMachine:
         if c.__class__ is not AffineValue:
             raise GiveUp("a reference, or nothing, that is used as a value")
         if u.dtype is dt.index:
-            a = c.values(self.extents)
+            a = c.get_or_compute_broadcastable_values(self.extents)
         else:
             d = NUMPY[u.dtype]
-            a = np.array(c.lo, d) if c.lo == c.hi else c.values(self.extents).astype(d)
+            a = np.array(c.lo, d) if c.lo == c.hi else c.get_or_compute_broadcastable_values(self.extents).astype(d)
         return align_own_and_loop_axes(a, 0, rank, depth)
 
     def check_operand_sizes(self, sources: Sequence[UOp]) -> None:

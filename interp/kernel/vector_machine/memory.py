@@ -48,7 +48,7 @@ class StridedRef:
 
     def to_scattered(self, extents: Sequence[int]) -> ScatteredRef:
         """Return the same positions as an array, with all axes there are."""
-        positions = self.offset.values(extents)
+        positions = self.offset.get_or_compute_broadcastable_values(extents)
         if self.shape:
             positions = positions.reshape(
                 positions.shape + (1,) * (len(extents) - positions.ndim if positions.ndim else 0) + (1,) * len(self.shape)
@@ -255,7 +255,7 @@ class VectorMemory:
                 raise GiveUp(f"{self.name} is accessed out of bounds")
             positions = np.where(mask, positions, 0)
         if self.copy_offset is not None:
-            offset = self.copy_offset.values(extents)
+            offset = self.copy_offset.get_or_compute_broadcastable_values(extents)
             positions = positions + offset.reshape(offset.shape + (1,) * (len(extents) - offset.ndim + len(ref.shape)))
         check_array_size(positions.size)
         return positions

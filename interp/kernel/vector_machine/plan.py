@@ -118,7 +118,7 @@ def plan_vectorization_or_give_up(
             raise GiveUp("a Reduce of values that an If leaves out")
     sites = _collect_access_sites(loop_nest)
     sequential = _find_sequential_loops(loop_nest, sites, level)
-    _give_up_unless_all_lanes_reach_barriers(loop_nest)
+    _give_up_on_barriers_under_if_or_free_loop(loop_nest)
     memories = {memory_node: _plan_memory(loop_nest, memory_node, tuple(s), sequential) for memory_node, s in sites.items()}
     resets: dict[UOp | None, list[MemoryPlan]] = {}
     for memory_node in memories.values():
@@ -244,7 +244,7 @@ class _RangeDependence:
         return self.ranges_of[root]
 
 
-def _give_up_unless_all_lanes_reach_barriers(loop_nest: LoopNest) -> None:
+def _give_up_on_barriers_under_if_or_free_loop(loop_nest: LoopNest) -> None:
     """Raise GiveUp unless every lane comes to every barrier: no If and no loop of a lane's own iterations is around it (R60)."""
     for b in loop_nest.items:
         if b.op is not Op.BARRIER:
@@ -297,7 +297,7 @@ def _plan_conflict_checks(
                 continue
             shared_path = common_loops(loop_nest.path[a], loop_nest.path[b])
             are_unordered = a is not b and not loop_nest.are_ordered(a, b)
-            for prefix in _path_prefixes_to_check(loop_nest, shared_path, sequential):
+            for prefix in _iter_prefixes_at_sequential_or_lane_edges(loop_nest, shared_path, sequential):
                 check = checks.get(prefix) or checks.setdefault(
                     prefix, _make_empty_conflict_check(loop_nest, prefix, private, sequential, bool(barriers))
                 )
@@ -312,7 +312,9 @@ def _plan_conflict_checks(
             yield check
 
 
-def _path_prefixes_to_check(loop_nest: LoopNest, path: LoopPath, sequential: frozenset[UOp]) -> Iterator[LoopPath]:
+def _iter_prefixes_at_sequential_or_lane_edges(
+    loop_nest: LoopNest, path: LoopPath, sequential: frozenset[UOp]
+) -> Iterator[LoopPath]:
     """Yield the beginnings of `path` whose axes must agree on their own.
 
     They end at a loop that runs in order, or where loops of lanes begin or end. The last one is the path itself.

@@ -50,17 +50,17 @@ def of_tuple_element(u: UOp) -> Device | None:
     return u.packed.device if device is None and u.packed.op is Op.FUNCTION else device
 
 
-def of_device_source(position: int) -> Rule:
+def make_rule_reading_device_node(position: int) -> Rule:
     """Return the rule that reads the DEVICE node at a position of the sources; None without one."""
 
-    def device_of_source_node(u: UOp) -> Device | None:
+    def read_device_node_at_position(u: UOp) -> Device | None:
         if len(u.src) <= position or u.src[position].op is not Op.DEVICE:
             return None
         d: Device = u.src[position].arg.device
         return d
 
-    device_of_source_node.__name__ = f"of_device_source_{position}"
-    return device_of_source_node
+    read_device_node_at_position.__name__ = f"of_device_source_{position}"
+    return read_device_node_at_position
 
 
 def of_device(u: UOp) -> Device | None:
@@ -104,11 +104,11 @@ RULES: dict[Op, Rule] = {
     Op.FUNCTION: of_call,
     Op.CALL: of_call,
     Op.GETTUPLE: of_tuple_element,
-    Op.B_BUFFER: of_device_source(1),
-    Op.B_PARAM: of_device_source(0),
-    Op.COPY: of_device_source(1),
-    Op.ALLREDUCE: of_device_source(1),
-    Op.B_PROGRAM: of_device_source(1),
+    Op.B_BUFFER: make_rule_reading_device_node(1),
+    Op.B_PARAM: make_rule_reading_device_node(0),
+    Op.COPY: make_rule_reading_device_node(1),
+    Op.ALLREDUCE: make_rule_reading_device_node(1),
+    Op.B_PROGRAM: make_rule_reading_device_node(1),
     Op.DEVICE: of_device,
     Op.MSTACK: of_mstack,
     Op.MSELECT: of_mselect,

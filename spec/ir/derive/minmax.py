@@ -118,7 +118,7 @@ def _has_exact_square(x: float) -> bool:
     return math.ldexp(math.frexp(x)[0], 26).is_integer()
 
 
-def _operand_bounds(u: UOp) -> tuple[MinMax, MinMax]:
+def _require_operand_bounds(u: UOp) -> tuple[MinMax, MinMax]:
     """Return the bounds of lhs and rhs."""
     lhs, rhs = u.src
     a, b = lhs.min_max, rhs.min_max
@@ -128,7 +128,7 @@ def _operand_bounds(u: UOp) -> tuple[MinMax, MinMax]:
 
 def of_add(u: UOp) -> MinMax:
     """Return [a + b, A + B]."""
-    d, ((a, A), (b, B)) = u.dtype, (pairs := _operand_bounds(u))
+    d, ((a, A), (b, B)) = u.dtype, (pairs := _require_operand_bounds(u))
     if pairs[0] is pairs[1] is WHOLE[d]:  # a shortcut to the same result, also in the next rules
         return pairs[0]
     if d.kind is _BOOL:
@@ -140,7 +140,7 @@ def of_add(u: UOp) -> MinMax:
 
 def of_sub(u: UOp) -> MinMax:
     """Return [a - B, A - b]."""
-    d, ((a, A), (b, B)) = u.dtype, (pairs := _operand_bounds(u))
+    d, ((a, A), (b, B)) = u.dtype, (pairs := _require_operand_bounds(u))
     if pairs[0] is pairs[1] is WHOLE[d]:
         return pairs[0]
     if d.kind is not _FLOAT:
@@ -164,7 +164,7 @@ def _multiply_with_infinities(a: float, b: float) -> float:
 
 def of_mul(u: UOp) -> MinMax:
     """Return the least and the greatest product of the bounds."""
-    d, ((a, A), (b, B)) = u.dtype, (pairs := _operand_bounds(u))
+    d, ((a, A), (b, B)) = u.dtype, (pairs := _require_operand_bounds(u))
     if pairs[0] is pairs[1] is WHOLE[d]:
         return pairs[0]
     corners = ((a, b), (a, B), (A, b), (A, B))
@@ -179,13 +179,13 @@ def of_mul(u: UOp) -> MinMax:
 
 def of_max(u: UOp) -> MinMax:
     """Return [max(a, b), max(A, B)]."""
-    p, q = _operand_bounds(u)
+    p, q = _require_operand_bounds(u)
     return p if p is q else (max(p[0], q[0]), max(p[1], q[1]))
 
 
 def of_min(u: UOp) -> MinMax:
     """Return [min(a, b), min(A, B)]."""
-    p, q = _operand_bounds(u)
+    p, q = _require_operand_bounds(u)
     return p if p is q else (min(p[0], q[0]), min(p[1], q[1]))
 
 
@@ -203,7 +203,7 @@ def of_idiv(u: UOp) -> MinMax:
 
     On either side of zero the quotient is monotonic in both operands.
     """
-    d, ((a, A), (b, B)) = u.dtype, _operand_bounds(u)
+    d, ((a, A), (b, B)) = u.dtype, _require_operand_bounds(u)
     ends = [e for e in (b, B, -1, 1) if b <= e <= B and e != 0]
     values: list[float] = [_floor_divide_with_infinities(x, y) for x in (a, A) for y in ends]
     if b <= 0 <= B:
@@ -213,7 +213,7 @@ def of_idiv(u: UOp) -> MinMax:
 
 def of_mod(u: UOp) -> MinMax:
     """Return bounds of a - b * floor(a / b), which has the sign of the divisor (R02, Mod); x Mod 0 = x (R03)."""
-    d, ((a, A), (b, B)) = u.dtype, _operand_bounds(u)
+    d, ((a, A), (b, B)) = u.dtype, _require_operand_bounds(u)
     if b == B and b > 0 and not math.isinf(a) and not math.isinf(A) and a // b == A // b:
         return a % b, A % b
     lo: float = min(0, b + 1)
@@ -227,7 +227,7 @@ def of_mod(u: UOp) -> MinMax:
 
 def of_shl(u: UOp) -> MinMax:
     """Return bounds of a * 2^b if nothing wraps; a count at or above the width gives 0 (R06, shifts)."""
-    d, ((a, A), (b, B)) = u.dtype, _operand_bounds(u)
+    d, ((a, A), (b, B)) = u.dtype, _require_operand_bounds(u)
     if not (0 <= b and B <= 4096) or math.isinf(a) or math.isinf(A):
         return full_range(d)
     ends = [int(x) << int(n) for x in (a, A) for n in (b, B)]
@@ -236,7 +236,7 @@ def of_shl(u: UOp) -> MinMax:
 
 def of_shr(u: UOp) -> MinMax:
     """Return bounds of floor(a / 2^b), also for counts at or above the width (R06, shifts; R07, Shr)."""
-    d, ((a, A), (b, B)) = u.dtype, _operand_bounds(u)
+    d, ((a, A), (b, B)) = u.dtype, _require_operand_bounds(u)
     if math.isinf(a) or math.isinf(A):
         return min(a, 0), max(A, 0)
     counts = [min(int(n), 4096) for n in (b, B)] if 0 <= b and not math.isinf(B) else [0, 4096]
@@ -249,7 +249,7 @@ def of_bitwise(u: UOp) -> MinMax:
 
     Each operand is cut at zero. A negative x is ~p of the natural number p = ~x, so all cases are ones of natural numbers.
     """
-    d, ((a, A), (b, B)) = u.dtype, (pairs := _operand_bounds(u))
+    d, ((a, A), (b, B)) = u.dtype, (pairs := _require_operand_bounds(u))
     if d.kind is _BOOL:
         return _bound_bool_bitwise(u.op, a, A, b, B)
     if u.op is Op.AND and (a >= 0 or b >= 0):
@@ -280,17 +280,19 @@ def _or_upper_bound(P: int, Q: int) -> int:
     return min((1 << max(P.bit_length(), Q.bit_length())) - 1, P + Q)
 
 
-def _bound_bitwise_or_of_signed_parts(left_negative: bool, p: int, P: int, right_negative: bool, q: int, Q: int) -> MinMax:
+def _bound_bitwise_or_of_complementable_naturals(
+    left_is_complement: bool, p: int, P: int, right_is_complement: bool, q: int, Q: int
+) -> MinMax:
     """Return the bounds of p | q, with ~p or ~q in place of p or q where that operand is negative."""
-    if left_negative and right_negative:  # ~(p & q), where p & q = p + q - (p | q)
+    if left_is_complement and right_is_complement:  # ~(p & q), where p & q = p + q - (p | q)
         return _complement_bounds((max(0, p + q - _or_upper_bound(P, Q)), min(P, Q)))
-    if left_negative or right_negative:  # ~(p & ~q), where p & ~q is p without some of the bits of q
-        return _complement_bounds((max(0, p - Q), P) if left_negative else (max(0, q - P), Q))
+    if left_is_complement or right_is_complement:  # ~(p & ~q), where p & ~q is p without some of the bits of q
+        return _complement_bounds((max(0, p - Q), P) if left_is_complement else (max(0, q - P), Q))
     return max(p, q), _or_upper_bound(P, Q)
 
 
 def _bound_bitwise_and_of_signed_parts(left_negative: bool, p: int, P: int, right_negative: bool, q: int, Q: int) -> MinMax:
-    return _complement_bounds(_bound_bitwise_or_of_signed_parts(not left_negative, p, P, not right_negative, q, Q))
+    return _complement_bounds(_bound_bitwise_or_of_complementable_naturals(not left_negative, p, P, not right_negative, q, Q))
 
 
 def _bound_bitwise_xor_of_signed_parts(left_negative: bool, p: int, P: int, right_negative: bool, q: int, Q: int) -> MinMax:
@@ -299,7 +301,7 @@ def _bound_bitwise_xor_of_signed_parts(left_negative: bool, p: int, P: int, righ
 
 
 _BITWISE = {
-    Op.OR: _bound_bitwise_or_of_signed_parts,
+    Op.OR: _bound_bitwise_or_of_complementable_naturals,
     Op.AND: _bound_bitwise_and_of_signed_parts,
     Op.XOR: _bound_bitwise_xor_of_signed_parts,
 }
@@ -313,49 +315,49 @@ def _bound_bool_bitwise(op: Op, a: float, A: float, b: float, B: float) -> MinMa
     return (a != b, a != b) if a == A and b == B else BOOL
 
 
-def of_cmplt(u: UOp) -> MinMax:
+def of_cmplt_never_true_for_floats(u: UOp) -> MinMax:
     """Return false if a >= B, true if A < b; a float comparison is never known to be true, since NaN compares false (R71)."""
-    (a, A), (b, B) = _operand_bounds(u)
+    (a, A), (b, B) = _require_operand_bounds(u)
     if a >= B:
         return False, False
     return (True, True) if A < b and not u.lhs.dtype.is_float else BOOL
 
 
-def of_cmpgt(u: UOp) -> MinMax:
+def of_cmpgt_never_true_for_floats(u: UOp) -> MinMax:
     """Return false if A <= b, true if a > B (R71, as CmpLt)."""
-    (a, A), (b, B) = _operand_bounds(u)
+    (a, A), (b, B) = _require_operand_bounds(u)
     if A <= b:
         return False, False
     return (True, True) if a > B and not u.lhs.dtype.is_float else BOOL
 
 
-def of_cmpge(u: UOp) -> MinMax:
+def of_cmpge_never_true_for_floats(u: UOp) -> MinMax:
     """Return false if A < b, true if a >= B (R71, as CmpLt)."""
-    (a, A), (b, B) = _operand_bounds(u)
+    (a, A), (b, B) = _require_operand_bounds(u)
     if A < b:
         return False, False
     return (True, True) if a >= B and not u.lhs.dtype.is_float else BOOL
 
 
-def of_cmple(u: UOp) -> MinMax:
+def of_cmple_never_true_for_floats(u: UOp) -> MinMax:
     """Return false if a > B, true if A <= b (R71, as CmpLt)."""
-    (a, A), (b, B) = _operand_bounds(u)
+    (a, A), (b, B) = _require_operand_bounds(u)
     if a > B:
         return False, False
     return (True, True) if A <= b and not u.lhs.dtype.is_float else BOOL
 
 
-def of_cmpne(u: UOp) -> MinMax:
+def of_cmpne_never_false_for_floats(u: UOp) -> MinMax:
     """Return true for disjoint intervals, false for one common value; a float CmpNe is never known to be false (R71)."""
-    (a, A), (b, B) = _operand_bounds(u)
+    (a, A), (b, B) = _require_operand_bounds(u)
     if A < b or B < a:
         return True, True
     return (False, False) if a == A == b == B and not u.lhs.dtype.is_float else BOOL
 
 
-def of_cmpeq(u: UOp) -> MinMax:
+def of_cmpeq_never_true_for_floats(u: UOp) -> MinMax:
     """Return false for disjoint intervals, true for one common value (R71, as CmpNe)."""
-    (a, A), (b, B) = _operand_bounds(u)
+    (a, A), (b, B) = _require_operand_bounds(u)
     if A < b or B < a:
         return False, False
     return (True, True) if a == A == b == B and not u.lhs.dtype.is_float else BOOL
@@ -368,7 +370,7 @@ def of_not(u: UOp) -> MinMax:
     return not p[1], not p[0]
 
 
-def of_where(u: UOp) -> MinMax:
+def hull_of_where_branches(u: UOp) -> MinMax:
     """Return the hull of both branches."""
     b, c = u.src[1].min_max, u.src[2].min_max  # if_true, if_false
     assert b is not None and c is not None
@@ -393,7 +395,7 @@ def _cast_full_range(source: DType, target: DType) -> MinMax:
 
 def _cast_bounds(source: DType, target: DType, bounds: MinMax) -> MinMax:
     if target.kind is _BOOL:
-        return _cast_bounds_to_bool(source, bounds)
+        return _cast_integer_bounds_to_bool_else_unknown(source, bounds)
     if target.kind is _FLOAT:
         return round_outward(
             target, *(x if isinstance(x, float) else float(x) if -_EXACT <= x <= _EXACT else Fraction(x) for x in bounds)
@@ -413,7 +415,7 @@ def _truncate(x: float) -> float:
     return x if math.isinf(x) else math.trunc(x)
 
 
-def _cast_bounds_to_bool(source: DType, bounds: MinMax) -> MinMax:
+def _cast_integer_bounds_to_bool_else_unknown(source: DType, bounds: MinMax) -> MinMax:
     if source.is_float:
         return BOOL
     if bounds[0] == bounds[1] == 0:
@@ -524,12 +526,12 @@ RULES: dict[Op, Rule] = {
     Op.MOD: of_mod,
     Op.SHL: of_shl,
     Op.SHR: of_shr,
-    Op.CMPLT: of_cmplt,
-    Op.CMPGT: of_cmpgt,
-    Op.CMPGE: of_cmpge,
-    Op.CMPLE: of_cmple,
-    Op.CMPNE: of_cmpne,
-    Op.CMPEQ: of_cmpeq,
+    Op.CMPLT: of_cmplt_never_true_for_floats,
+    Op.CMPGT: of_cmpgt_never_true_for_floats,
+    Op.CMPGE: of_cmpge_never_true_for_floats,
+    Op.CMPLE: of_cmple_never_true_for_floats,
+    Op.CMPNE: of_cmpne_never_false_for_floats,
+    Op.CMPEQ: of_cmpeq_never_true_for_floats,
     Op.NOT: of_not,
-    Op.WHERE: of_where,
+    Op.WHERE: hull_of_where_branches,
 }

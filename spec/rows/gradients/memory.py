@@ -20,14 +20,14 @@ from uops.spec.rows.gradients.base import (
     Cotangent,
     Gradient,
     find_registered_rule,
-    make_operand_rule,
+    make_broadcast_summing_operand_rule,
     require_constant_extents,
     reshape_if_needed,
 )
-from uops.spec.rows.gradients.movement import move_back
+from uops.spec.rows.gradients.movement import scatter_into_viewed_operand
 
 
-def _differentiate_load(u: UOp, g: UOp) -> tuple[UOp, ...]:
+def _copy_back_and_split_load_cotangent_by_gate(u: UOp, g: UOp) -> tuple[UOp, ...]:
     """Return the cotangent to the device it came from, the gated part of it to the alternative."""
     source = u.buffer.device
     if u.arg.device is not None and source is not None and source != u.arg.device:
@@ -40,16 +40,16 @@ def _differentiate_load(u: UOp, g: UOp) -> tuple[UOp, ...]:
 def _differentiate_after(u: UOp, g: UOp, needed: Set[UOp]) -> Iterator[tuple[UOp, Cotangent]]:
     """Divide the cotangent of memory between what was stored there and what was there before."""
     base = base_memory(u.buffer)
-    views = _list_views_of_base(u.buffer, base)
+    views = _list_views_from_base_up_to_reference(u.buffer, base)
     for view in reversed(views):  # from here on, g is the cotangent of all of the memory
-        g = move_back(view, g)
+        g = scatter_into_viewed_operand(view, g)
     for effect in reversed(_list_effects_on_memory(u, base)):
         if effect.op is Op.STORE:
             stored, g = _divide_between_value_and_memory(effect, base, g)
             if effect.value in needed:
                 yield effect.value, stored
         else:
-            g, of_arguments = _differentiate_call(effect, base, g)
+            g, of_arguments = _differentiate_call_by_registered_rule(effect, base, g)
             yield from ((a, c) for a, c in of_arguments if a in needed)
     if u.buffer in needed:
         for view in views:
@@ -74,7 +74,7 @@ def _list_written_positions(call: UOp, base: UOp) -> list[int]:
     return [k for k, a in enumerate(call.arguments) if (written is None or k in written) and base_memory(a) is base]
 
 
-def _list_views_of_base(reference: UOp, base: UOp) -> list[UOp]:
+def _list_views_from_base_up_to_reference(reference: UOp, base: UOp) -> list[UOp]:
     """Return the views that make `reference` of memory, the first one first. An After is the same memory later."""
     views = []
     while reference is not base:
@@ -87,7 +87,7 @@ def _list_views_of_base(reference: UOp, base: UOp) -> list[UOp]:
 def _divide_between_value_and_memory(store: UOp, base: UOp, g: UOp) -> tuple[UOp, UOp]:
     """Return the cotangents of the stored value and of the old contents, from that of all of the memory after the Store."""
     zero = b.const(0, g.dtype)
-    views = _list_views_of_base(store.buffer, base)
+    views = _list_views_from_base_up_to_reference(store.buffer, base)
     part, shape = g, store.buffer.shape
     for view in views:
         part = _replay_view(view, part)
@@ -97,7 +97,7 @@ def _divide_between_value_and_memory(store: UOp, base: UOp, g: UOp) -> tuple[UOp
         stays = _mark_last_of_each_element(views, shape, gate)
     written = gate if gate is not None else b.expand(_align(b.const(True), len(shape)), shape)
     for view in reversed(views):
-        written = move_back(view, written, Op.MAX)
+        written = scatter_into_viewed_operand(view, written, Op.MAX)
     return part if stays is None else b.where(stays, part, zero), b.where(written, zero, g)
 
 
@@ -118,7 +118,7 @@ def _mark_last_of_each_element(views: list[UOp], shape: tuple[Dim, ...], gate: U
         number = b.where(gate, number, 0)
     greatest = number
     for view in reversed(views):
-        greatest = move_back(view, greatest, Op.MAX)
+        greatest = scatter_into_viewed_operand(view, greatest, Op.MAX)
     for view in views:
         greatest = _replay_view(view, greatest)
     stays = b.eq(greatest, number)
@@ -130,7 +130,7 @@ def _replay_view(view: UOp, viewed: UOp) -> UOp:
     return view.replace(src=(viewed, *view.src[1:]), tag=None)  # the sources after the viewed one
 
 
-def _differentiate_call(call: UOp, base: UOp, g: UOp) -> tuple[UOp, list[tuple[UOp, UOp]]]:
+def _differentiate_call_by_registered_rule(call: UOp, base: UOp, g: UOp) -> tuple[UOp, list[tuple[UOp, UOp]]]:
     """Return the cotangents of the old contents and of the other arguments, by the Call's rule.
 
     Raises SpecValueError if none is registered for its `grad_tag`.
@@ -150,6 +150,8 @@ def _differentiate_call(call: UOp, base: UOp, g: UOp) -> tuple[UOp, list[tuple[U
 
 
 GRADIENTS: dict[Op, Gradient] = {
-    Op.LOAD: make_operand_rule("a copy back, where the gate is true; the alternative gets the rest", _differentiate_load),
+    Op.LOAD: make_broadcast_summing_operand_rule(
+        "a copy back, where the gate is true; the alternative gets the rest", _copy_back_and_split_load_cotangent_by_gate
+    ),
     Op.AFTER: Gradient("g where written, for the stored value; the rest for buf", _differentiate_after),
 }

@@ -13,7 +13,7 @@ from uops.spec.ir.node import Dim, UOp
 from uops.spec.ir.ops import Op
 from uops.spec.ir.sizes import provably_at_most
 from uops.spec.rows.compositions import arange
-from uops.spec.rows.gradients.base import Gradient, make_operand_rule, require_constant_extents, sum_axes
+from uops.spec.rows.gradients.base import Gradient, make_broadcast_summing_operand_rule, require_constant_extents, sum_axes
 
 
 def _undo_permute(u: UOp, g: UOp) -> tuple[UOp]:
@@ -79,30 +79,31 @@ def _pad_slice_back(u: UOp, g: UOp) -> tuple[UOp | None]:
 
 # fmt: off
 GRADIENTS: dict[Op, Gradient] = {
-    Op.PERMUTE:    make_operand_rule("Permute by the inverse order", _undo_permute),
-    Op.FLIP:       make_operand_rule("the same Flip", lambda u, g: (b.flip(g, u.arg.flags),)),
-    Op.RESHAPE:    make_operand_rule("Reshape to the old shape", lambda u, g: (b.reshape(g, u.operand.shape),)),
-    Op.EXPAND:     make_operand_rule("the sum over the repeated axes", lambda u, g: (g,)),
-    Op.PAD:        make_operand_rule("Shrink at the same offset", _shrink_back),
-    Op.SHRINK:     make_operand_rule("Pad at the same offset", _pad_back),
-    Op.INDEX:      make_operand_rule("scatter_add at the same positions", _scatter_indexed_axes),
-    Op.STACK:      make_operand_rule("Index k for element k", _index_each_element),
-    Op.REPLICATED: make_operand_rule("g for the first of the equal elements, 0 for the others", _give_to_first_replica),
-    Op.SLICE:      make_operand_rule("Pad at the same offset, if the dtype is the same", _pad_slice_back),
+    Op.PERMUTE:    make_broadcast_summing_operand_rule("Permute by the inverse order", _undo_permute),
+    Op.FLIP:       make_broadcast_summing_operand_rule("the same Flip", lambda u, g: (b.flip(g, u.arg.flags),)),
+    Op.RESHAPE:    make_broadcast_summing_operand_rule("Reshape to the old shape", lambda u, g: (b.reshape(g, u.operand.shape),)),
+    Op.EXPAND:     make_broadcast_summing_operand_rule("the sum over the repeated axes", lambda u, g: (g,)),
+    Op.PAD:        make_broadcast_summing_operand_rule("Shrink at the same offset", _shrink_back),
+    Op.SHRINK:     make_broadcast_summing_operand_rule("Pad at the same offset", _pad_back),
+    Op.INDEX:      make_broadcast_summing_operand_rule("scatter_add at the same positions", _scatter_indexed_axes),
+    Op.STACK:      make_broadcast_summing_operand_rule("Index k for element k", _index_each_element),
+    Op.REPLICATED: make_broadcast_summing_operand_rule("g for the first of the equal elements, 0 for the others",
+                                                       _give_to_first_replica),
+    Op.SLICE:      make_broadcast_summing_operand_rule("Pad at the same offset, if the dtype is the same", _pad_slice_back),
 }
 # fmt: on
 
 
-def move_back(view: UOp, moved: UOp, combine: Op = Op.ADD) -> UOp:
-    """Return the elements of `moved`, a value of the shape of a view, at their places in the viewed operand, and 0 elsewhere.
+def scatter_into_viewed_operand(view: UOp, elements: UOp, combine: Op = Op.ADD) -> UOp:
+    """Return the elements of `elements`, a value of the shape of a view, at their places in the viewed operand, and 0 elsewhere.
 
     Elements of one place are added up; with Op.MAX the greatest is taken. Raises SpecValueError for a view that reads other bits.
     """
     if view.op is Op.INDEX:
-        return _scatter_indexed_axes(view, moved, combine)[0]
+        return _scatter_indexed_axes(view, elements, combine)[0]
     gradient = GRADIENTS.get(view.op)
     if gradient is None or gradient.rule is None:
         raise SpecValueError(f"memory that is written through {view.op.name} has no gradient: it is no view that moves elements")
-    ((_, back),) = gradient.rule(view, moved, {view.src[0]})  # the viewed operand
+    ((_, back),) = gradient.rule(view, elements, {view.src[0]})  # the viewed operand
     assert isinstance(back, UOp)
     return back

@@ -16,7 +16,13 @@ from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import COMPARE, Op
 from uops.spec.ir.scope import scope_nodes, scope_sources
 from uops.spec.rows.gradients import elementwise, memory, movement, reduction
-from uops.spec.rows.gradients.base import Cotangent, Gradient, find_registered_rule, make_operand_rule, sum_to_shape
+from uops.spec.rows.gradients.base import (
+    Cotangent,
+    Gradient,
+    find_registered_rule,
+    make_broadcast_summing_operand_rule,
+    sum_to_shape,
+)
 
 
 def differentiate(cotangents: Mapping[UOp, UOp], targets: Set[UOp]) -> dict[UOp, UOp]:
@@ -174,8 +180,8 @@ GRADIENTS: dict[Op, Gradient] = {
     Op.WMMA:     _KERNEL,
     Op.CALL:     Gradient("by the rule that is registered for its grad_tag (R187)"),
     Op.DETACH:   Gradient("none: it stops the gradient (R174)"),
-    Op.CONTIGUOUS:          make_operand_rule("g", lambda u, g: (g,)),
-    Op.CONTIGUOUS_BACKWARD: make_operand_rule("Contiguous of g (R175)", lambda u, g: (b.contiguous(g),)),
+    Op.CONTIGUOUS:          make_broadcast_summing_operand_rule("g", lambda u, g: (g,)),
+    Op.CONTIGUOUS_BACKWARD: make_broadcast_summing_operand_rule("Contiguous of g (R175)", lambda u, g: (b.contiguous(g),)),
     Op.FUNCTION: Gradient("a Function of arguments and cotangents (R177)", _differentiate_function),
     Op.TUPLE:    Gradient("the cotangent of each element", _differentiate_tuple),
     Op.GETTUPLE: Gradient("g for the element", _differentiate_element),

@@ -68,6 +68,6 @@ ROWS = (
         "resolved",
         "Substitutes the arguments for the Params when the program is scheduled, or makes an opaque Call of the Function.",
         (("a Function computes what its body computes with argument k in place of Param k", "R64"),),
-        ExecutedBy((f"{_MEANING}[FUNCTION]",), ("uops.compiler.passes.callify.callify:inline_calls_and_drop_markers",)),
+        ExecutedBy((f"{_MEANING}[FUNCTION]",), ("uops.compiler.passes.callify.callify:inline_calls_and_drop_gradient_markers",)),
     ),
 )

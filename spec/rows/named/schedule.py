@@ -114,7 +114,10 @@ _SPACES: dict[AddrSpace, tuple[str, Statement, ExecutedBy]] = {
     AddrSpace.GLOBAL: (
         "Memory of the device, which every kernel of a program may use.",
         ("every workgroup and every kernel sees the same elements", "R61"),
-        ExecutedBy(("uops.interp.tensor.actions:MEANING[BUFFER]",), ("uops.compiler.passes.memory_plan:plan_memory",)),
+        ExecutedBy(
+            ("uops.interp.tensor.actions:MEANING[BUFFER]",),
+            ("uops.compiler.passes.memory_plan:place_intermediates_in_arenas_per_device",),
+        ),
     ),
     AddrSpace.LOCAL: (
         "Memory of one workgroup.",

@@ -37,7 +37,7 @@ ROWS = (
         "optimize", "Optimize", Dialect.KERNEL, Dialect.SCHEDULED,
         "Inserts local buffers, swaps and splits Ranges, and decides which axes are parallel.",
         (("loops are parallel only where no two iterations meet in an element", "R55"),),
-        "optimize.optimize:schedule_kernel_or_build_scan", "optimize.heuristics.block_fusion:fuse_kernel_chains"),
+        "optimize.optimize:build_scan_or_scatter_or_schedule_kernel", "optimize.heuristics.block_fusion:fuse_kernel_chains"),
     _make_stage(
         "expand", "Expand", Dialect.SCHEDULED, Dialect.EXPANDED, "Expands the parallel Ranges into shape.",
         (("no UPCAST or UNROLL Range is left", ""),),
@@ -56,7 +56,7 @@ ROWS = (
         "plan", "Register/Memory Plan", Dialect.LINEAR, Dialect.PLANNED,
         "Allocates memory, and reuses that of values whose lifetimes do not overlap.",
         (("values whose lifetimes overlap share no byte", "R126"), ("memory that the caller sees keeps its place", "")),
-        "memory_plan:plan_memory", "private_memory:reuse_private_memory"),
+        "memory_plan:place_intermediates_in_arenas_per_device", "private_memory:reuse_private_memory"),
     _make_stage(
         "render", "Render", Dialect.PLANNED, Dialect.PROGRAM, "Gives the machine code of each kernel.",
         (("a kernel becomes a Program of its instructions, its source and its machine code", ""),),

@@ -35,7 +35,7 @@ PRIORITY_ROW = _make_table_row(
     ((f"loops of type {name} have priority {priority}", "R109") for name, priority in PRIORITY.items()),
     ExecutedBy(
         ("uops.interp.kernel.structure.blocks:closing_order", "uops.interp.bestiary.plan:ScopePlan.loop_levels"),
-        ("uops.compiler.ir.loops:sort_by_nesting", "uops.compiler.passes.optimize.schedule.schedule:build_scheduled_body"),
+        ("uops.compiler.ir.loops:sort_by_nesting", "uops.compiler.passes.optimize.schedule.schedule:close_output_loops_into_sink"),
     ),
     RowSubject.SPECIFICATION,
 )
@@ -57,7 +57,7 @@ EXPANDABLE_ROW = _make_table_row(
     ((f"the lanes of an UNROLL below a source propagate through {name}", "R111") for name in EXPANDABLE_BY_NAME),
     ExecutedBy(
         ("uops.interp.bestiary.values:find_axes_of_vector_lanes",),
-        ("uops.spec.bestiary.lower:unrolled_axes", "uops.compiler.pipeline:lower"),
+        ("uops.spec.bestiary.lower:find_axes_of_first_unroll_below", "uops.compiler.pipeline:lower"),
     ),
     RowSubject.BACKEND,
 )

@@ -92,7 +92,7 @@ def _describe_configuration(d: WmmaArg | wmma.Descriptor) -> str:
     return f"dims {d.dims} of {d.dtype_in} to {d.dtype_out} over {d.threads} lanes"
 
 
-def check_custom_template_placeholders(u: UOp, ctx: VerifyContext) -> str | None:
+def check_template_placeholders_name_sources(u: UOp, ctx: VerifyContext) -> str | None:
     """Check that each placeholder {0}, {1}, ... of a code template names a source; doubled braces are literal."""
     text = u.arg.fmt.replace("{{", "").replace("}}", "")
     placeholders = re.findall(r"\{([^{}]*)\}", text)
@@ -102,7 +102,7 @@ def check_custom_template_placeholders(u: UOp, ctx: VerifyContext) -> str | None
     return f"{{{wrong[0]}}} with {len(u.src)} sources" if wrong else None
 
 
-def _check_program_sources_in_stage_order(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_sources_are_linear_source_binary(u: UOp, ctx: VerifyContext) -> str | None:
     for k, (s, op) in enumerate(zip(u.src, (Op.LINEAR, Op.SOURCE, Op.BINARY))):
         if s.op is not op:
             return f"source {k} needs {op.name.lower()}, got {s.op.name.lower()}"
@@ -141,7 +141,7 @@ r(Op.WMMA, "Wmma", "WMMA", "A B acc range...",
     ClaimDraft("reduce axes number K, where there are any", _check_reduce_axes, "R178"),
 ])
 r(Op.CUSTOM, "Custom", "Custom", "args...", "A line of target code with {k} for source k.", [
-    ClaimDraft("each placeholder names a source", check_custom_template_placeholders),
+    ClaimDraft("each placeholder names a source", check_template_placeholders_name_sources),
 ])
 r(Op.ATOMICADD, "AtomicAdd", None, "idx val", "Adds val to memory, as if at once; the order of several is free.", [
     reference_claim("idx", 0),
@@ -153,7 +153,7 @@ r(Op.ATOMICADD, "AtomicAdd", None, "idx val", "Adds val to memory, as if at once
 r(Op.CUSTOM_FUNCTION, "CustomFunction", "CustomFunction", "meta...",
   "A function of the device, by name; the body of a Call.", [nonempty_field_claim("name")])
 r(Op.PROGRAM, "Program", None, "linear source binary", "One kernel as instructions, as text and as machine code.", [
-    ClaimDraft("sources are Linear, Source, Binary", _check_program_sources_in_stage_order),
+    ClaimDraft("sources are Linear, Source, Binary", _check_sources_are_linear_source_binary),
 ])
 r(Op.SOURCE, "Source", "SOURCE", "", "The text of a rendered kernel.")
 # fmt: on

@@ -24,7 +24,7 @@ def _check_gate_with_alt(u: UOp, ctx: VerifyContext) -> str | None:
     return "one of the two is missing" if len(u.src) == 2 else None
 
 
-def _check_gate_shape(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_gate_scalar_or_shaped_as_buffer(u: UOp, ctx: VerifyContext) -> str | None:
     if u.gate is None:
         return None
     gate, buffer = u.gate.shape, u.buffer.shape
@@ -43,10 +43,10 @@ def alternative_fault(memory: UOp, alternative: UOp | None) -> str | None:
 
 
 def _check_shards_divide(u: UOp, ctx: VerifyContext) -> str | None:
-    return axis_0_sharding_fault(u.buffer, u.arg.device)
+    return find_axis_0_divisibility_fault(u.buffer, u.arg.device)
 
 
-def axis_0_sharding_fault(t: UOp, device: Device | None) -> str | None:
+def find_axis_0_divisibility_fault(t: UOp, device: Device | None) -> str | None:
     """Return what is wrong if an n-tuple device cannot shard `t` on axis 0, else None (R75, n-tuple sizes)."""
     if not isinstance(device, tuple) or (t.shape and divides(len(device), t.shape[0])):
         return None
@@ -74,7 +74,7 @@ r(Op.LOAD, "Load", None, "buf alt? gate?",
   "The contents of buf in a fresh buffer, on another device or in another space if arg says so; where the gate is false, alt.", [
     ClaimDraft("gate and alt come together", _check_gate_with_alt, "R52", gate=True),
     dtype_claim("gate", is_boolean, "is bool", "R52", 2),
-    ClaimDraft("gate has shape () or buf's", _check_gate_shape, "R52"),
+    ClaimDraft("gate has shape () or buf's", _check_gate_scalar_or_shaped_as_buffer, "R52"),
     ClaimDraft("alt has buf's dtype and shape", _check_alt_type, "R52"),
     dtype_claim("buf", is_storable, "is storable", "R29", 0),
     ClaimDraft("an n-tuple device divides axis 0, which is there", _check_shards_divide, "R75"),
@@ -86,7 +86,7 @@ r(Op.STORE, "Store", None, "buf val gate?", "Writes val into buf where the gate 
     ClaimDraft("val has buf's dtype", _check_stored_dtype, "R25"),
     same_shape_claim("buf and val", 0, 1),
     dtype_claim("gate", is_boolean, "is bool", "R52", 2),
-    ClaimDraft("gate has shape () or buf's", _check_gate_shape, "R52"),
+    ClaimDraft("gate has shape () or buf's", _check_gate_scalar_or_shaped_as_buffer, "R52"),
     SAME_DEVICE,
     ClaimDraft("val and gate are sharded as buf is, or not at all", _check_sources_sharded_as_buffer, "R74"),
 ], family=Family.STORE)

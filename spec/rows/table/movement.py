@@ -19,7 +19,7 @@ from uops.spec.ir.sizes import (
     multiply_polynomials,
     provably_equal,
     provably_nonnegative,
-    show_extent,
+    show_extent_as_number_name_or_op,
     show_shape,
     sum_provably_at_most,
 )
@@ -78,7 +78,7 @@ def _check_reshape_keeps_shard_boundary(u: UOp, ctx: VerifyContext) -> str | Non
 def _check_expanded_axes(u: UOp, ctx: VerifyContext) -> str | None:
     for k, (s, n) in enumerate(zip(u.operand.shape, u.shape)):
         if s != 1 and not provably_equal(s, n):
-            return f"axis {k} needs {show_extent(s)}, got {show_extent(n)}"
+            return f"axis {k} needs {show_extent_as_number_name_or_op(s)}, got {show_extent_as_number_name_or_op(n)}"
     return None
 
 
@@ -86,12 +86,16 @@ def _check_window_fits(u: UOp, inner: tuple[Dim, ...], outer: tuple[Dim, ...]) -
     """Check that offset + inner <= outer on every axis of a Pad or Shrink."""
     for k, (o, s, n) in enumerate(zip(shape_operand_dims(u.offsets), inner, outer)):
         if not sum_provably_at_most(o, s, n):
-            return f"axis {k} needs {_format_sum(o, s)}, got {show_extent(n)}"
+            return f"axis {k} needs {_format_sum(o, s)}, got {show_extent_as_number_name_or_op(n)}"
     return None
 
 
 def _format_sum(a: Dim, b: Dim) -> str:
-    return f"{show_extent(a)} + {show_extent(b)}" if isinstance(a, UOp) or isinstance(b, UOp) else str(a + b)
+    return (
+        f"{show_extent_as_number_name_or_op(a)} + {show_extent_as_number_name_or_op(b)}"
+        if isinstance(a, UOp) or isinstance(b, UOp)
+        else str(a + b)
+    )
 
 
 def _check_pad_fits(u: UOp, ctx: VerifyContext) -> str | None:
@@ -161,7 +165,7 @@ def _check_slice_in_bounds(u: UOp, ctx: VerifyContext) -> str | None:
     if u.arg.size < 0:
         return f"size {u.arg.size}"
     if not provably_nonnegative(_slice_offset(u)):
-        return f"offset {show_extent(_slice_offset(u))}"
+        return f"offset {show_extent_as_number_name_or_op(_slice_offset(u))}"
     end = add_polynomials(start, length)
     needed, size = _constant_value(end), _constant_value(limit)
     if needed is not None and size is not None:
@@ -169,7 +173,7 @@ def _check_slice_in_bounds(u: UOp, ctx: VerifyContext) -> str | None:
     elements = -(-u.arg.size * u.arg.dtype.itemsize // u.operand.dtype.itemsize)  # of the operand, rounded up
     if sum_provably_at_most(_slice_offset(u), elements, u.operand.shape[0]):
         return None
-    return f"offset {show_extent(_slice_offset(u))} may lead outside"
+    return f"offset {show_extent_as_number_name_or_op(_slice_offset(u))} may lead outside"
 
 
 def _constant_value(p: Poly) -> int | None:
@@ -206,7 +210,7 @@ def _check_bitcast_last_extent_divisible(u: UOp, ctx: VerifyContext) -> str | No
     if not t.shape:
         return f"a scalar of {old} bytes to {new}"
     if new > old and not divides(new // old, t.shape[-1]):
-        return f"{show_extent(t.shape[-1])} * {old} bytes are no multiple of {new}"
+        return f"{show_extent_as_number_name_or_op(t.shape[-1])} * {old} bytes are no multiple of {new}"
     return None
 
 

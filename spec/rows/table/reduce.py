@@ -19,7 +19,7 @@ def _check_axes_or_ranges(u: UOp, ctx: VerifyContext) -> str | None:
     return f"axes {u.arg.axes} and {len(u.ranges)} ranges" if u.arg.axes and u.ranges else None
 
 
-def _check_distinct_ranges(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_sources_are_distinct_ranges(u: UOp, ctx: VerifyContext) -> str | None:
     for k, s in enumerate(u.ranges, 1):
         if s.op is not Op.RANGE:
             return f"source {k} is {s.op.name.lower()}"
@@ -27,10 +27,10 @@ def _check_distinct_ranges(u: UOp, ctx: VerifyContext) -> str | None:
 
 
 def _check_index_max_nonempty(u: UOp, ctx: VerifyContext) -> str | None:
-    return empty_reduction_fault(u) if u.operand.dtype is dt.index and u.arg.op is Op.MAX else None
+    return find_possibly_empty_reduction_fault(u) if u.operand.dtype is dt.index and u.arg.op is Op.MAX else None
 
 
-def empty_reduction_fault(u: UOp) -> str | None:
+def find_possibly_empty_reduction_fault(u: UOp) -> str | None:
     """Return what is wrong if a reduction may cover no element, else None.
 
     The integers have no least and no greatest element, so Max and Min of an empty set of indices have no value (R85).
@@ -47,7 +47,7 @@ r(Op.REDUCE, "Reduce", None, "T r...",
     ClaimDraft("op is Add, Max or Mul", _check_reduce_op),
     distinct_axes_claim("axes are distinct axes of T", "R42"),
     ClaimDraft("axes or ranges, not both", _check_axes_or_ranges, "R42"),
-    ClaimDraft("every source after T is a Range, once", _check_distinct_ranges, "R42", gate=True),
+    ClaimDraft("every source after T is a Range, once", _check_sources_are_distinct_ranges, "R42", gate=True),
     ClaimDraft("Max of index reduces at least one element", _check_index_max_nonempty, "R85"),
 ])
 # fmt: on

@@ -36,7 +36,7 @@ def _check_const_is_representable(u: UOp, ctx: VerifyContext) -> str | None:
     return f"an integer of {value.bit_length()} bits is wider than {dt.INDEX_BITS} (R08)" if wide else f"{value!r} is no {d}"
 
 
-def _check_slot_or_name(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_has_nonnegative_slot_or_name(u: UOp, ctx: VerifyContext) -> str | None:
     slot = u.arg.slot
     if slot is None:
         return None if u.arg.name else "got neither"
@@ -65,7 +65,7 @@ OWN_NAME = ClaimDraft(
 )
 
 
-def _check_param_sharded_axis(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_param_axis_shardable_by_devices(u: UOp, ctx: VerifyContext) -> str | None:
     axis, device = u.arg.axis, u.arg.device
     if axis is None:
         return None
@@ -110,12 +110,15 @@ r(Op.PARAM, "Param", None, "s",
     arg_dtype_claim(is_not_void, "not void", ""),
     shape_operand_claim("s", 0),
     nonnegative_entries_claim("s", 0),
-    ClaimDraft("slot >= 0, or a named variable", _check_slot_or_name, "R48"),
+    ClaimDraft("slot >= 0, or a named variable", _check_has_nonnegative_slot_or_name, "R48"),
     ClaimDraft(
         "a named Param is a () integer with bounds lo <= hi in its dtype; any other has no bounds",
         _check_variable_type_and_bounds, "R48",
     ),
-    ClaimDraft("a sharded axis needs an n-tuple device, lies in the shape, and n divides it", _check_param_sharded_axis, "R79"),
+    ClaimDraft(
+        "a sharded axis needs an n-tuple device, lies in the shape, and n divides it",
+        _check_param_axis_shardable_by_devices, "R79",
+    ),
     ClaimDraft("the Params of one slot in a scope agree", _check_params_of_slot_agree, "R64"),
     ClaimDraft("a variable has the same bounds everywhere", _check_variable_agreement, "R48"),
     OWN_NAME,

@@ -32,13 +32,13 @@ from uops.cli.common import (
     INTERRUPTED,
     USER_ERROR,
     echo,
+    flush_output_and_ignore_broken_pipe,
     is_output_redirected,
     name_output_stream_in_errors,
     open_null_for_closed_streams,
-    tolerate_closed_reader,
 )
 from uops.spec.errors import Crash, SpecError, UopsError
-from uops.spec.untrusted import escape_unprintable, quote_name
+from uops.spec.untrusted import escape_to_one_line, escape_unprintable
 
 __all__ = ["main"]
 
@@ -70,7 +70,7 @@ def _sanitize_error_messages() -> Iterator[None]:
         yield
     except click.ClickException as e:
         escape = (
-            quote_name if isinstance(e, click.UsageError) else escape_unprintable
+            escape_to_one_line if isinstance(e, click.UsageError) else escape_unprintable
         )  # the first quotes names, the other may quote a backend
         vars(e)["message"] = escape(e.message)  # final to a type checker
         raise
@@ -87,7 +87,7 @@ class CommandGroup(click.Group):
     def _main_shell_completion(self, *arguments: Any, **settings: Any) -> None:
         """Print completions for a shell; click does this outside any command."""
         try:
-            with tolerate_closed_reader(), name_output_stream_in_errors():
+            with flush_output_and_ignore_broken_pipe(), name_output_stream_in_errors():
                 super()._main_shell_completion(*arguments, **settings)
         except OSError as e:
             CliError(e).show()
@@ -97,7 +97,7 @@ class CommandGroup(click.Group):
         """Parse the command line, and keep it for a process that runs it again; `--help` and `--version` print here."""
         command_line = list(arguments[1]) if len(arguments) > 1 else []
         try:
-            with tolerate_closed_reader(), name_output_stream_in_errors(), _sanitize_error_messages():
+            with flush_output_and_ignore_broken_pipe(), name_output_stream_in_errors(), _sanitize_error_messages():
                 return super().make_context(*arguments, obj=command_line, **settings)
         except OSError as e:
             raise CliError(e) from e
@@ -106,7 +106,7 @@ class CommandGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command, and turn its errors into messages."""
         try:
-            with tolerate_closed_reader(), _sanitize_error_messages():
+            with flush_output_and_ignore_broken_pipe(), _sanitize_error_messages():
                 return super().invoke(ctx)
             ctx.exit(0)
         except (UopsError, MemoryError, OSError) as e:

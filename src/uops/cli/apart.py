@@ -16,7 +16,7 @@ from typing import IO, Any, TextIO, cast
 
 import click
 
-from uops.backends.worker.frames import describe_exception, pack_frame, read_frame
+from uops.backends.worker.frames import describe_exception, pack_frame, read_whole_frame_or_none
 from uops.backends.worker.serve import explain_load_failure, load_backend_under_limits, tie_to_parent_and_raise_oom_score
 from uops.cli import main as command_line
 from uops.cli.common import Streams, redirect_output
@@ -47,7 +47,7 @@ def run_one_command_for_parent(request_answer_and_life_fds: list[str]) -> None:
         open(int(request_answer_and_life_fds[1]), "wb", buffering=0) as answers,
     ):
         tie_to_parent_and_raise_oom_score(int(request_answer_and_life_fds[2]))
-        frame = read_frame(requests)
+        frame = read_whole_frame_or_none(requests)
         if frame is not None:
             load_backend_and_serve_command(frame[0], answers)
 
@@ -68,14 +68,14 @@ def load_backend_and_serve_command(settings: dict[str, Any], answers: IO[bytes])
     redirect_output(Streams(*(cast(TextIO, _FrameStream(name, send)) for name in ("out", "err"))))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     try:
-        send({"status": run_command(settings["arguments"], send)})
+        send({"status": run_command_and_send_usage_error(settings["arguments"], send)})
     except (KeyboardInterrupt, click.Abort):
         send({"interrupted": True})
     except BaseException as e:
         send({"raised": describe_exception(e)})
 
 
-def run_command(arguments: list[str], send: Send) -> int:
+def run_command_and_send_usage_error(arguments: list[str], send: Send) -> int:
     """Run a command line, and return its exit status."""
     try:
         return int(command_line.main(arguments, prog_name="uops", standalone_mode=False) or 0)

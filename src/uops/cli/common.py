@@ -111,7 +111,7 @@ def echo(text: str, *, err: bool = False, nl: bool = True, over: bool = False) -
 
 
 @contextmanager
-def tolerate_closed_reader() -> Iterator[None]:
+def flush_output_and_ignore_broken_pipe() -> Iterator[None]:
     """Let a reader leave early, as `head` does: the rest of the output is dropped, and the command goes on.
 
     Raises OSError that names standard output if that cannot be written, as on a full disk.
@@ -120,7 +120,7 @@ def tolerate_closed_reader() -> Iterator[None]:
         try:
             yield
         finally:
-            _flush_output_or_discard()
+            _flush_output_or_discard_and_raise()
     except BrokenPipeError:
         pass
 
@@ -136,7 +136,7 @@ def name_output_stream_in_errors(stderr: bool = False) -> Iterator[None]:
         raise OSError(e.errno, e.strerror, "standard error" if stderr else "standard output") from None
 
 
-def _flush_output_or_discard() -> None:
+def _flush_output_or_discard_and_raise() -> None:
     """Flush standard output. On failure, drop its buffer and raise OSError."""
     try:
         with name_output_stream_in_errors():
@@ -228,7 +228,7 @@ def parse_program(file: str, allow_native: bool) -> UOp:
     return graph.root
 
 
-def read_program(file: str, dialect: Dialect, allow_native: bool) -> UOp:
+def read_and_verify_program_wrapping_kernel(file: str, dialect: Dialect, allow_native: bool) -> UOp:
     """Read a `.uops` program and verify it in its dialect; a graph that is one kernel becomes a launch of it (R166).
 
     A graph of a kernel dialect that gives values, or has kernels as loops alone, stays as it is (R127, loops of a node).
@@ -236,14 +236,14 @@ def read_program(file: str, dialect: Dialect, allow_native: bool) -> UOp:
     Raises SpecError, also for native text unless it is allowed (R167).
     """
     from uops.spec.verify.dialects import LAUNCH_DIALECTS, Dialect
-    from uops.spec.verify.infer import infer_dialect
+    from uops.spec.verify.infer import infer_tensor_kernel_or_bestiary_dialect
     from uops.spec.verify.verifier import verify
 
     root = parse_program(file, allow_native)
-    if dialect in LAUNCH_DIALECTS and infer_dialect(root) is Dialect.KERNEL:
-        from uops.compiler.entry import convert_to_entering_program, is_launch  # late: only kernels need it
+    if dialect in LAUNCH_DIALECTS and infer_tensor_kernel_or_bestiary_dialect(root) is Dialect.KERNEL:
+        from uops.compiler.entry import convert_to_launch_or_tensor_graph, is_launch  # late: only kernels need it
 
-        entering = convert_to_entering_program(root, dialect)
+        entering = convert_to_launch_or_tensor_graph(root, dialect)
         if entering.dialect is Dialect.TENSOR:
             verify(entering.graph, Dialect.TENSOR)
             return root

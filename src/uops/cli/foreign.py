@@ -17,7 +17,7 @@ import click
 
 from uops.cli.common import INTERRUPTED, echo, require_locatable_backend
 from uops.spec.errors import Crash, UopsError
-from uops.spec.untrusted import quote_name
+from uops.spec.untrusted import escape_to_one_line
 
 if TYPE_CHECKING:
     from uops.backends.contract import CompilerBackend
@@ -41,10 +41,10 @@ def load_compiler_backend(backend_name: str) -> CompilerBackend:
     from uops.backends.contract import CompilerBackend
 
     if registry.is_foreign(backend_name) and _loaded is None:
-        raise Crash(f"{quote_name(backend_name)} would be loaded into the process of the command line")
+        raise Crash(f"{escape_to_one_line(backend_name)} would be loaded into the process of the command line")
     backend = registry.create_backend(backend_name) if _loaded is None else _loaded
     if not isinstance(backend, CompilerBackend):
-        raise UopsError(f"{quote_name(backend_name)} evaluates graphs by itself: it is not a target of the compiler")
+        raise UopsError(f"{escape_to_one_line(backend_name)} evaluates graphs by itself: it is not a target of the compiler")
     return backend
 
 
@@ -132,4 +132,4 @@ def _print_message_and_get_status(backend_name: str, answer: Frame, interrupted:
 
 
 def _backend_error(backend_name: str, reason: str) -> click.ClickException:
-    return click.ClickException(f"{quote_name(backend_name)}: {reason}")
+    return click.ClickException(f"{escape_to_one_line(backend_name)}: {reason}")

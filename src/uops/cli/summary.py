@@ -49,9 +49,9 @@ def print_conformance_summary(out: Console, doc: Json, report: Path, change: Rep
     out.print(Text(extent, "dim"))
     if not doc["complete"]:
         out.print(Text("interrupted: what was not reached counts as not run", "bold yellow"))
-    out.print(Text(describe_extent_of_score(doc), "bold"), soft_wrap=True)
-    out.print(_make_score_table(doc))
-    for line in describe_what_was_not_asked(doc):
+    out.print(Text(format_pass_rate_and_rows_asked(doc), "bold"), soft_wrap=True)
+    out.print(_make_table_of_scores_by_level(doc))
+    for line in describe_unasked_cells_and_rows(doc):
         out.print(Text(line, "magenta"), soft_wrap=True)
     if doc["schedules"]["kind"] == "forced":
         out.print(_make_schedule_move_table(doc["schedules"]))
@@ -66,14 +66,14 @@ def print_conformance_summary(out: Console, doc: Json, report: Path, change: Rep
     out.print(Text.assemble("report  ", (describe_path(report / "index.html"), "bold")), soft_wrap=True)
 
 
-def describe_extent_of_score(doc: Json) -> str:
+def format_pass_rate_and_rows_asked(doc: Json) -> str:
     """Say what passed at the level that decides, over how many rows of how many."""
     score = doc["scores"][doc["level"]]
     share, rows = format_percent(score["conformance"]), f"{score['rows']['asked']} of {doc['specification']['rows']} rows"
     return f"{share} % at level {doc['level']}, over {rows}: {number(score['passed'])} of {number(score['required'])} cells passed"
 
 
-def describe_what_was_not_asked(doc: Json) -> list[str]:
+def describe_unasked_cells_and_rows(doc: Json) -> list[str]:
     """Say which cells the backend could not be asked, by surface, which rows have no cell, and which judge other subjects."""
     score, lines = doc["scores"][doc["level"]], []
     for surface, part in score["surfaces"].items():
@@ -94,7 +94,7 @@ def _shorten(rows: list[str]) -> str:
     return ", ".join(rows[:MOST_NAMED]) + (f" and {len(rows) - MOST_NAMED} more" if len(rows) > MOST_NAMED else "")
 
 
-def _make_score_table(doc: Json) -> Table:
+def _make_table_of_scores_by_level(doc: Json) -> Table:
     table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
     table.add_column("level")
     for name in ("conformance", "", "coverage", "", "asked", "rows", *_STYLE):
@@ -193,7 +193,10 @@ def print_report_difference(out: Console, change: ReportDiff) -> None:
         out.print(Text.assemble(f"{kind:12} ", f"{format_percent(before)} % -> ", (f"{format_percent(after)} %", "bold")))
     for name, (before, after) in change.heads.items():
         out.print(Text(f"{name}: {_format_head_value(before)} -> {_format_head_value(after)}", "dim"), soft_wrap=True)
-    changes = sorted((*change.changed, *change.removed, *change.new), key=lambda c: (not c.regresses, not c.improves, c.cell))
+    changes = sorted(
+        (*change.changed, *change.removed, *change.new),
+        key=lambda c: (not c.has_worse_status_or_is_lost, not c.has_better_status, c.cell),
+    )
     if changes:
         out.print(_make_change_table(changes))
     asked_before, asked_after = change.rows
@@ -215,7 +218,13 @@ def _make_change_table(changes: list[CellChange]) -> Table:
     for name in ("", "Row", "dtype", "Edge class", "Before", "After"):
         table.add_column(name)
     for c in changes[: 2 * MOST]:
-        word = Text("worse", "bold red") if c.regresses else Text("better", "green") if c.improves else Text("")
+        word = (
+            Text("worse", "bold red")
+            if c.has_worse_status_or_is_lost
+            else Text("better", "green")
+            if c.has_better_status
+            else Text("")
+        )
         status = [Text(s.value, _STYLE[s.value]) if s else Text("-", "dim") for s in (c.before, c.after)]
         table.add_row(word, Text(c.cell.row), Text(c.cell.dtype), Text(c.cell.edge), *status)
     return table

@@ -7,10 +7,10 @@ import pytest
 
 from uops.backends import registry
 from uops.backends.conformance import call_controls as controls
-from uops.backends.conformance.cases.calls import generate_call_and_lane_cases
+from uops.backends.conformance.cases.calls import generate_invocation_and_edge_lane_cases
 from uops.backends.conformance.model import CellStatus, ConformanceLevel, ConformanceTier
 from uops.backends.conformance.runner import run_conformance
-from uops.backends.testing.calls import CallMode, ChangedMemory, arrange_inputs, run_in_mode
+from uops.backends.testing.calls import ChangedMemory, InvocationMode, arrange_inputs, run_in_mode_and_check_memory
 from uops.spec.result import Result
 
 MODULE = "uops.backends.conformance.call_controls"
@@ -39,7 +39,9 @@ def test_a_backend_that_is_wrong_about_calls_fails_their_cells(control: type, ed
 
 def test_a_backend_that_changes_its_inputs_fails_everything_that_it_can_change() -> None:
     unchanged = {"call:read-only", "call:broadcast"}
-    assert failing_edges(controls.ChangesInputs) >= {f"call:{m}" for m in CallMode if m is not CallMode.PLAIN} - unchanged
+    assert (
+        failing_edges(controls.ChangesInputs) >= {f"call:{m}" for m in InvocationMode if m is not InvocationMode.PLAIN} - unchanged
+    )
 
 
 def test_subnormals_that_are_lost_in_the_last_lanes_fail() -> None:
@@ -47,16 +49,16 @@ def test_subnormals_that_are_lost_in_the_last_lanes_fail() -> None:
 
 
 def test_elements_that_are_lost_in_large_values_fail() -> None:
-    large = [c for c in generate_call_and_lane_cases(FULL) if c.segments[0].edge == "size:large"]
-    assert large and not [c for c in generate_call_and_lane_cases(SMOKE) if c.segments[0].edge == "size:large"]
+    large = [c for c in generate_invocation_and_edge_lane_cases(FULL) if c.segments[0].edge == "size:large"]
+    assert large and not [c for c in generate_invocation_and_edge_lane_cases(SMOKE) if c.segments[0].edge == "size:large"]
     case = next(c for c in large if c.dtype.name == "int32")
     got, right = controls.WrongWhereLarge().run(case.graph, case.inputs), controls.Interp().run(case.graph, case.inputs)
     assert not np.array_equal(got.values[0], right.values[0])
 
 
-@pytest.mark.parametrize("mode", CallMode)
-def test_a_mode_leaves_the_values_of_inputs(mode: CallMode) -> None:
-    case = next(c for c in generate_call_and_lane_cases(SMOKE) if c.call is mode or mode is CallMode.PLAIN)
+@pytest.mark.parametrize("mode", InvocationMode)
+def test_a_mode_leaves_the_values_of_inputs(mode: InvocationMode) -> None:
+    case = next(c for c in generate_invocation_and_edge_lane_cases(SMOKE) if c.call is mode or mode is InvocationMode.PLAIN)
     arranged = arrange_inputs(case.inputs, mode)
     assert {k: v.tobytes() for k, v in arranged.items()} == {k: v.tobytes() for k, v in case.inputs.items()}
     forms = {"strided", "reversed", "transposed", "unaligned", "read-only", "broadcast", "overlapping"}
@@ -73,5 +75,5 @@ def test_a_later_call_that_changes_an_earlier_result_is_reported() -> None:
         return Result((memory,), {})
 
     with pytest.raises(ChangedMemory, match="earlier one"):
-        run_in_mode(run, {"x": np.array([1.0, 2.0, 3.0])}, CallMode.AGAIN)
-    run_in_mode(run, {"x": np.array([1.0, 2.0, 3.0])}, CallMode.SECOND)
+        run_in_mode_and_check_memory(run, {"x": np.array([1.0, 2.0, 3.0])}, InvocationMode.AGAIN)
+    run_in_mode_and_check_memory(run, {"x": np.array([1.0, 2.0, 3.0])}, InvocationMode.SECOND)

@@ -60,7 +60,7 @@ def shift_shards(patch: pytest.MonkeyPatch) -> None:
 
 def spoil_a_replica(patch: pytest.MonkeyPatch) -> None:
     """Let one device receive zeros."""
-    right: Callable[..., UOp] = _DevicePartition._copy
+    right: Callable[..., UOp] = _DevicePartition._reach_param_or_copy_to_device
 
     def copy(self: _DevicePartition, value: UOp, device: str) -> UOp:
         return (
@@ -69,7 +69,7 @@ def spoil_a_replica(patch: pytest.MonkeyPatch) -> None:
             else right(self, value, device)
         )
 
-    patch.setattr(_DevicePartition, "_copy", copy)
+    patch.setattr(_DevicePartition, "_reach_param_or_copy_to_device", copy)
 
 
 def share_memory(patch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from uops.backends.conformance.controls import Interp
 from uops.backends.conformance.exhaustive import (
     ExhaustiveChunk,
     Tally,
-    _tally_result,
+    _tally_result_in_blocks,
     function_names,
     list_chunks,
     render_ulp_table,
@@ -50,7 +50,7 @@ def _right(name: str) -> Any:
 
 def _tally(name: str, got: Any) -> Tally:
     tally = Tally(name, inputs=len(X))
-    _tally_result(tally, F32_REFERENCES[name], (X,), got)
+    _tally_result_in_blocks(tally, F32_REFERENCES[name], (X,), got)
     return tally
 
 

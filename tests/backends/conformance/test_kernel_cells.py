@@ -94,8 +94,8 @@ VECTORS = {"lanes", "lanes-strided", "lanes-reversed"}
         (controls.DropsGates, "Store/Store", GATED_STORES),
         (controls.EntersEveryIf, "Codegen/If", {"list", "list-nested", "list-loop", "graph"}),
         (controls.LosesAdds, "Codegen/AtomicAdd", ADDS),
-        (controls.RunsFirstLane, "Movement/Index", VECTORS),
-        (controls.RunsFirstLane, "Movement/Stack", {"vector-of-loads"}),
+        (controls.RunsFirstVectorLane, "Movement/Index", VECTORS),
+        (controls.RunsFirstVectorLane, "Movement/Stack", {"vector-of-loads"}),
     ],
 )  # fmt: skip
 def test_a_backend_that_misreads_a_row_fails_its_cells(

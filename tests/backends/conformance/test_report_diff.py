@@ -38,16 +38,20 @@ ASKED = [s for s in CellStatus if s is not CellStatus.NOT_ASKABLE]
 @pytest.mark.parametrize(("before", "after"), list(product(ASKED, ASKED)))
 def test_a_cell_regresses_exactly_when_its_status_is_worse(before: CellStatus, after: CellStatus) -> None:
     c = CellChange(CELL, before, after)
-    assert c.regresses == (WORSE.index(after) > WORSE.index(before))
-    assert c.improves == (WORSE.index(after) < WORSE.index(before))
+    assert c.has_worse_status_or_is_lost == (WORSE.index(after) > WORSE.index(before))
+    assert c.has_better_status == (WORSE.index(after) < WORSE.index(before))
 
 
 @pytest.mark.parametrize("status", ASKED)
 def test_a_cell_that_is_not_askable_is_compared_as_one_that_is_missing(status: CellStatus) -> None:
     mute = CellStatus.NOT_ASKABLE
-    assert CellChange(CELL, status, mute).regresses == CellChange(CELL, status, None).regresses
-    assert CellChange(CELL, mute, status).regresses is CellChange(CELL, None, status).regresses is False
-    assert not CellChange(CELL, mute, status).improves and not CellChange(CELL, status, mute).improves
+    assert CellChange(CELL, status, mute).has_worse_status_or_is_lost == CellChange(CELL, status, None).has_worse_status_or_is_lost
+    assert (
+        CellChange(CELL, mute, status).has_worse_status_or_is_lost
+        is CellChange(CELL, None, status).has_worse_status_or_is_lost
+        is False
+    )
+    assert not CellChange(CELL, mute, status).has_better_status and not CellChange(CELL, status, mute).has_better_status
 
 
 def test_a_surface_that_is_withdrawn_is_a_regression_and_a_new_one_is_none(make_run: MakeRun) -> None:
@@ -95,7 +99,7 @@ def test_declaring_a_passing_cell_unsupported_is_a_regression(make_run: MakeRun)
 
 def test_a_cell_that_is_repaired_is_none(make_run: MakeRun) -> None:
     d = compare(make_run, {}, {ZERO: CellStatus.PASS})
-    assert [c.improves for c in d.changed] == [True]
+    assert [c.has_better_status for c in d.changed] == [True]
     assert d.regressions == []
 
 

@@ -136,7 +136,7 @@ def test_rows_without_a_cell_are_named(make_run: MakeRun) -> None:
 
 
 def test_nothing_required_is_no_score() -> None:
-    score = d.compute_scores([])
+    score = d.compute_total_and_surface_scores([])
     assert (score["conformance"], score["coverage"], score["required"]) == (None, None, 0)
 
 

@@ -18,14 +18,14 @@ from uops.backends.conformance.model import CellStatus, ConformanceLevel, Confor
 from uops.backends.conformance.report.document import build_document
 from uops.backends.conformance.runner import ConformanceRun, run_conformance
 from uops.backends.testing.journal import PACKAGE, JournalMismatch, digest_sources
-from uops.backends.worker.client import query_backend_info
+from uops.backends.worker.client import query_info_isolating_foreign_backend
 
 #: Of its cases, some fail whole and some by class; the rest passes.
-FUSSY, ROWS = "uops.backends.conformance.controls:RaisesOnNan", "*/Neg"
+FUSSY, ROWS = "uops.backends.conformance.controls:RaisesOnNanInput", "*/Neg"
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from uops.backends.worker.client import query_backend_info
+from uops.backends.worker.client import query_info_isolating_foreign_backend
 from uops.backends.conformance import decided
 from uops.backends.conformance.runner import run_conformance
 
@@ -37,7 +37,7 @@ def progress(done, total):
         os.kill(os.getpid(), signal.SIGKILL)
 
 name, rows, journal = sys.argv[1:]
-run_conformance(name, query_backend_info(name), rows=rows, jobs=1, progress=progress, journal=Path(journal))
+run_conformance(name, query_info_isolating_foreign_backend(name), rows=rows, jobs=1, progress=progress, journal=Path(journal))
 """
 
 
@@ -48,7 +48,9 @@ def these_sources(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fussy(journal: Path | None, **how: Any) -> ConformanceRun:
-    return run_conformance(FUSSY, **{"backend_info": query_backend_info(FUSSY), "rows": ROWS, "jobs": 1, "journal": journal} | how)
+    return run_conformance(
+        FUSSY, **{"backend_info": query_info_isolating_foreign_backend(FUSSY), "rows": ROWS, "jobs": 1, "journal": journal} | how
+    )
 
 
 def told(run: ConformanceRun) -> dict[str, Any]:
@@ -99,7 +101,7 @@ def test_ctrl_c_keeps_what_was_decided(tmp_path: Path) -> None:
         ("schedules, settings", lambda m: {"schedules": SchedulePolicy("forced", 1)}),
         ("settings", lambda m: m.setenv("UOPS_THREADS", "1") or {}),
         ("sources", lambda m: m.setattr("uops.backends.conformance.decided.digest_sources", lambda: "edited") or {}),
-        ("version", lambda m: {"backend_info": replace(query_backend_info(FUSSY), version="2.0")}),
+        ("version", lambda m: {"backend_info": replace(query_info_isolating_foreign_backend(FUSSY), version="2.0")}),
     ],
 )
 def test_the_journal_of_another_run_is_refused(

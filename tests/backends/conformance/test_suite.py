@@ -11,7 +11,7 @@ import pytest
 
 from uops.backends.conformance.cases import generate_cases
 from uops.backends.conformance.cases.elementwise import OPS
-from uops.backends.conformance.controls import AllNan, Zeros, repeat_first_input
+from uops.backends.conformance.controls import AllBitsSet, Zeros, repeat_first_input
 from uops.backends.conformance.exclusions import (
     EXCLUSIONS,
     LENIENT,
@@ -29,12 +29,12 @@ from uops.backends.conformance.model import (
     ConformanceTier,
     Segment,
 )
-from uops.backends.conformance.report.document import compute_scores
+from uops.backends.conformance.report.document import compute_total_and_surface_scores
 from uops.backends.conformance.runner import ConformanceRun, _merge_verdict_into_cell, draw_sample, run_conformance
 from uops.backends.contract import TENSOR_SURFACE, Capabilities
 from uops.backends.testing.signatures import is_tested_dtype
 from uops.backends.worker import client
-from uops.backends.worker.client import query_backend_info
+from uops.backends.worker.client import query_info_isolating_foreign_backend
 from uops.interp import find_executed_ops, run
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -43,7 +43,7 @@ from uops.spec.ir.ops import UNARY, Op
 from uops.spec.result import Result
 from uops.spec.rows.rows import ROWS
 from uops.spec.verify.dialects import TENSOR_OPS, Dialect
-from uops.spec.verify.infer import infer_dialect
+from uops.spec.verify.infer import infer_tensor_kernel_or_bestiary_dialect
 from uops.spec.verify.verifier import verify
 
 
@@ -60,7 +60,7 @@ def judged(smoke: list[ConformanceCase]) -> list[tuple[Expectation, Result]]:
 def test_case_ids_are_unique_and_graphs_well_formed(smoke: list[ConformanceCase]) -> None:
     assert len({c.id for c in smoke}) == len(smoke)
     for c in smoke:
-        is_tensor = c.surface == TENSOR_SURFACE and infer_dialect(c.graph) is not Dialect.BESTIARY
+        is_tensor = c.surface == TENSOR_SURFACE and infer_tensor_kernel_or_bestiary_dialect(c.graph) is not Dialect.BESTIARY
         verify(c.graph, Dialect.TENSOR if is_tensor else None)
 
 
@@ -101,7 +101,7 @@ def test_the_cases_execute_every_op(smoke: list[ConformanceCase]) -> None:
     """Measured by what the interpreter executed."""
     done: set[Op] = set()
     for c in smoke:
-        is_tensor = c.surface == TENSOR_SURFACE and infer_dialect(c.graph) is not Dialect.BESTIARY
+        is_tensor = c.surface == TENSOR_SURFACE and infer_tensor_kernel_or_bestiary_dialect(c.graph) is not Dialect.BESTIARY
         done |= find_executed_ops(c.graph, c.inputs) if is_tensor else {u.op for u in toposort(c.graph)}
     assert done == set(ROWS)
     assert done > TENSOR_OPS
@@ -146,10 +146,13 @@ def everything(judged: list[tuple[Expectation, Result]]) -> list[tuple[Expectati
 def test_what_a_backend_declares_and_refuses_fails_and_is_not_run() -> None:
     """A refusal raises no percentage, and no declared deviation makes it an expected failure."""
     name = "uops.backends.conformance.controls:RefusingFloat32"
-    refusing = run_conformance(name, query_backend_info(name), rows="Decomposed/Neg", jobs=1)
-    good = run_conformance("interp", query_backend_info("interp"), rows="Decomposed/Neg", jobs=1)
+    refusing = run_conformance(name, query_info_isolating_foreign_backend(name), rows="Decomposed/Neg", jobs=1)
+    good = run_conformance("interp", query_info_isolating_foreign_backend("interp"), rows="Decomposed/Neg", jobs=1)
     for level in ConformanceLevel:
-        before, after = compute_scores(good.cells[level].values()), compute_scores(refusing.cells[level].values())
+        before, after = (
+            compute_total_and_surface_scores(good.cells[level].values()),
+            compute_total_and_surface_scores(refusing.cells[level].values()),
+        )
         refused = [r for r in refusing.cells[level].values() if r.cell.dtype == "float32"]
         assert {(r.status, r.reason, r.elements, r.failed, r.is_refusal, r.run) for r in refused} == {
             (CellStatus.FAIL, REFUSED, 0, 0, True, False)
@@ -175,7 +178,7 @@ def test_a_cell_that_is_refused_in_part_fails_and_counts_what_was_judged() -> No
 
 CONTROLS: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
     "zeros": lambda v, i: Zeros().spoil(v, i),
-    "nan": lambda v, i: AllNan().spoil(v, i),
+    "nan": lambda v, i: AllBitsSet().spoil(v, i),
     "first": repeat_first_input,
 }
 
@@ -212,18 +215,18 @@ def test_what_strict_accepts_core_accepts(judged: list[tuple[Expectation, Result
 
 def _run(name: str, rows: str = "*/Add") -> Any:
     backend = f"uops.backends.conformance.controls:{name}"
-    return run_conformance(backend, query_backend_info(backend), tier=ConformanceTier.SMOKE, rows=rows, jobs=1)
+    return run_conformance(backend, query_info_isolating_foreign_backend(backend), tier=ConformanceTier.SMOKE, rows=rows, jobs=1)
 
 
-@pytest.mark.parametrize(("name", "status"), [("CrashingOnFloat32", "crash"), ("HangingOnFloat32", "timeout")])
+@pytest.mark.parametrize(("name", "status"), [("CrashingOnFloat32Input", "crash"), ("HangingOnFloat32Input", "timeout")])
 def test_a_crash_or_a_hang_fails_its_cells_and_ends_nothing(name: str, status: str) -> None:
     backend = f"uops.backends.conformance.controls:{name}"
     found = run_conformance(
         backend,
-        query_backend_info(backend),
+        query_info_isolating_foreign_backend(backend),
         rows="Movement/Flip",
         jobs=1,
-        limits=client.Limits(timeout=1.0 if name == "HangingOnFloat32" else 60.0),
+        limits=client.Limits(timeout=1.0 if name == "HangingOnFloat32Input" else 60.0),
     )
     failing = found.failing_cells(ConformanceLevel.STRICT)
     assert {c.cell.dtype for c in failing} == {"float32"}
@@ -245,7 +248,7 @@ def test_a_wrong_nan_payload_shows_both_bit_patterns() -> None:
 
 def test_a_class_fails_for_its_own_elements_alone() -> None:
     """A program in which one element raises is run again class by class."""
-    found = _run("RaisesOnNan", "*/Neg")
+    found = _run("RaisesOnNanInput", "*/Neg")
     need: dict[ConformanceCell, bool] = {}
     for c in generate_cases(ConformanceTier.SMOKE, "*/Neg"):
         for s in c.segments:
@@ -263,7 +266,7 @@ def test_a_class_fails_for_its_own_elements_alone() -> None:
 
 def test_a_failure_of_no_single_class_fails_them_all() -> None:
     """The control counts different values, of which a class alone has few."""
-    found = _run("RaisesOnManyValues", "*/Neg")
+    found = _run("RaisesOnManyDistinctInputValues", "*/Neg")
     statuses = _statuses(found, ConformanceLevel.CORE)
     edges = {c.edge for c, s in statuses.items() if s is CellStatus.FAIL and c.dtype == "int32"}
     assert edges == {c.edge for c in statuses if c.dtype == "int32"} - {"constant"}
@@ -319,7 +322,9 @@ def test_a_sample_has_the_same_cases_for_a_seed_and_keeps_their_order() -> None:
 
 
 def test_a_sample_is_of_what_the_backend_can_be_asked_and_all_of_it_is_run() -> None:
-    run = run_conformance("interp", query_backend_info("interp"), rows="Elementwise/Add", jobs=1, sample=4, sample_seed=7)
+    run = run_conformance(
+        "interp", query_info_isolating_foreign_backend("interp"), rows="Elementwise/Add", jobs=1, sample=4, sample_seed=7
+    )
     statuses = Counter(c.status for c in run.cells[ConformanceLevel.STRICT].values())
     assert run.cases == 4 and set(statuses) == {CellStatus.PASS}
     assert run.sample is not None and run.sample.cases > 4 and run.sample.rows == {"Elementwise/Add"}

@@ -11,7 +11,7 @@ import pytest
 
 from uops.backends.cache import ObjectCache
 from uops.backends.cross import code, codegen, engines
-from uops.backends.cross.arguments import ArgumentKind, describe_arguments
+from uops.backends.cross.arguments import ArrayArgument, describe_array_arguments
 from uops.backends.cross.backend import Aarch64Backend
 from uops.backends.cross.link import link_object
 from uops.backends.cross.processors import PROCESSORS
@@ -47,9 +47,9 @@ def call(target: CrossTarget, kernel: CrossKernel, *arrays: np.ndarray) -> None:
 
 def test_the_first_line_of_a_text_lists_arrays_with_sizes_and_writes(kernels) -> None:
     graph = kernels.elementwise(6, dt.int16, (dt.float64,), lambda v: B.cast(v, dt.int16))
-    kinds = describe_arguments(graph)
-    assert kinds == [ArgumentKind(0, 2, 12, True), ArgumentKind(1, 8, 48, False)]
-    assert [ArgumentKind.parse(str(k)) for k in kinds] == kinds
+    kinds = describe_array_arguments(graph)
+    assert kinds == [ArrayArgument(0, 2, 12, True), ArrayArgument(1, 8, 48, False)]
+    assert [ArrayArgument.parse(str(k)) for k in kinds] == kinds
 
 
 @pytest.mark.parametrize("name", ["aarch64", "s390x", "wasm"])
@@ -208,7 +208,7 @@ def test_kernels_that_are_compiled_together_run_as_those_of_one_object(kernels, 
     target = open_target(name)
     graphs = [kernels.elementwise(4, dt.int32, (dt.int32,), lambda v, k=k: B.mul(v, B.const(k))) for k in range(5)]
     x = np.arange(4, dtype=np.int32)
-    for k, kernel in enumerate(target.together([target.render(g) for g in graphs])):
+    for k, kernel in enumerate(target.compile_and_load_batch([target.render(g) for g in graphs])):
         out = np.zeros(4, np.int32)
         call(target, kernel, out, x)
         assert out.tolist() == (x * k).tolist()

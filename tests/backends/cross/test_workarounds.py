@@ -8,7 +8,7 @@ import pytest
 from uops.backends.cache import ObjectCache
 from uops.backends.cross.processors import PROCESSORS
 from uops.backends.cross.target import CrossTarget
-from uops.backends.cross.workarounds import separate_extensions, truncate_lane_by_lane
+from uops.backends.cross.workarounds import hide_fpext_behind_inline_asm, scalarize_vector_fptoint_and_trunc
 from uops.backends.llvm import binding
 from uops.backends.llvm.binding import LlvmTier
 from uops.spec.errors import Unsupported
@@ -28,10 +28,10 @@ declare <2 x double> @llvm.trunc.v2f64(<2 x double>)
 
 
 def test_every_vector_is_taken_apart_and_the_text_means_the_same() -> None:
-    text = truncate_lane_by_lane(_TEXT)
+    text = scalarize_vector_fptoint_and_trunc(_TEXT)
     assert "fptosi <" not in text and "call <" not in text and text.count("fptosi double") == 2
     assert text.count("call double @llvm.trunc.f64") == 2 and text.count("declare double @llvm.trunc.f64(double)") == 1
-    assert truncate_lane_by_lane(text) == text
+    assert scalarize_vector_fptoint_and_trunc(text) == text
     host = binding.detect_host_without_gfni()
     for tier in binding.LlvmTier:
         assert binding.compile_object(text, host, tier)
@@ -39,16 +39,16 @@ def test_every_vector_is_taken_apart_and_the_text_means_the_same() -> None:
 
 def test_scalars_stay() -> None:
     text = "define i32 @f(float %x) {\n  %n = fptosi float %x to i32\n  ret i32 %n\n}\n"
-    assert truncate_lane_by_lane(text) == text
+    assert scalarize_vector_fptoint_and_trunc(text) == text
 
 
 def test_an_extension_is_hidden_from_its_users() -> None:
-    text = separate_extensions(
+    text = hide_fpext_behind_inline_asm(
         "define double @f(float %x) {\n  %d = fpext float %x to double\n  %y = fmul double %d, %d\n  ret double %y\n}\n"
     )
     assert "%d.wide = fpext float %x to double\n" in text and '%d = call double asm "", "=f,0"(double %d.wide)' in text
     vector = "  %d = fpext <4 x float> %x to <4 x double>\n"
-    assert separate_extensions(vector) == vector
+    assert hide_fpext_behind_inline_asm(vector) == vector
 
 
 @pytest.mark.parametrize("tier", list(LlvmTier))

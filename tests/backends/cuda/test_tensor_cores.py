@@ -155,16 +155,16 @@ def test_an_argument_at_any_address_is_read_right(offset: int) -> None:
 def test_a_copy_of_lent_memory_is_memory_of_its_own() -> None:
     target, x = CudaTarget(), np.arange(16, dtype=np.int32)
     with target.lend([x]):
-        copy = MEMORY.copy_from(x.ctypes.data + 4)
+        copy = MEMORY.duplicate_rest_of_span_on_device(x.ctypes.data + 4)
         assert copy % 16 == 0 and copy != MEMORY.device_address(x.ctypes.data + 4, False)
         driver.free(copy)
 
 
 def test_schedules_use_what_sums_as_well_as_any_order_R32() -> None:
-    names = {a.dtype_in: a.name for a in mma.choose_tensor_cores("sm_90")}
+    names = {a.dtype_in: a.name for a in mma.choose_largest_accurate_tensor_cores("sm_90")}
     assert {d.name for d in names} == {"float16", "bfloat16", "int8", "float64"} and "m16n8k32" in names[dt.int8]
-    assert {a.dtype_in for a in mma.choose_tensor_cores("sm_80")} == {dt.int8, dt.float64}
-    assert mma.choose_tensor_cores("sm_70") == ()
+    assert {a.dtype_in for a in mma.choose_largest_accurate_tensor_cores("sm_80")} == {dt.int8, dt.float64}
+    assert mma.choose_largest_accurate_tensor_cores("sm_70") == ()
 
 
 def test_an_architecture_has_its_own_instructions_and_older_ones() -> None:

@@ -178,13 +178,13 @@ def test_an_absent_library_is_unsupported_with_the_reason(monkeypatch: pytest.Mo
 
 LIMITED = """
 import resource
-from uops.spec.resources import limit_data_instead_of_addresses, memory_limit
+from uops.spec.resources import limit_data_instead_of_addresses, compute_min_of_ram_and_rlimits
 hard = resource.getrlimit(resource.RLIMIT_AS)[1]
 resource.setrlimit(resource.RLIMIT_AS, (4 << 30, hard))
-before = memory_limit()
+before = compute_min_of_ram_and_rlimits()
 limit_data_instead_of_addresses()
 assert resource.getrlimit(resource.RLIMIT_AS)[0] == hard
-assert memory_limit() == before <= 4 << 30
+assert compute_min_of_ram_and_rlimits() == before <= 4 << 30
 """
 
 

@@ -186,7 +186,7 @@ def test_kernels_that_are_made_together_are_those_made_alone(kernels, tier: Llvm
     assert all("!0 = " in text for text in texts)
     threads = "define void @part(ptr %b, ptr %s, i64 %begin, i64 %end) { ret void }\n"
     texts.insert(1, threads + "define void @kernel(ptr %b, ptr %s) { call void @part(ptr %b, ptr %s, i64 0, i64 1) ret void }\n")
-    first, split, *rest = target.together(texts)
+    first, split, *rest = target.compile_and_load_batch(texts)
     found = []
     for kernel in (first, *rest):
         out, x = np.zeros(8), np.arange(8.0)
@@ -202,7 +202,7 @@ def test_what_calls_a_function_of_others_is_refused_together_too(kernels) -> Non
     text = target.render(square_plus(kernels, 0.5))
     foreign = "declare void @exit(i32)\ndefine void @kernel(ptr %b, ptr %s) { call void @exit(i32 0) ret void }\n"
     with pytest.raises(CompileError, match="calls exit"):
-        target.together([text, foreign])
+        target.compile_and_load_batch([text, foreign])
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_a_store_of_lanes_that_the_code_generator_finds_writes_no_others() -> No
     source = "\n".join(["define void @kernel(ptr %buffers, ptr %scalars) {", *lines, "ret void", "}", declared])
     target = LlvmTarget(LlvmTier.FAST, ObjectCache(None))
     given = np.arange(7, 55, dtype=np.int64)
-    for kernel in (target.load(target.compile(source)), *target.together([source, source])):
+    for kernel in (target.load(target.compile(source)), *target.compile_and_load_batch([source, source])):
         found = np.full(48, 0xA5, np.int32)
         kernel([found.ctypes.data, given.ctypes.data], [0, 0])
         assert found.tolist() == [*range(7, 40), *[0xA5] * 15]

@@ -109,7 +109,9 @@ def test_lanes_of_binary_ops_are_the_scalars(kernels, tier, d: DType) -> None:
     columns = [np.array([p[k] for p in pairs], d.name) for k in (0, 1)]
     for op in BINARY:
         if applies(op, d):
-            got, wanted = vector_and_scalar(tier, functools.partial(B.alu, op), columns, 64 // d.itemsize, kernels.execute)
+            got, wanted = vector_and_scalar(
+                tier, functools.partial(B.build_alu_with_promotion, op), columns, 64 // d.itemsize, kernels.execute
+            )
             assert same(got, wanted), op
 
 
@@ -118,7 +120,7 @@ def test_lanes_of_unary_and_ternary_ops_are_the_scalars(kernels, tier, d: DType)
     column, w = np.array(pool(d) * 3, d.name), 16
     for op in UNARY:
         if applies(op, d):
-            got, wanted = vector_and_scalar(tier, functools.partial(B.alu, op), [column], w, kernels.execute)
+            got, wanted = vector_and_scalar(tier, functools.partial(B.build_alu_with_promotion, op), [column], w, kernels.execute)
             assert same(got, wanted), op
     choose = vector_and_scalar(tier, lambda x, y: B.where(B.lt(x, y), x, y), [column, np.roll(column, 3)], w, kernels.execute)
     assert same(*choose)
@@ -145,7 +147,9 @@ def test_division_by_floats_is_exact_for_all_bytes(kernels, d: DType) -> None:
     every = np.arange(256, dtype=np.uint8).view(d.name)
     x, y = (a.reshape(-1).copy() for a in np.meshgrid(every, every))
     for op in (Op.IDIV, Op.MOD):
-        assert same(*vector_and_scalar(LlvmTier.FULL, functools.partial(B.alu, op), [x, y], 64, kernels.execute))
+        assert same(
+            *vector_and_scalar(LlvmTier.FULL, functools.partial(B.build_alu_with_promotion, op), [x, y], 64, kernels.execute)
+        )
 
 
 @pytest.mark.parametrize("d", [dt.int16, dt.uint16, dt.int32, dt.uint32], ids=lambda d: d.name)
@@ -157,7 +161,9 @@ def test_division_by_floats_is_exact_next_to_multiples(kernels, d: DType) -> Non
     y = np.tile(y, 3)
     for op in (Op.IDIV, Op.MOD):
         columns = [x.astype(d.name), y.astype(d.name)]
-        assert same(*vector_and_scalar(LlvmTier.FULL, functools.partial(B.alu, op), columns, 16, kernels.execute))
+        assert same(
+            *vector_and_scalar(LlvmTier.FULL, functools.partial(B.build_alu_with_promotion, op), columns, 16, kernels.execute)
+        )
 
 
 # Accesses
@@ -348,7 +354,7 @@ def test_an_address_that_may_wrap_is_computed_as_it_is_written() -> None:
 def test_no_flag_and_no_scalar_in_the_text_of_a_vector_kernel(op: Op) -> None:
     d = dt.int32
     x, y = (B.load(at(B.param(k, (16,), d), 0, 16)) for k in (1, 2))
-    value = B.alu(op, x, y)
+    value = B.build_alu_with_promotion(op, x, y)
     text = render(linear(B.sink(B.store(at(B.param(0, (16,), value.dtype), 0, 16), value))))
     assert not re.search(r"\b(nsw|nuw|exact|inbounds|fast|contract|undef|poison)\b", text)
     assert "extractelement" not in text and "insertelement" not in text

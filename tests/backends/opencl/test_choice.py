@@ -60,7 +60,7 @@ SEVERAL = Platforms(
 
 
 def chosen(text: str) -> list[str]:
-    return [c.device for c in choice.list_candidates(SEVERAL) if c.is_chosen_by(text)]
+    return [c.device for c in choice.list_candidates(SEVERAL) if c.is_named_by_choice(text)]
 
 
 def test_gpus_come_first_and_of_one_platform_the_newest_version() -> None:
@@ -120,7 +120,7 @@ def test_a_device_that_builds_no_program_is_refused_with_the_reason(monkeypatch:
 def test_a_refusal_names_every_device_and_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     pyopencl = pytest.importorskip("pyopencl")
     monkeypatch.setattr(pyopencl, "get_platforms", SEVERAL.get_platforms)
-    monkeypatch.setattr(choice, "_open_candidate", lambda cl, c: f"{c.device} is broken")
+    monkeypatch.setattr(choice, "_open_candidate_once", lambda cl, c: f"{c.device} is broken")
     with pytest.raises(Unsupported) as refusal:
         choice._open_chosen_device.__wrapped__("")  # not what another test has opened
     assert refusal.value.what.startswith("OpenCL: no device conforms: ")

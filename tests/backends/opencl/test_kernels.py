@@ -184,8 +184,8 @@ def test_an_object_is_loaded_by_another_process_and_compiled_once(tmp_path: Path
 
 def test_a_text_is_built_once_for_its_check_and_its_use(monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[object] = []
-    real = device.Device.compile_program
-    monkeypatch.setattr(device.Device, "compile_program", lambda *a: built.append(a) or real(*a))
+    real = device.Device.compile_program_uncached_without_warnings
+    monkeypatch.setattr(device.Device, "compile_program_uncached_without_warnings", lambda *a: built.append(a) or real(*a))
     text = target().render(nest((7, AxisType.GLOBAL), (11, AxisType.LOCAL)))
     target().load(target().compile(text))
     assert len(built) == 1
@@ -212,15 +212,15 @@ _NAMES = "typedef unsigned uint; typedef unsigned long ulong; typedef unsigned l
 
 def test_what_kernels_call_is_declared_as_in_the_header_that_is_left_out() -> None:
     d = open_device("pocl")
-    d.compile_program(device.DECLARED + _NAMES + CALLS, (*d.options, device.NO_HEADER))
-    d.compile_program(device.DECLARED + CALLS, d.options)
+    d.compile_program_uncached_without_warnings(device.DECLARED + _NAMES + CALLS, (*d.options, device.NO_HEADER))
+    d.compile_program_uncached_without_warnings(device.DECLARED + CALLS, d.options)
 
 
 def test_a_text_that_calls_what_is_not_declared_is_built_with_the_header() -> None:
     text = "__kernel void entry(__global int *x) { x[0] = popcount(x[1]); }"
     d = open_device("pocl")
     with pytest.raises(d.cl.Error):
-        d.compile_program(device.DECLARED + text, (*d.options, device.NO_HEADER))
+        d.compile_program_uncached_without_warnings(device.DECLARED + text, (*d.options, device.NO_HEADER))
     assert d.build_program(text)
 
 

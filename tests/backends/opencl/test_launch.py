@@ -302,7 +302,7 @@ def test_what_a_device_does_not_round_correctly_is_computed_in_float64() -> None
     def text(d: dt.DType) -> str:
         i = B.range_(4, 0)
         x, y = (B.load(B.at(B.param(k, (4,), d), i)) for k in (1, 2))
-        value = B.mulacc(B.div(x, y), B.alu(Op.SQRT, x), B.alu(Op.RECIP, y))
+        value = B.mulacc(B.div(x, y), B.build_alu_with_promotion(Op.SQRT, x), B.build_alu_with_promotion(Op.RECIP, y))
         return render(linear(B.end(B.store(B.at(B.param(0, (4,), d), i), value), i)), by_float64)
 
     single, double = text(dt.float32), text(dt.float64)

@@ -81,7 +81,9 @@ def test_a_vector_that_ends_behind_its_array_is_named() -> None:
 def test_shifts_that_make_a_rotation_run_O02() -> None:
     i, x, out = B.range_(4, 0), B.param(1, (4,), dt.uint64), B.param(0, (4,), dt.uint64)
     v = B.load(B.at(x, i))
-    rotated = B.or_(B.alu(Op.SHL, v, B.const(7, dt.uint64)), B.alu(Op.SHR, v, B.const(57, dt.uint64)))
+    rotated = B.or_(
+        B.build_alu_with_promotion(Op.SHL, v, B.const(7, dt.uint64)), B.build_alu_with_promotion(Op.SHR, v, B.const(57, dt.uint64))
+    )
     given, got = np.array([1, 1 << 63, 3 << 62, 12345], np.uint64), np.zeros(4, np.uint64)
     run(OpenClTarget("oclgrind").render(linear(B.end(B.store(B.at(out, i), rotated), i))), got, given)
     assert got.tolist() == [(n << 7 | n >> 57) % (1 << 64) for n in given.tolist()]

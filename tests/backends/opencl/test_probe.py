@@ -54,7 +54,7 @@ def test_float64_stands_in_for_float32_on_many_operands() -> None:
     x, y, z = (B.param(k, (n,), dt.float32) for k in range(3))
     wide = B.param(3, (n,), dt.int64)
     graph = B.tuple_(
-        B.mulacc(x, y, z), B.div(x, y), B.alu(Op.SQRT, x), B.alu(Op.RECIP, y),
+        B.mulacc(x, y, z), B.div(x, y), B.build_alu_with_promotion(Op.SQRT, x), B.build_alu_with_promotion(Op.RECIP, y),
         B.cast(wide, dt.float32), B.cast(B.bitcast(wide, dt.uint64), dt.float32),
     )  # fmt: skip
     with np.errstate(all="ignore"):

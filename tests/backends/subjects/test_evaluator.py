@@ -82,14 +82,16 @@ def same_as_interpreter(library: Evaluator, graph: UOp, **inputs: Any) -> bool:
 def test_index_arithmetic_asks_nothing_of_the_library(tiny: Tiny) -> None:
     n = b.variable("n", 1, 5)
     x = b.param(0, (7,), f32)
-    graph = b.shrink(x, (b.sub(n, 1),), (b.add(b.alu(Op.IDIV, n, 2), 1),))
+    graph = b.shrink(x, (b.sub(n, 1),), (b.add(b.build_alu_with_promotion(Op.IDIV, n, 2), 1),))
     assert same_as_interpreter(tiny, graph, p0=np.arange(7, dtype=np.float32), n=4)
     assert tiny.asked == []
 
 
 def test_a_variable_is_a_size_and_a_value(tiny: Tiny) -> None:
     n = b.variable("n", 1, 5)
-    graph = b.tuple_(b.expand(b.reshape(b.const(1.5, f32), (1,)), (n,)), n, b.alu(Op.ADD, b.cast(n, i32), b.const(2, i32)))
+    graph = b.tuple_(
+        b.expand(b.reshape(b.const(1.5, f32), (1,)), (n,)), n, b.build_alu_with_promotion(Op.ADD, b.cast(n, i32), b.const(2, i32))
+    )
     assert same_as_interpreter(tiny, graph, n=4)
 
 
@@ -170,7 +172,7 @@ def test_inputs_stay_as_they_are(tiny: Tiny) -> None:
 def test_what_the_library_lacks_is_declared_and_refused_before_anything_is_evaluated(tiny: Tiny) -> None:
     x = b.param(0, (6,), f32)
     assert tiny.capabilities().missing("Decomposed/Sub", f32) is not None
-    for graph in (b.alu(Op.SUB, b.add(x, x), x), b.cast(b.add(x, x), dt.bfloat16)):
+    for graph in (b.build_alu_with_promotion(Op.SUB, b.add(x, x), x), b.cast(b.add(x, x), dt.bfloat16)):
         with pytest.raises(Unsupported, match=r"Decomposed/Sub|bfloat16"):
             tiny.run(graph, {"p0": X})
     assert tiny.asked == []

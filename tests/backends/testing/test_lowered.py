@@ -21,14 +21,14 @@ from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 from uops.spec.result import Result
 from uops.spec.verify.dialects import Dialect
-from uops.spec.verify.infer import infer_dialect
+from uops.spec.verify.infer import infer_tensor_kernel_or_bestiary_dialect
 
 LOWERED = [d for d in Dialect if d not in (Dialect.TENSOR, Dialect.BESTIARY)]
 #: A value, a Buffer that is written, one that is only read, and an input that no result needs.
 PROGRAM = b.tuple_(
     b.add(b.param(0, (2, 3), dt.int32), b.reshape(b.buffer(6, dt.int32, unique=1), (2, 3))),
     b.assign(b.buffer(3, dt.int32, unique=2), b.param(1, (3,), dt.int32)),
-    b.sum_(b.param(2, (0, 2), dt.int32), 0),
+    b.sum_and_drop_axis(b.param(2, (0, 2), dt.int32), 0),
 )
 INPUTS = {
     "p0": np.arange(6, dtype=np.int32).reshape(2, 3),
@@ -79,7 +79,7 @@ def test_a_kernel_of_the_dialect_is_given_as_it_is() -> None:
     loop = b.range_(3, 0)
     kernel = b.sink(b.end(b.store(b.at(b.param(0, (3,), dt.int32), loop), b.const(5, dt.int32)), loop), name="k")
     launch = UOp(Op.LINEAR, (b.call(kernel, b.buffer(3, dt.int32, unique=1), written=(0,)),))
-    result = run_in_dialect(recorder, launch, {}, infer_dialect(launch))
+    result = run_in_dialect(recorder, launch, {}, infer_tensor_kernel_or_bestiary_dialect(launch))
     assert recorder.given == [launch] and result.buffers["b1"].tolist() == [5, 5, 5]
 
 

@@ -57,7 +57,7 @@ def on_bits(compiled: Callable[..., Any]) -> Callable[..., Callable[..., Any]]:
 
     def make(op: Op, *dtypes: DType) -> Callable[..., Any]:
         leaves = [b.param(k, (), d) for k, d in enumerate(dtypes)]
-        return graph_on_bits(compiled, b.alu(op, *leaves), leaves)
+        return graph_on_bits(compiled, b.build_alu_with_promotion(op, *leaves), leaves)
 
     return make
 
@@ -87,7 +87,7 @@ def direct(compiled: Callable[..., Any]) -> Callable[..., Callable[..., Any]]:
 
     def make(op: Op, d: DType) -> Callable[..., Any]:
         leaves = [b.param(k, (), d) for k in range(2 if op is Op.POW else 1)]
-        kernel: Callable[..., Any] = compiled(decompose_node_or_keep_primitive(b.alu(op, *leaves)), leaves)
+        kernel: Callable[..., Any] = compiled(decompose_node_or_keep_primitive(b.build_alu_with_promotion(op, *leaves)), leaves)
         return kernel
 
     return make

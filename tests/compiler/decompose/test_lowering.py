@@ -52,7 +52,7 @@ def lowered(op: Op, d: DType, shape: tuple[int, ...] = ()) -> tuple[UOp, UOp]:
     """The node and its lowered graph over Params in storage dtypes."""
     leaves = [b.param(i, shape, d) for i in range(ARITY[op])]
     held = [b.param(i, shape, soften_dtype(d)) for i in range(ARITY[op])]
-    root = b.alu(op, *leaves)
+    root = b.build_alu_with_promotion(op, *leaves)
     return root, lower_elementwise([root], dict(zip(leaves, held, strict=True)))[0]
 
 
@@ -72,7 +72,7 @@ def test_lowered_graph_is_primitive_and_well_typed(op: Op, d: DType, shape: tupl
 @pytest.mark.parametrize("d", SMALL, ids=str)
 @pytest.mark.parametrize("op", ARITY, ids=lambda op: op.name)
 def test_decompose_leaves_only_casts_and_bit_moves_of_small_floats(op: Op, d: DType) -> None:
-    graph = decompose_node_or_keep_primitive(b.alu(op, *(b.param(i, (), d) for i in range(ARITY[op]))))
+    graph = decompose_node_or_keep_primitive(b.build_alu_with_promotion(op, *(b.param(i, (), d) for i in range(ARITY[op]))))
     for u in toposort(graph):
         touches = u.op not in (Op.PARAM, Op.STACK) and (u.dtype in SMALL or any(s.dtype in SMALL for s in u.src))
         assert not touches or u.op in (Op.CAST, Op.BITCAST), u
@@ -82,7 +82,7 @@ def test_decompose_leaves_only_casts_and_bit_moves_of_small_floats(op: Op, d: DT
 def test_primitive_nodes_are_returned_as_they_are(op: Op) -> None:
     x = b.param(0, (), dt.float64)
     condition = b.param(1, (), dt.bool_)
-    u = b.where(condition, x, b.add(x, 1.0)) if op is Op.WHERE else b.alu(op, *[x] * ARITY[op])
+    u = b.where(condition, x, b.add(x, 1.0)) if op is Op.WHERE else b.build_alu_with_promotion(op, *[x] * ARITY[op])
     assert decompose_node_or_keep_primitive(u) is u
 
 
@@ -105,7 +105,7 @@ def test_lower_leaves_a_native_half_to_the_target() -> None:
 
 @pytest.mark.parametrize(("op", "d"), BUDGET, ids=str)
 def test_operation_counts(op: Op, d: DType) -> None:
-    graph = decompose_node_or_keep_primitive(b.alu(op, *(b.param(i, (), d) for i in range(ARITY[op]))))
+    graph = decompose_node_or_keep_primitive(b.build_alu_with_promotion(op, *(b.param(i, (), d) for i in range(ARITY[op]))))
     cost = sum(u.op not in (Op.CONST, Op.STACK, Op.PARAM, Op.BITCAST) for u in toposort(graph))
     assert cost <= BUDGET[op, d]
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from uops.backends.arrays import STORAGE
-from uops.compiler.decompose import SMALL, encode_small_float
+from uops.compiler.decompose import SMALL, encode_representable_small_float
 from uops.compiler.decompose.build import BITS
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.derive.exact import round_nearest
@@ -235,4 +235,4 @@ def test_r16_the_premises_of_small_floats_hold(d: DType) -> None:
     if d.bits == 8:
         assert d.exp_bits <= dt.float16.exp_bits, f"compiler/prove/model.py: {d} has more exponents than float16"
     if d.finite_only:  # the greatest value is even, so that the midpoint above it is still rounded to it
-        assert encode_small_float(d.max_finite, d) % 2 == 0, f"compiler/decompose/narrow.py: the greatest {d} is odd"
+        assert encode_representable_small_float(d.max_finite, d) % 2 == 0, f"compiler/decompose/narrow.py: the greatest {d} is odd"

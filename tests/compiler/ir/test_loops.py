@@ -1,6 +1,6 @@
 """Which loops an access runs in, and which loop threads may share."""
 
-from uops.compiler.ir.loops import find_loops_around, find_thread_loop_around_effects
+from uops.compiler.ir.loops import find_loops_around_nodes_with_ops, find_thread_loop_around_effects
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import CustomArg
@@ -24,11 +24,11 @@ def test_what_a_barrier_in_an_end_waits_for_runs_in_the_loop():
     p, r = b.param(0, (4,), dt.int32), b.range_(4, 0)
     store = b.store(b.at(p, 0), b.const(1, dt.int32))
     end = b.end(UOp(Op.BARRIER, (store,)), r)
-    assert find_loops_around(toposort(end), frozenset({Op.STORE})) == {store: {r}}
+    assert find_loops_around_nodes_with_ops(toposort(end), frozenset({Op.STORE})) == {store: {r}}
 
 
 def test_an_effect_runs_in_every_loop_that_its_end_closes():
     p, i, j = b.param(0, (4,), dt.int32), b.range_(4, 0), b.range_(2, 1)
     store = b.store(b.at(p, i), b.const(1, dt.int32))
-    assert find_loops_around(toposort(b.end(store, j, i)), frozenset({Op.STORE})) == {store: {i, j}}
-    assert find_loops_around(toposort(b.end(store, i, j)), frozenset({Op.STORE})) == {store: {i, j}}
+    assert find_loops_around_nodes_with_ops(toposort(b.end(store, j, i)), frozenset({Op.STORE})) == {store: {i, j}}
+    assert find_loops_around_nodes_with_ops(toposort(b.end(store, i, j)), frozenset({Op.STORE})) == {store: {i, j}}

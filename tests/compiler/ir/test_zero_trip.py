@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uops.compiler.ir.zero_trip import _lower_bound_of_affine_sum, gate_loads_of_zero_trip_loops, infer_valid_elements_by_param
+from uops.compiler.ir.zero_trip import _lower_bound_of_affine_sum, gate_loads_of_zero_trip_loops, infer_valid_element_count_by_param
 from uops.compiler.passes.callify.callify import callify
 from uops.compiler.passes.expand import expand
 from uops.compiler.passes.optimize.schedule.optops import apply
-from uops.compiler.passes.optimize.schedule.schedule import build_scheduled_body, create_initial_schedule
+from uops.compiler.passes.optimize.schedule.schedule import close_output_loops_into_sink, create_initial_schedule
 from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules import INDEXING
@@ -92,7 +92,7 @@ def test_a_lane_that_reads_memory_filled_in_part_is_gated() -> None:
     assert not _gates(launch)
     s = create_initial_schedule(launch.src[1].src[0])
     assert s is not None
-    made = build_scheduled_body(apply(s, Split(0, 2, AxisType.UNROLL)))
+    made = close_output_loops_into_sink(apply(s, Split(0, 2, AxisType.UNROLL)))
     scheduled = launch.replace(src=(launch.src[0], launch.src[1].replace(src=(made, *launch.src[1].src[1:]))))
     assert len(_gates(scheduled)) == 1
     _agrees(graph, scheduled, Dialect.SCHEDULED)
@@ -106,7 +106,7 @@ def test_what_is_there_before_is_there_in_lanes() -> None:
     s = create_initial_schedule(launch.src[0].src[0])
     assert s is not None
     assert not _gates(launch)
-    assert not _gates(build_scheduled_body(apply(s, Split(1, 4, AxisType.UPCAST))))
+    assert not _gates(close_output_loops_into_sink(apply(s, Split(1, 4, AxisType.UPCAST))))
 
 
 @pytest.mark.parametrize("kind", [AxisType.UPCAST, AxisType.UNROLL])
@@ -118,7 +118,7 @@ def test_a_lane_in_which_the_loop_is_gone_from_a_place_gates_it(kind: AxisType) 
     assert not _gates(launch)
     s = create_initial_schedule(launch.src[0].src[0])
     assert s is not None
-    made = build_scheduled_body(apply(s, Split(0 if kind is AxisType.UNROLL else 1, 2, kind)))
+    made = close_output_loops_into_sink(apply(s, Split(0 if kind is AxisType.UNROLL else 1, 2, kind)))
     scheduled = launch.replace(src=(launch.src[0].replace(src=(made, *launch.src[0].src[1:])),))
     assert len(_gates(scheduled)) == 1
     _agrees(graph, scheduled, Dialect.SCHEDULED)
@@ -173,8 +173,8 @@ def test_a_gated_load_of_a_loop_that_may_not_run_keeps_its_gate():
 def test_an_element_that_is_read_under_a_gate_need_not_be_valid():
     n, p = b.variable("n", 0, 3, slot=2), b.param(1, (4,), dt.int32)
     gate = b.lt(b.variable("m", 0, 9, slot=3), 4)
-    assert infer_valid_elements_by_param(_body(b.load(b.at(p, 3)), n)) == {p: 4}
-    assert infer_valid_elements_by_param(_body(b.load(b.at(p, 3), b.const(5, dt.int32), gate), n)) == {}
+    assert infer_valid_element_count_by_param(_body(b.load(b.at(p, 3)), n)) == {p: 4}
+    assert infer_valid_element_count_by_param(_body(b.load(b.at(p, 3), b.const(5, dt.int32), gate), n)) == {}
 
 
 def test_the_least_value_of_a_difference_is_of_the_greatest_subtrahend():

@@ -9,9 +9,15 @@ from uops.compiler import Config, lower, outputs
 from uops.compiler.decompose.threefry import decompose_threefry
 from uops.compiler.ir.accumulators import lower_reduces, reduction_identity
 from uops.compiler.ir.affine import index_constant
-from uops.compiler.passes.callify.callify import callify, inline_calls_and_drop_markers
+from uops.compiler.passes.callify.callify import callify, inline_calls_and_drop_gradient_markers
 from uops.compiler.passes.linearize import order_instructions
-from uops.compiler.passes.memory_plan import ALIGNMENT, LiveRange, assign_offsets_and_get_arena_bytes, find_live_ranges, plan_memory
+from uops.compiler.passes.memory_plan import (
+    ALIGNMENT,
+    LiveRange,
+    assign_offsets_and_get_arena_bytes,
+    find_live_ranges,
+    place_intermediates_in_arenas_per_device,
+)
 from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.compiler.passes.select.index_widths import lower_index_arithmetic
 from uops.compiler.rewrite.rewriter import Rewriter
@@ -40,18 +46,20 @@ def kernels(graph: UOp) -> list[UOp]:
 def test_functions_are_substituted_and_nested_bodies_own_their_params() -> None:
     inner = b.function(b.tuple_(b.mul(b.param(0, (3,), dt.int32), 2)), b.add(b.param(0, (3,), dt.int32), 1))
     outer = b.function(b.tuple_(b.get(inner, 0)), b.param(5, (3,), dt.int32))
-    assert inline_calls_and_drop_markers(b.get(outer, 0)) is b.mul(b.add(b.param(5, (3,), dt.int32), 1), 2)
+    assert inline_calls_and_drop_gradient_markers(b.get(outer, 0)) is b.mul(b.add(b.param(5, (3,), dt.int32), 1), 2)
 
 
 def test_overlapping_arguments_are_replaced_at_once() -> None:
     p0, p1 = b.param(0, (3,), dt.int32), b.param(1, (3,), dt.int32)
     swapped = b.function(b.tuple_(b.sub(p0, p1)), p1, p0)
-    assert inline_calls_and_drop_markers(b.get(swapped, 0)) is b.sub(p1, p0)
+    assert inline_calls_and_drop_gradient_markers(b.get(swapped, 0)) is b.sub(p1, p0)
 
 
 def test_a_body_with_a_param_that_has_no_argument_is_named() -> None:
     with pytest.raises(SpecError, match="has 1 arguments but its body uses Param 1"):
-        inline_calls_and_drop_markers(b.get(b.function(b.tuple_(b.param(1, (3,), dt.int32)), b.param(0, (3,), dt.int32)), 0))
+        inline_calls_and_drop_gradient_markers(
+            b.get(b.function(b.tuple_(b.param(1, (3,), dt.int32)), b.param(0, (3,), dt.int32)), 0)
+        )
 
 
 def test_results_go_to_fresh_buffers_numbered_after_the_graphs_own() -> None:
@@ -298,7 +306,7 @@ def chain(pyref: Any, length: int) -> tuple[UOp, UOp]:
 
 def test_intermediates_share_bytes_when_their_lives_do_not_meet(pyref: Any) -> None:
     linear, called = chain(pyref, 8)
-    planned = plan_memory(linear, called.src[1:])
+    planned = place_intermediates_in_arenas_per_device(linear, called.src[1:])
     arenas = {u for u in toposort(planned) if u.op is Op.BUFFER and u.arg.addrspace is AddrSpace.GLOBAL} - set(called.src)
     (arena,) = arenas
     assert arena.arg.size == 2 * (-(-400 // ALIGNMENT) * ALIGNMENT)
@@ -312,7 +320,7 @@ def test_no_two_live_intermediates_overlap(pyref: Any) -> None:
         total = b.contiguous(b.add(total, b.flip(part, (k % 2 == 0,))))
     linear, external = lower(total, pyref, upto="linearize", config=VERIFY), callify(total).src[1:]
     lives = find_live_ranges(linear, external)
-    planned = plan_memory(linear, external)
+    planned = place_intermediates_in_arenas_per_device(linear, external)
     offset = {}
     for before, after in zip(linear.src, planned.src):
         offset.update({old: new.src[1].const for old, new in zip(before.src[1:], after.src[1:]) if new.op is Op.SLICE})

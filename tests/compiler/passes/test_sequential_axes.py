@@ -7,7 +7,10 @@ import pytest
 from kernel_judge import judge
 
 import uops
-from uops.compiler.passes.sequential_axes import make_unparallelizable_axes_sequential, turn_small_sums_of_list_into_stores
+from uops.compiler.passes.sequential_axes import (
+    lower_small_float_atomics_in_list_to_stores,
+    serialize_axes_and_atomics_that_targets_lack,
+)
 from uops.spec.errors import CompileError
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -28,15 +31,15 @@ def add_one(target: UOp, to: UOp | int) -> UOp:
 
 
 def types(body: UOp) -> list[AxisType]:
-    return [u.arg.type for u in nodes_with_op(make_unparallelizable_axes_sequential(body), Op.RANGE)]
+    return [u.arg.type for u in nodes_with_op(serialize_axes_and_atomics_that_targets_lack(body), Op.RANGE)]
 
 
 def test_a_kernel_whose_loops_all_have_forms_is_the_same_node() -> None:
     i, u = b.range_(4, 0, AxisType.GLOBAL), b.range_(4, 1, AxisType.UPCAST)
     body = b.sink(b.end(b.store(b.at(p(0, 16), b.add(b.mul(i, 4), u)), b.const(1)), u, i), name="k")
-    assert make_unparallelizable_axes_sequential(body) is body
+    assert serialize_axes_and_atomics_that_targets_lack(body) is body
     adds = b.sink(b.end(add_one(p(0, 4), i), i), name="k")
-    assert make_unparallelizable_axes_sequential(adds) is adds
+    assert serialize_axes_and_atomics_that_targets_lack(adds) is adds
 
 
 @pytest.mark.parametrize("bound", [0, -2, b.variable("n", 0, 4, 1)], ids=["zero", "negative", "variable"])
@@ -63,7 +66,7 @@ def test_vector_loops_of_over_4096_copies_run_in_order(extents: tuple[int, int, 
     product = b.mul(b.load(b.at(p(1, m * k), b.add(b.mul(i, k), r))), b.load(b.at(p(2, k * n), b.add(b.mul(r, n), j))))
     total = UOp(Op.REDUCE, (product, r), ReduceArg(Op.ADD, ()))
     body = b.sink(b.end(b.store(b.at(p(0, m * n), b.add(b.mul(i, n), j)), total), i, j), name="k")
-    new = make_unparallelizable_axes_sequential(body)
+    new = serialize_axes_and_atomics_that_targets_lack(body)
     assert {u.arg.axis_id: u.arg.type for u in nodes_with_op(new, Op.RANGE)} == dict(enumerate(expected))
     memory = [b.buffer(size, dt.int32, unique=k) for k, size in enumerate((m * n, m * k, k * n))]
     given = {f"b{at}": np.arange(size, dtype=np.int32) % 19 - 9 for at, size in enumerate((m * n, m * k, k * n))}
@@ -82,14 +85,14 @@ def test_loops_around_a_narrow_sum_run_in_order(d: DType) -> None:
     i, j = b.range_(2, 0, AxisType.GLOBAL), b.range_(3, 1, AxisType.LOCAL)
     body = b.sink(b.end(b.end(add_one(p(0, 2, d), i), j), i), name="k")
     assert types(body) == [AxisType.LOOP, AxisType.LOOP]
-    sequential = make_unparallelizable_axes_sequential(body)
+    sequential = serialize_axes_and_atomics_that_targets_lack(body)
     assert bool(nodes_with_op(sequential, Op.ATOMICADD)) == (not d.is_float)
 
 
 def test_a_small_sum_reads_in_every_iteration_and_waits_for_the_one_before() -> None:
     i, memory = b.range_(3, 0), p(0, 2, dt.bfloat16)
     body = b.sink(b.end(b.group(add_one(memory, 0), add_one(memory, 1)), i), name="k")
-    new = make_unparallelizable_axes_sequential(body)
+    new = serialize_axes_and_atomics_that_targets_lack(body)
     first, second = nodes_with_op(new, Op.STORE)
     for store in (first, second):
         assert any(u.buffer is store.buffer for u in nodes_with_op(store.value, Op.LOAD))
@@ -101,14 +104,14 @@ def test_small_sums_of_one_memory_in_different_loops_are_refused() -> None:
     i, memory = b.range_(3, 0), p(0, 2, dt.bfloat16)
     body = b.sink(b.end(add_one(memory, 0), i), add_one(memory, 1), name="k")
     with pytest.raises(CompileError, match=r"several sums of bfloat16 to one memory stand in different loops"):
-        make_unparallelizable_axes_sequential(body)
+        serialize_axes_and_atomics_that_targets_lack(body)
 
 
 def test_three_small_sums_of_one_memory_take_turns():
     p, r = b.param(0, (1,), dt.float16), b.range_(4, 0)
     addends = [b.add(b.cast(r, dt.float16), k) for k in range(3)]
     sums = b.group(*[UOp(Op.ATOMICADD, (b.at(p, 0), x)) for x in addends])
-    body = make_unparallelizable_axes_sequential(b.sink(b.end(sums, r), name="k"))
+    body = serialize_axes_and_atomics_that_targets_lack(b.sink(b.end(sums, r), name="k"))
     stores = nodes_with_op(body, Op.STORE)
     waits = {s: [d for d in s.buffer.operand.dependencies if d.op is Op.STORE] for s in stores}
     assert sorted(len(w) for w in waits.values()) == [0, 1, 1]
@@ -154,4 +157,4 @@ def test_small_sums_of_a_list_are_stored_in_its_order() -> None:
 
 def test_small_sums_of_a_list_that_threads_share_are_refused() -> None:
     list_of_threads = parse(LISTED.format(kind="thread")).src[0].body
-    assert turn_small_sums_of_list_into_stores(list_of_threads) is list_of_threads
+    assert lower_small_float_atomics_in_list_to_stores(list_of_threads) is list_of_threads

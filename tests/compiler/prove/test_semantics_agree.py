@@ -15,7 +15,12 @@ from uops.compiler.prove.model import Representation
 from uops.compiler.prove.semantics import BITS, BOOL, FLOAT, TABLES
 from uops.compiler.prove.solver import smt
 from uops.compiler.prove.solver.solver import SolverWorker
-from uops.fuzz.oracles.agreement import OPS, enumerate_or_thin_operand_bits, find_disagreements_with_exact, list_op_signatures
+from uops.fuzz.oracles.agreement import (
+    OPS,
+    enumerate_narrow_or_thin_edge_operand_bits,
+    find_disagreements_with_exact,
+    list_op_signatures,
+)
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.ops import Op
@@ -38,7 +43,7 @@ def _exhausted(op: Op, machine: Representation) -> int:
     for _, kinds, result in BY_OP[op]:
         if not _small(kinds, result) or (machine is Representation.WHOLE and any(d.is_float for d in (*kinds, result))):
             continue
-        values = enumerate_or_thin_operand_bits(op, kinds)
+        values = enumerate_narrow_or_thin_edge_operand_bits(op, kinds)
         found = find_disagreements_with_exact(by_numpy(machine), op, kinds, result, values)
         assert not found, "\n".join(map(str, found))
         checked += len(values[0])
@@ -71,7 +76,7 @@ def test_the_solver_agrees_on_edges_of_all_dtypes(op: Op, worker: SolverWorker) 
         if len(kinds) > 1 and _small(kinds, result):
             continue
         most = 40 if op in (Op.CAST, Op.WHERE) else 150
-        values = tuple(v[:: max(1, len(v) // most)][:most] for v in enumerate_or_thin_operand_bits(op, kinds, most))
+        values = tuple(v[:: max(1, len(v) // most)][:most] for v in enumerate_narrow_or_thin_edge_operand_bits(op, kinds, most))
         found = find_disagreements_with_exact(by_solver(worker), op, kinds, result, values)
         assert not found, "\n".join(map(str, found))
         checked += len(values[0])
@@ -93,5 +98,5 @@ def test_a_wrong_row_is_seen(table: Any, op: Op, kinds: tuple[DType, ...], row: 
     monkeypatch.setitem(table, op, row)
     result = next(r for _, k, r in BY_OP[op] if k == kinds)
     assert find_disagreements_with_exact(
-        by_numpy(Representation.BITS), op, kinds, result, enumerate_or_thin_operand_bits(op, kinds)
+        by_numpy(Representation.BITS), op, kinds, result, enumerate_narrow_or_thin_edge_operand_bits(op, kinds)
     )

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from uops.compiler.ir.affine import are_equal_sums
 from uops.compiler.rewrite.gates import simplify_gate, simplify_under_gate, split_conjuncts
-from uops.compiler.rewrite.rewriter import Rewriter, tree_cost
+from uops.compiler.rewrite.rewriter import Rewriter, weighted_tree_cost
 from uops.compiler.rewrite.rules import INDEXING
 from uops.spec.ir import build as b
 from uops.spec.ir.node import UOp, substitute, toposort
@@ -146,7 +146,7 @@ def test_values_stay_where_the_gate_is_true(index: UOp, gate: UOp) -> None:
     assert np.array_equal(at_all_points(shorter_gate), inside)
     shorter = simplify_under_gate(index, shorter_gate, SIMPLIFY)
     assert np.array_equal(at_all_points(shorter)[inside], before[inside])
-    assert tree_cost(shorter) <= tree_cost(index)
+    assert weighted_tree_cost(shorter) <= weighted_tree_cost(index)
 
 
 @given(indices(), st.integers(0, 119), st.integers(0, 119))

@@ -6,7 +6,7 @@ import threading
 from uops.compiler.log import record_transforms
 from uops.compiler.rewrite.lowering_cache import LoweringCache, active_cache, use_lowering_cache
 from uops.compiler.rewrite.pattern import var
-from uops.compiler.rewrite.rewriter import Rewriter, tree_cost
+from uops.compiler.rewrite.rewriter import Rewriter, weighted_tree_cost
 from uops.compiler.rewrite.rule import Rule
 from uops.compiler.rewrite.rules import VALUES
 from uops.fuzz.generate.graphs import case
@@ -91,9 +91,13 @@ def test_orders_and_nodes_by_op_are_those_without_memory() -> None:
 
 def test_costs_are_those_without_memory() -> None:
     u = UOp(Op.IDIV, (deep(10), UOp(Op.ADD, (b.const(1), X))))
-    expected = tree_cost(u), tree_cost(u.src[0])
+    expected = weighted_tree_cost(u), weighted_tree_cost(u.src[0])
     with use_lowering_cache(LoweringCache()):
-        assert (tree_cost(u), tree_cost(u.src[0])) == expected == (tree_cost(u), tree_cost(u.src[0]))
+        assert (
+            (weighted_tree_cost(u), weighted_tree_cost(u.src[0]))
+            == expected
+            == (weighted_tree_cost(u), weighted_tree_cost(u.src[0]))
+        )
 
 
 def test_memory_is_of_one_thread_and_ends_with_its_block() -> None:

@@ -12,7 +12,7 @@ from digits import digits
 from uops.compiler.rewrite import matchers
 from uops.compiler.rewrite.matchers import MatcherTable, _MatcherWriter, get_or_make_matcher_table
 from uops.compiler.rewrite.pattern import Pattern, TypeVar, as_pattern, coerce_literal, cst, operation, var
-from uops.compiler.rewrite.rewriter import Rewriter, tree_cost
+from uops.compiler.rewrite.rewriter import Rewriter, weighted_tree_cost
 from uops.compiler.rewrite.rule import Rule
 from uops.compiler.rewrite.rules import INDEXING, VALUES
 from uops.interp import run
@@ -128,13 +128,13 @@ def compiled(table: MatcherTable, u: UOp) -> object:
 
 def test_what_follows_a_match_is_written_when_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[str] = []
-    tail = _MatcherWriter.compile_condition_and_replacement
+    tail = _MatcherWriter.compile_witness_condition_and_replacement
 
     def counted(self: _MatcherWriter, rule: Rule) -> object:
         written.append(rule.name)
         return tail(self, rule)
 
-    monkeypatch.setattr(_MatcherWriter, "compile_condition_and_replacement", counted)
+    monkeypatch.setattr(_MatcherWriter, "compile_witness_condition_and_replacement", counted)
     monkeypatch.setattr(matchers, "_tables", OrderedDict())  # none is compiled already
     table = MatcherTable(INDEXING)
     x, zero = b.param(0, (), dt.int32), b.const(0, dt.int32)
@@ -214,7 +214,7 @@ def test_every_step_descends_and_a_normal_form_is_its_own() -> None:
     changed = 0
     for u in expressions(seed=4, count=400):
         done = rewriter(u)
-        assert tree_cost(done) <= tree_cost(u)
+        assert weighted_tree_cost(done) <= weighted_tree_cost(u)
         assert Rewriter(VALUES)(done) is done
         changed += done is not u
     assert changed > 100

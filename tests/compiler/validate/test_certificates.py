@@ -71,7 +71,7 @@ def forged(made: C.Json, names: tuple[str, ...], alter: Callable[[UOp], UOp]) ->
         launches = {k: parse(t) for k, t in found["texts"].items()}
         found["claims"] = [
             [c.kind.value, c.place, C._digest(C.encode_claim_query(c)[0])]
-            for c in C.generate_program_claims(launches, found["callers"])
+            for c in C.generate_kernel_call_and_plan_claims(launches, found["callers"])
         ]
     except (UopsError, AssertionError, ValueError):
         return None

@@ -15,7 +15,7 @@ from uops.backends.conformance.stage_judge import KEEPS
 from uops.backends.registry import create_backend
 from uops.compiler import Config, compile, lower
 from uops.compiler.log import LoweringLog
-from uops.compiler.passes.memory_plan import plan_memory
+from uops.compiler.passes.memory_plan import place_intermediates_in_arenas_per_device
 from uops.compiler.pipeline import record_lowering_up_to_plan
 from uops.compiler.prove.solver.solver import NoSolver, SolverWorker
 from uops.compiler.rewrite.rule import RewriteStep
@@ -137,7 +137,7 @@ def test_a_result_that_shares_memory_of_the_launch_is_refused():
     graph = b.after(memory, b.store(memory, b.add(b.contiguous(b.neg(b.param(0, (4,), dt.float32))), 1)))
     passed, steps, log = record_lowering_up_to_plan(graph, create_backend("c").target, NEVER)
     validate(passed, steps, log).raise_unless_proved()
-    passed["plan"] = plan_memory(passed["linearize"], caller_buffers=())
+    passed["plan"] = place_intermediates_in_arenas_per_device(passed["linearize"], caller_buffers=())
     bad = [v.place for v in validate(passed, steps, log).plan if not v.is_proved]
     assert bad == ["buffer 1 is not the caller's", "buffer 2 is not the caller's"]
 

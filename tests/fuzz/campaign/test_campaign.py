@@ -304,7 +304,7 @@ def test_refusals_are_counted_by_their_rule(monkeypatch: pytest.MonkeyPatch) -> 
         if any(isinstance(u.device, tuple) for u in toposort(graph)):
             raise CompileError("Lowering Pipeline/Callify at %0 = planted: on several devices")
 
-    monkeypatch.setattr(pipeline, "_require_known_and_matching_devices", refuse)
+    monkeypatch.setattr(pipeline, "_require_known_devices_and_verify_if_many", refuse)
     bench = CaseRunner(Setup("llvm", 8, ("devices",), ("allowed",)))
     bench.subject.declared = SupportedOpDtypes((), (("*", "*"),))
     counts = sum((bench.generate_and_judge_case(k).counts for k in range(64)), Counter[str]())

@@ -19,7 +19,7 @@ from uops.backends.conformance.stage_judge import Fault
 from uops.backends.registry import BrokenBackend
 from uops.backends.testing.journal import BadJournal, Journal, JournalMismatch, encode_journal, read_lines_after_heading_so_far
 from uops.backends.worker.client import Limits, Outcome
-from uops.backends.worker.frames import pack_frame, read_frame
+from uops.backends.worker.frames import pack_frame, read_whole_frame_or_none
 from uops.fuzz.campaign import campaign
 from uops.fuzz.campaign.campaign import BATCH, Campaign, MergedFinding, Summary, _CampaignState
 from uops.fuzz.campaign.examine import MACHINE_CODE, Setup, TriagedFinding
@@ -55,8 +55,8 @@ class Trickle(io.RawIOBase):
 def test_a_frame_that_comes_in_pieces_is_read_whole() -> None:
     frame = pack_frame({"a": 1}, bytes(range(100)))
     stream: Any = Trickle(frame + frame[:-1])
-    assert read_frame(stream) == ({"a": 1}, bytes(range(100)))
-    assert read_frame(stream) is None
+    assert read_whole_frame_or_none(stream) == ({"a": 1}, bytes(range(100)))
+    assert read_whole_frame_or_none(stream) is None
 
 
 def test_a_backend_that_ends_its_process_as_if_all_were_well_is_a_finding() -> None:
@@ -228,7 +228,7 @@ def test_many_findings_of_a_kind_leave_room_for_others(tmp_path: Path) -> None:
     crashes = [(k, Fault("crash", "ended by SIGSEGV")) for k in range(100)]
     errors = [(200 + k, Fault("keyerror", "'x' [a.py:1 f]")) for k in range(20)]
     found = state(tmp_path, [*reversed(crashes), *errors, (300, Fault("value", "1 for 2"))])
-    assert found._case_numbers_to_reduce() == [*range(campaign.MOST_REDUCED), 200, 300]
+    assert found._select_case_numbers_worth_reducing() == [*range(campaign.MOST_REDUCED), 200, 300]
 
 
 def test_what_was_not_reduced_says_so(tmp_path: Path) -> None:
@@ -265,7 +265,9 @@ def test_machine_code_is_blamed_for_signals_alone(outcome: Outcome, blamed: bool
     with Examiner(setup("Plain")) as examiner:
         monkeypatch.setattr(examiner, "_ensure_process", Compiler)
         monkeypatch.setattr(examiner, "_ask_and_parse", lost)
-        assert examiner._query_fault_location(kinds.sample(0, 0), 0, "allowed") == (MACHINE_CODE if blamed else None)
+        assert examiner._query_location_else_machine_code_on_crash(kinds.sample(0, 0), 0, "allowed") == (
+            MACHINE_CODE if blamed else None
+        )
 
 
 def test_a_child_that_is_kept_from_running_is_waited_for() -> None:

@@ -21,8 +21,8 @@ from uops.fuzz.campaign.report import (
     count_refused,
     describe_finding_counts,
     group_counters_by_prefix,
-    list_oracles_that_judged_nothing,
-    summarize_widths_of_allowed_sets,
+    list_silent_oracles_with_reasons,
+    summarize_any_share_and_median_width,
     tabulate_programs_per_row_and_dtype,
     was_subject_judged,
     write_campaign_report,
@@ -59,8 +59,8 @@ def test_counters_are_grouped_and_sets_are_measured() -> None:
     counts = summary().counts
     assert group_counters_by_prefix(counts)["row"] == {"Elementwise/Add|float32": 7}
     assert group_counters_by_prefix(counts)["cases"] == {"cases": 64}
-    assert summarize_widths_of_allowed_sets(counts) == {"elements": 100, "any": 0.1, "median_ulp": 4}
-    assert summarize_widths_of_allowed_sets(Counter()) == {"elements": 0, "any": 0.0, "median_ulp": None}
+    assert summarize_any_share_and_median_width(counts) == {"elements": 100, "any": 0.1, "median_ulp": 4}
+    assert summarize_any_share_and_median_width(Counter()) == {"elements": 0, "any": 0.0, "median_ulp": None}
 
 
 def test_the_page_shows_findings_with_their_programs_and_coverage(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_what_was_refused_and_who_judged_nothing_is_said(tmp_path: Path) -> None
     s.findings, s.raw = [], Counter()
     s.setup = Setup("planted", oracles=("reference", "allowed", "second"))
     s.counts.update({"refused:no Sin": 5, "refused:no Log2": 2, "row:Call/Function|void": 3, "oracle:reference": 64, "judged": 57})
-    assert (count_refused(s.counts), list_oracles_that_judged_nothing(s), was_subject_judged(s)) == (7, ["second"], True)
+    assert (count_refused(s.counts), list_silent_oracles_with_reasons(s), was_subject_judged(s)) == (7, ["second"], True)
     write_campaign_report(s, tmp_path)
     page = (tmp_path / "index.html").read_text()
     assert "<b>7</b><span>refused by the backend" in page and "<b>57</b><span>of them judged on the backend" in page
@@ -92,9 +92,9 @@ def test_what_was_refused_and_who_judged_nothing_is_said(tmp_path: Path) -> None
 
 def test_whoever_could_not_judge_says_why_though_all_were_asked() -> None:
     s = summary()
-    assert list_oracles_that_judged_nothing(s) == []
+    assert list_silent_oracles_with_reasons(s) == []
     s.counts.update({"not asked:validated, no solver": 3, "not asked:stages, too large": 2, "oracle:stages": 1})
-    assert list_oracles_that_judged_nothing(s) == ["validated (no solver)"]
+    assert list_silent_oracles_with_reasons(s) == ["validated (no solver)"]
 
 
 def test_rows_that_were_never_drawn_are_on_the_page() -> None:
@@ -107,7 +107,7 @@ def test_rows_that_were_never_drawn_are_on_the_page() -> None:
 def test_a_lowering_is_covered_by_its_passes_and_rules() -> None:
     target = LlvmTarget(LlvmTier.FAST, ObjectCache(None))
     x = b.reduce(b.reshape(b.flip(b.mul(b.param(0, (4, 6), dt.int32), 3), (True, True)), (3, 8)), Op.ADD, (0,))
-    found = coverage.count_pass_and_rule_coverage(x, target)
+    found = coverage.count_passes_and_fired_or_refused_rules(x, target)
     assert {"stage:callify", "stage:rangeify", "stage:linearize"} <= found.keys()
     assert sum(n for k, n in found.items() if k.startswith("rule:") and k.endswith(" fired")) > 2
 
@@ -117,7 +117,7 @@ def test_rules_are_refused_where_their_condition_does_not_hold(k: int) -> None:
     target = LlvmTarget(LlvmTier.FAST, ObjectCache(None))
     total: Counter[str] = Counter()
     for j in range(10):
-        total += coverage.count_pass_and_rule_coverage(kinds.sample(1, 10 * k + j).graph, target)
+        total += coverage.count_passes_and_fired_or_refused_rules(kinds.sample(1, 10 * k + j).graph, target)
     assert any(name.endswith(" refused") for name in total)
 
 

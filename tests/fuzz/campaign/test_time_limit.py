@@ -18,7 +18,7 @@ from uops.fuzz.campaign import campaign, work
 from uops.fuzz.campaign.campaign import BATCH, Campaign, Summary
 from uops.fuzz.campaign.examine import Setup
 from uops.fuzz.campaign.process import BatchResult, Examiner, ProcessLost
-from uops.fuzz.campaign.report import build_document, render_html_page, write_campaign_report
+from uops.fuzz.campaign.report import build_document, render_self_contained_html_page, write_campaign_report
 from uops.fuzz.campaign.work import CampaignJob, perform_job
 from uops.fuzz.generate.kinds import sample
 from uops.spec.ir.node import toposort
@@ -71,7 +71,7 @@ def test_a_finding_that_nobody_could_look_into_is_said_and_has_its_turn(tmp_path
     assert found.unfinished_findings_text == f"{len(found.untriaged)} findings not looked into"
     doc = write_campaign_report(found, tmp_path)
     assert [f["case"] for f in doc["waiting"]] == [f["k"] for f in found.untriaged]
-    text = render_html_page(doc, tmp_path)
+    text = render_self_contained_html_page(doc, tmp_path)
     assert "not looked into: the campaign was over" in text and "Nothing was found" not in text
     monkeypatch.delenv("STALLS")
     later = Campaign(setup("Stalling"), tmp_path, cases=BATCH, max_questions=4).run()

@@ -17,10 +17,10 @@ from uops.backends.testing import values
 from uops.backends.testing.values import (
     cast_drops_digits,
     draw_array,
-    draw_cast_rounding_edges,
     draw_mulacc_operands_with_halfway_product,
+    draw_near_cast_ties_or_over_integer_range,
     edge_bits,
-    encode_representable_value,
+    encode_representable_value_unchecked,
 )
 from uops.fuzz.generate import maker, positions, producers
 from uops.fuzz.generate.draw import SeededDraw
@@ -155,7 +155,7 @@ def test_edge_pools_hold_what_breaks_compilers(d: DType) -> None:
     assert all(0 <= v <= width for v in pool)
     if d.is_float:
         sign = 1 << (d.bits - 1)
-        top = encode_representable_value(d, d.max_finite)
+        top = encode_representable_value_unchecked(d, d.max_finite)
         assert {0, sign, 1, sign | 1, (1 << d.man_bits) - 1, 1 << d.man_bits, top, sign | top} <= pool
         assert any(v & ~sign > top + d.has_inf for v in pool)
         assert not d.has_inf or {top + 1, sign | top + 1} <= pool
@@ -216,7 +216,7 @@ def test_a_cast_rounds_where_some_number_does_not_come_back(target: DType) -> No
 
 
 def _numbers(draw: SeededDraw, source: DType, target: DType) -> list[np.generic]:
-    x = draw_cast_rounding_edges(draw, source, target, (2, 4))
+    x = draw_near_cast_ties_or_over_integer_range(draw, source, target, (2, 4))
     with np.errstate(invalid="ignore"):  # NaN
         wide = x if source.is_integer else x.astype(np.float64)
     return [v for v in wide.flat if math.isfinite(v)]
@@ -225,7 +225,9 @@ def _numbers(draw: SeededDraw, source: DType, target: DType) -> list[np.generic]
 @pytest.mark.parametrize("target", dt.INTS, ids=lambda d: d.short)
 def test_numbers_that_integers_take_lie_all_over_their_range(target: DType) -> None:
     for source in (dt.float32, dt.float64):
-        x = np.concatenate([draw_cast_rounding_edges(SeededDraw(k), source, target, (8,)) for k in range(20)]).astype(np.float64)
+        x = np.concatenate(
+            [draw_near_cast_ties_or_over_integer_range(SeededDraw(k), source, target, (8,)) for k in range(20)]
+        ).astype(np.float64)
         middle = (int(target.min) + int(target.max)) / 2
         for part in (
             x < int(target.min),
@@ -242,7 +244,7 @@ def test_float_bits_is_the_storage_encoding(d: DType) -> None:
     stored = every.astype(f"u{d.itemsize}").view(STORAGE[d])
     for bits, value in zip(every.tolist(), stored.astype(np.float64).tolist(), strict=True):
         if math.isfinite(value):
-            assert encode_representable_value(d, value) == bits
+            assert encode_representable_value_unchecked(d, value) == bits
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])

@@ -16,7 +16,7 @@ from uops.backends.answer import collect_caller_input_nodes
 from uops.backends.registry import create_backend
 from uops.fuzz.bisect import coverage
 from uops.fuzz.generate import chains, kinds, laws, programs
-from uops.fuzz.generate.draw import RecordingDraw, ReplayDraw, SeededDraw
+from uops.fuzz.generate.draw import CheckedReplayDraw, RecordingDraw, SeededDraw
 from uops.fuzz.generate.kinds import KINDS, ProgramSample
 from uops.fuzz.generate.strategies import samples
 from uops.fuzz.oracles import launches, oracles
@@ -73,11 +73,11 @@ def test_recorded_choices_make_the_same_program(name: str) -> None:
     for seed in range(10):
         recorded = RecordingDraw(SeededDraw(seed))
         first = kinds.generate_sample(KINDS[name], recorded)
-        again = kinds.generate_sample(KINDS[name], ReplayDraw(recorded.choices))
+        again = kinds.generate_sample(KINDS[name], CheckedReplayDraw(recorded.choices))
         assert again.graph is first.graph
         assert all(np.array_equal(_bits(v), _bits(again.inputs[k])) for k, v in first.inputs.items())
         with pytest.raises(ValueError, match=", got None: record the choices again"):
-            kinds.generate_sample(KINDS[name], ReplayDraw(recorded.choices[:-1]))
+            kinds.generate_sample(KINDS[name], CheckedReplayDraw(recorded.choices[:-1]))
 
 
 def _bits(a: Any) -> Any:

@@ -18,7 +18,7 @@ from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.ops import Op
-from uops.spec.optops import Axis, Nolocals, Padto, Split, Swap, apply_optop_to_axes, illegality_reason, sort_axes
+from uops.spec.optops import Axis, Nolocals, Padto, Split, Swap, apply_legal_optop_to_axes, illegality_reason, sort_axes
 
 LLVM = LlvmTarget(LlvmTier.FAST, ObjectCache(None))
 AXES = [Axis(0, AxisType.GLOBAL, 6), Axis(1, AxisType.LOOP, 8), Axis(2, AxisType.LOOP, 4), Axis(3, AxisType.REDUCE, 9)]
@@ -46,7 +46,7 @@ def test_an_optop_of_a_sequence_is_legal_after_the_ones_before_it() -> None:
         axes, done = sort_axes(AXES), []
         for o in draw_optop_sequence(SeededDraw(seed), AXES, 5):
             assert illegality_reason(o, axes, applied=done) is None
-            axes, done = apply_optop_to_axes(o, axes), [*done, o]
+            axes, done = apply_legal_optop_to_axes(o, axes), [*done, o]
         lengths.add(len(done))
     assert lengths == set(range(6))
 

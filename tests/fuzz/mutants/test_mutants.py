@@ -26,14 +26,14 @@ from uops.fuzz.campaign.examine import Setup
 from uops.fuzz.campaign.process import Examiner
 from uops.fuzz.generate import kinds
 from uops.fuzz.mutants import hunt, report, run
-from uops.fuzz.mutants.catalogue import PACKAGE, Edit, Mutant, StaleMutant, compute_texts_after_edits, load_catalogue
+from uops.fuzz.mutants.catalogue import PACKAGE, Edit, Mutant, StaleMutant, compute_texts_after_edits, load_mutants_by_id_or_class
 from uops.fuzz.mutants.hunt import BLIND, Hunter, HuntImpossible, Kill, SessionCpuTime
 from uops.fuzz.mutants.overlay import build_overlay
 from uops.fuzz.mutants.run import MutantRun
 from uops.fuzz.oracles.oracles import ORACLES
 from uops.fuzz.reduce.reproducer import Reproducer, format_reproducer
 
-MUTANTS = load_catalogue()
+MUTANTS = load_mutants_by_id_or_class()
 #: Seen soon, by different oracles.
 SAMPLE = ("max-from-zero", "register-not-cleared", "entry-no-initial")
 
@@ -129,7 +129,7 @@ def test_other_defences_are_asked_where_answers_say_nothing(
 
 @pytest.mark.parametrize("name", SAMPLE)
 def test_a_mutant_is_killed_by_answers_alone(name: str) -> None:
-    (m,) = load_catalogue(name)
+    (m,) = load_mutants_by_id_or_class(name)
     with Hunter(60.0, seed=0) as hunter:
         everything, differential = hunter.hunt_by_all_defences_and_by_answers(m)
     assert differential is not None
@@ -140,19 +140,19 @@ def test_a_mutant_is_killed_by_answers_alone(name: str) -> None:
 
 
 def test_a_wrong_rule_is_killed_by_its_proof() -> None:
-    (m,) = load_catalogue("not-lt-strict")
+    (m,) = load_mutants_by_id_or_class("not-lt-strict")
     with Hunter(60.0, seed=0) as hunter:
         found = hunter._hunt_by_proofs_of_changed_rules(m)
-        assert hunter._hunt_by_proofs_of_changed_rules(load_catalogue("max-from-zero")[0]) is None
+        assert hunter._hunt_by_proofs_of_changed_rules(load_mutants_by_id_or_class("max-from-zero")[0]) is None
     assert found is not None
     assert found.by == "ledger"
 
 
 def test_cells_of_gradients_find_a_wrong_rule() -> None:
     with Hunter(120, 0) as hunter:
-        found = hunter._hunt_by_gradient_cells(load_catalogue("gradient-sqrt-of-operand")[0])
+        found = hunter._hunt_by_gradient_cells(load_mutants_by_id_or_class("gradient-sqrt-of-operand")[0])
         assert found is not None and found.by == "cells"
-        assert hunter._hunt_by_gradient_cells(load_catalogue("max-from-zero")[0]) is None
+        assert hunter._hunt_by_gradient_cells(load_mutants_by_id_or_class("max-from-zero")[0]) is None
 
 
 def test_what_the_package_itself_shows_is_no_kill(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,7 +220,7 @@ def test_a_package_that_does_not_start_is_killed() -> None:
 
 
 def test_what_does_not_start_without_a_mutant_either_is_not_hunted() -> None:
-    (m,) = load_catalogue("max-from-zero")
+    (m,) = load_mutants_by_id_or_class("max-from-zero")
     with (
         Hunter(10.0, seed=0) as hunter,
         pytest.raises(HuntImpossible, match=r"without the mutant, nothing:Here does not start either"),
@@ -235,7 +235,7 @@ def test_a_finding_that_nobody_can_judge_now_is_no_kill() -> None:
 
 def test_a_mutant_of_which_no_case_was_judged_is_not_hunted() -> None:
     with Hunter(0.01, seed=0) as hunter, pytest.raises(HuntImpossible, match=r"no case was judged in 0.01 processor seconds"):
-        hunter.hunt_by_all_defences_and_by_answers(load_catalogue("max-from-zero")[0])
+        hunter.hunt_by_all_defences_and_by_answers(load_mutants_by_id_or_class("max-from-zero")[0])
 
 
 def test_a_defence_that_is_not_there_is_known(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,7 +74,7 @@ def test_graphs_of_undeclared_cells_may_be_refused(monkeypatch: pytest.MonkeyPat
 
 
 def test_what_an_oracle_does_not_expect_is_a_fault_with_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "find_fault_of_compiled_calls", raising(AssertionError("planted words")))
+    monkeypatch.setattr(calls, "find_result_aliasing_or_cache_fault", raising(AssertionError("planted words")))
     found = oracles.find_first_objection(context(), oracles.select_oracles_in_table_order(["called"]))
     assert found is not None
     assert found[1].kind == "assertionerror"
@@ -103,10 +103,10 @@ def test_a_program_whose_index_has_no_width_without_a_rule_is_not_judged_without
 def test_the_end_of_a_process_is_like_no_other_fault() -> None:
     made = ("add:i32",)
     crash, value = (TriagedFinding("allowed", Fault(kind, ""), MACHINE_CODE, made) for kind in ("crash", "value"))
-    assert crash.resembles(crash)
-    assert value.resembles(value)
-    assert not crash.resembles(value)
-    assert not value.resembles(crash)
+    assert crash.has_same_oracle_and_pass_or_fault(crash)
+    assert value.has_same_oracle_and_pass_or_fault(value)
+    assert not crash.has_same_oracle_and_pass_or_fault(value)
+    assert not value.has_same_oracle_and_pass_or_fault(crash)
 
 
 def test_drawn_cases_count_their_judges_once() -> None:

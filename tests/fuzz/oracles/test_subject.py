@@ -42,11 +42,11 @@ class Counting(LlvmTarget):
         self.loaded[binary] += 1
         return super().load(binary)
 
-    def together(self, sources: Sequence[str]) -> list[HostKernel]:
+    def compile_and_load_batch(self, sources: Sequence[str]) -> list[HostKernel]:
         self.joined.append(len(sources))
         self.compiled.update(sources)
         self.loaded.update(map(str.encode, sources))
-        return super().together(sources)
+        return super().compile_and_load_batch(sources)
 
 
 def context() -> tuple[oracles.OracleContext, Counting]:

@@ -113,10 +113,10 @@ class Dying(LlvmTarget):
             os.abort()
         return super().compile(source)
 
-    def together(self, sources: Sequence[str]) -> list[HostKernel]:
+    def compile_and_load_batch(self, sources: Sequence[str]) -> list[HostKernel]:
         if any(self.at in s for s in sources):
             os.abort()
-        return super().together(sources)
+        return super().compile_and_load_batch(sources)
 
 
 class Swapped(LlvmTarget):

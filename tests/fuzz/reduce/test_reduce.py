@@ -19,7 +19,7 @@ from uops.fuzz.reduce.reproducer import count_nodes
 from uops.fuzz.reduce.shrinks import (
     SHRINKS,
     drop_optops,
-    replace_buffers_by_params,
+    replace_buffer_or_reshape_by_param,
     replace_dtype,
     resize_extent,
     simplify_input_values,
@@ -109,7 +109,7 @@ def test_memory_of_a_kernel_is_no_input_of_the_same_number() -> None:
     local = {u: s for s in every for u in toposort(s.graph) if u.op is Op.BUFFER and u.arg.addrspace is AddrSpace.LOCAL}
     assert any(np.size(s.inputs[f"b{u.arg.unique}"]) != u.arg.size for u, s in local.items() if f"b{u.arg.unique}" in s.inputs)
     for u, s in local.items():
-        assert all(u in toposort(c.graph) for c in replace_buffers_by_params(s))
+        assert all(u in toposort(c.graph) for c in replace_buffer_or_reshape_by_param(s))
 
 
 def test_extents_values_and_dtypes_shrink_too() -> None:
@@ -124,6 +124,19 @@ def test_extents_values_and_dtypes_shrink_too() -> None:
     assert small.graph.dtype is dt.int32
     assert all(np.size(v) == 1 for v in small.inputs.values())
     assert sum(int(np.count_nonzero(v)) for v in small.inputs.values()) == 1
+
+
+def test_a_constant_becomes_0_or_1_unless_the_finding_needs_it() -> None:
+    def multiplies_by_a_number(s: ProgramSample) -> bool:
+        return any(u.op is Op.MUL and u.rhs.op is Op.CONST and u.rhs.const != 0 for u in toposort(s.graph))
+
+    x = b.param(0, (2,), dt.int32)
+    sample = ProgramSample("tensor", b.mul(x, b.const(7, dt.int32)), {"p0": np.array([5, 6], np.int32)})
+    assert [
+        u.const for u in toposort(reduce_sample(sample, multiplies_by_a_number).graph) if u.op is Op.CONST and u.dtype is dt.int32
+    ] == [1]
+    root = ProgramSample("tensor", b.const(7, dt.int32), {})
+    assert reduce_sample(root, lambda s: s.graph.op is Op.CONST).graph is b.const(0, dt.int32)
 
 
 def test_memory_gives_way_to_what_is_stored_there() -> None:
@@ -266,7 +279,7 @@ def test_memory_beside_views_with_symbolic_extents_is_replaced() -> None:
     x, buf = b.param(0, (n,), dt.int32), b.buffer(2, dt.int32, unique=1000)
     graph = b.tuple_(b.reshape(x, (1, n)), b.neg(b.reshape(buf, (2, 1))))
     s = ProgramSample("symbolic", graph, {"n": 3, "p0": np.arange(3, dtype=np.int32), "b1000": np.arange(2, dtype=np.int32)})
-    found = list(replace_buffers_by_params(s))
+    found = list(replace_buffer_or_reshape_by_param(s))
     assert [c.inputs.keys() for c in found] == [{"n", "p0", "p1"}] * 2
     assert [c.inputs["p1"].shape for c in found] == [(2,), (2, 1)]
     assert all(map(is_well_formed_and_evaluates, found))
@@ -288,7 +301,7 @@ def test_a_signalling_nan_is_something_and_no_warning(d: DType, mantissa: int) -
     words = np.zeros(8, f"u{d.itemsize}")
     words[5] = (1 << (d.bits - 1)) - (1 << mantissa) + 1
     s = ProgramSample("tensor", b.neg(b.param(0, (8,), d)), {"p0": words.view(STORAGE[d])})
-    assert measure_sample(s)[-1] == 64 + d.bits - mantissa
+    assert measure_sample(s).weight == 64 + d.bits - mantissa
     values = [c.inputs["p0"].view(words.dtype) for c in simplify_input_values(s)]
     assert [int(np.count_nonzero(v)) for v in values] == [0, 8, 0, 0, 0]
 

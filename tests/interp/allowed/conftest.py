@@ -10,7 +10,7 @@ import pytest
 
 from uops.interp.allowed.layout import LAYOUT, Array, DTypeLayout, from_order_keys, to_order_keys, ulp
 from uops.interp.allowed.result import AllowedSet
-from uops.interp.allowed.value import NAN, NINF, NZERO, PINF, PZERO, ArrayOrSets, SetArray, from_points_widening_if_many
+from uops.interp.allowed.value import NAN, NINF, NZERO, PINF, PZERO, ArrayOrSets, SetArray, from_points_widening_to_hull_or_any
 from uops.spec.ir.dtypes import DType
 
 _FLAGS = ((NAN, np.nan), (PINF, np.inf), (NINF, -np.inf), (PZERO, 0.0), (NZERO, -0.0))
@@ -61,7 +61,7 @@ class Sampler:
         rows[0, self.rng.random(m) < 0.05] = np.nan
         same = self.rng.random(m) < 0.3
         rows[:, same] = rows[0, same]
-        return from_points_widening_if_many(f, rows)
+        return from_points_widening_to_hull_or_any(f, rows)
 
     def member(self, v: ArrayOrSets) -> Array:
         """One member per element, ends and specials more often."""

@@ -15,7 +15,7 @@ from uops.interp.allowed.elementwise.transcendental import APPROXIMATIONS
 from uops.interp.allowed.layout import LAYOUT
 from uops.interp.allowed.result import AllowedSet
 from uops.interp.allowed.rules import apply_op_at_strict_level, apply_strict_cast, negate_float_set, unite_sets
-from uops.interp.allowed.value import SetArray, best_of, from_points_widening_if_many
+from uops.interp.allowed.value import SetArray, best_of, from_points_widening_to_hull_or_any
 from uops.interp.ops.elementwise import KERNELS
 from uops.interp.ops.rounding import CASTS
 from uops.spec.ir import dtypes as dt
@@ -114,7 +114,7 @@ def test_r46_a_bitcast_to_another_size_has_the_bits_of_every_members_parts(d, r,
     s, f = make_sampler(14), LAYOUT[d]
     for _ in range(ROUNDS):
         v = s.set_of(d, 24)
-        zeros = from_points_widening_if_many(f, np.array([[0.0] * 24, [-0.0] * 24]).astype(f.np))
+        zeros = from_points_widening_to_hull_or_any(f, np.array([[0.0] * 24, [-0.0] * 24]).astype(f.np))
         for x in (v, zeros):
             if isinstance(x, SetArray):
                 found = branch.apply_bitcast_regrouping_last_axis(f, LAYOUT[r], x)

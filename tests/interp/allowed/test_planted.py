@@ -22,7 +22,7 @@ def _data(d, seed, positive=False):
 
 
 def _unary(op):
-    return lambda d: (b.alu(op, b.param(0, (N,), d)), {"p0": _data(d, 1, op is Op.LOG2)})
+    return lambda d: (b.build_alu_with_promotion(op, b.param(0, (N,), d)), {"p0": _data(d, 1, op is Op.LOG2)})
 
 
 def _pow(d):

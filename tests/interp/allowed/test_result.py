@@ -8,7 +8,7 @@ import pytest
 from uops.interp import run
 from uops.interp.allowed import AllowedSet, compute_allowed_sets
 from uops.interp.allowed.layout import LAYOUT, from_order_keys, to_order_keys
-from uops.interp.allowed.value import ANY, NAN, NINF, PINF, SetArray, from_points_widening_if_many
+from uops.interp.allowed.value import ANY, NAN, NINF, PINF, SetArray, from_points_widening_to_hull_or_any
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.ops import Op
@@ -51,7 +51,7 @@ def test_an_interval_holds_its_ends_and_the_zeros_between_them():
 
 
 def test_points_hold_what_they_list():
-    v = from_points_widening_if_many(F32, np.array([[1.0], [-0.0], [np.nan]], np.float32))
+    v = from_points_widening_to_hull_or_any(F32, np.array([[1.0], [-0.0], [np.nan]], np.float32))
     found = AllowedSet(dt.float32, v)
     assert _holds(found, 1, -0.0, 0.0, 0.5, np.nan) == [True, True, False, False, True]
     assert found.kinds() == {"exact": 0, "points": 1, "interval": 0, "any": 0}
@@ -59,14 +59,14 @@ def test_points_hold_what_they_list():
 
 def test_r30_more_than_eight_points_make_a_hull_of_floats_and_any_of_integers():
     for n, kind in ((8, "points"), (9, "interval")):
-        v = from_points_widening_if_many(F32, np.arange(n, dtype=np.float32)[:, None].repeat(2, 1))
+        v = from_points_widening_to_hull_or_any(F32, np.arange(n, dtype=np.float32)[:, None].repeat(2, 1))
         assert AllowedSet(dt.float32, v).kinds()[kind] == 2
         assert AllowedSet(dt.float32, v).contains(np.array([n - 1, 0], np.float32)).all()
     for n, kind in ((8, "points"), (9, "any")):
-        v = from_points_widening_if_many(LAYOUT[dt.int8], np.arange(n, dtype=np.int8)[:, None])
+        v = from_points_widening_to_hull_or_any(LAYOUT[dt.int8], np.arange(n, dtype=np.int8)[:, None])
         assert AllowedSet(dt.int8, v).kinds()[kind] == 1
     mixed = np.stack([np.arange(12), np.arange(12) % 8, np.zeros(12)], axis=1).astype(np.int8)
-    found = AllowedSet(dt.int8, from_points_widening_if_many(LAYOUT[dt.int8], mixed))
+    found = AllowedSet(dt.int8, from_points_widening_to_hull_or_any(LAYOUT[dt.int8], mixed))
     assert found.kinds() == {"exact": 1, "points": 1, "interval": 0, "any": 1}
     assert all(found.contains(np.array([99, k, 0], np.int8)).all() for k in range(8))
     assert not found.contains(np.array([0, 8, 1], np.int8))[1:].any()
@@ -81,19 +81,19 @@ def test_kinds_counts_a_part_of_the_flattened_elements():
 
 
 def test_width_counts_steps():
-    assert _interval(1, 1, 1 + 2**-22).width_ulps().tolist() == [2.0]
-    assert _interval(1, 1, 2, ANY).width_ulps().tolist() == [np.inf]
+    assert _interval(1, 1, 1 + 2**-22).measure_width_in_ulps_or_points().tolist() == [2.0]
+    assert _interval(1, 1, 2, ANY).measure_width_in_ulps_or_points().tolist() == [np.inf]
     assert AllowedSet(
-        dt.float32, from_points_widening_if_many(F32, np.array([[1.0], [9.0]], np.float32))
-    ).width_ulps().tolist() == [1.0]
-    assert AllowedSet(dt.int32, np.array([3], np.int32)).width_ulps().tolist() == [0.0]
+        dt.float32, from_points_widening_to_hull_or_any(F32, np.array([[1.0], [9.0]], np.float32))
+    ).measure_width_in_ulps_or_points().tolist() == [1.0]
+    assert AllowedSet(dt.int32, np.array([3], np.int32)).measure_width_in_ulps_or_points().tolist() == [0.0]
 
 
 def test_describe_says_the_set_in_words():
     assert _interval(1, 2, 3, NAN).describe(0) == "[1.0, 3.0] around 2.0 or nan"
     assert _interval(1, 2, 3, ANY).describe(0) == "any value"
     assert (
-        AllowedSet(dt.bool_, from_points_widening_if_many(LAYOUT[dt.bool_], np.array([[True], [False]]))).describe(0)
+        AllowedSet(dt.bool_, from_points_widening_to_hull_or_any(LAYOUT[dt.bool_], np.array([[True], [False]]))).describe(0)
         == "one of True, False"
     )
     assert AllowedSet(dt.int8, np.array([5], np.int8)).describe(0) == "5"
@@ -135,4 +135,4 @@ def test_judging_a_signalling_nan_warns_of_nothing():
             {"p0": x, "p1": np.array([True, False]), "p2": np.array([0.5, 0.25], np.float32)},
         ).values[0]
         assert found.contains(found.best).all() and found.kinds()["interval"] == 1
-        assert found.width_ulps()[0] == 0 and found.describe(0) == "nan"
+        assert found.measure_width_in_ulps_or_points()[0] == 0 and found.describe(0) == "nan"

@@ -13,7 +13,15 @@ from uops.spec.errors import Trap
 from uops.spec.ir import dtypes as dt
 from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.verifier import verify
-from uops.spec.wmma import Accumulator, AccumulatorBasis, Citation, Descriptor, LaneMapStatus, affine_map, register_descriptor
+from uops.spec.wmma import (
+    Accumulator,
+    AccumulatorBasis,
+    Citation,
+    Descriptor,
+    LaneMapStatus,
+    affine_map,
+    register_descriptor_unless_conflicting,
+)
 
 FILES = sorted((Path(__file__).parents[2] / "examples" / "bestiary").glob("*.uops"))
 #: What the document says of each op has a file.
@@ -32,7 +40,7 @@ def fragments() -> None:
     """The document leaves open which lane holds what: in the example, lane t holds half of row t % 16."""
     exact = Accumulator("one rounding", AccumulatorBasis.ASSUMED, _TEXT, bits=23)
     maps = (_ROWS, _ROWS, _ROWS)
-    register_descriptor(
+    register_descriptor_unless_conflicting(
         Descriptor(
             "by_rows_16x16x16",
             "example",

@@ -22,7 +22,7 @@ from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import ALU, COMPARE, MARKERS, SHIFT, TERNARY, UNARY, Op
 from uops.spec.verify.dialects import BESTIARY_OPS, Dialect
-from uops.spec.verify.infer import infer_dialect
+from uops.spec.verify.infer import infer_tensor_kernel_or_bestiary_dialect
 from uops.spec.verify.verifier import verify
 
 f32, i32, u8 = dt.float32, dt.int32, dt.uint8
@@ -421,4 +421,8 @@ def test_every_op_of_the_dialect_is_executed() -> None:
 
 def test_every_graph_with_an_op_of_the_second_document_is_of_it() -> None:
     graphs = [make().graph for make in GIVEN.values()]
-    assert all(infer_dialect(g) is Dialect.BESTIARY for g in graphs if any(u.op.name.startswith("B_") for u in toposort(g)))
+    assert all(
+        infer_tensor_kernel_or_bestiary_dialect(g) is Dialect.BESTIARY
+        for g in graphs
+        if any(u.op.name.startswith("B_") for u in toposort(g))
+    )

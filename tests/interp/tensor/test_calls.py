@@ -55,13 +55,13 @@ def test_r64_nested_bodies_own_their_params():
 def test_a_node_that_waits_for_many_bodies_is_met_a_bounded_number_of_times(monkeypatch):
     """Each body waited for may cost a second look at a node, never another one at every node above it."""
     met = Counter()
-    give = TensorMachine._evaluate_node_or_wait
+    give = TensorMachine._evaluate_node_recursively_or_wait
 
     def counted(self, scope, cells, waiting, u, room):
         met[scope, u] += 1
         return give(self, scope, cells, waiting, u, room)
 
-    monkeypatch.setattr(TensorMachine, "_evaluate_node_or_wait", counted)
+    monkeypatch.setattr(TensorMachine, "_evaluate_node_recursively_or_wait", counted)
     total = P(0)
     for k in range(200):  # deeper than one recursion, with a body at every level
         total = B.add(total, B.get(B.function(B.tuple_(B.add(P(0), k)), P(0)), 0))

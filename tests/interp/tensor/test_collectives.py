@@ -30,7 +30,7 @@ def replicate(t, n, s):
 
 def reduce_scatter(t):
     cut = B.permute(B.reshape(t, (N, N, S // N)), (1, 0, 2))
-    return B.reshape(B.sum_(B.copy(cut, D), 1), (S,))
+    return B.reshape(B.sum_and_drop_axis(B.copy(cut, D), 1), (S,))
 
 
 def total(x):
@@ -46,7 +46,7 @@ COLLECTIVES = {
     "broadcast":      (on_one, lambda t: replicate(t, N, S),                            same,  D,    None),
     "scatter":        (on_one, lambda t: B.copy(t, D),                                  same,  D,    0),
     "gather":         (on_all, lambda t: B.copy(t, D[0]),                               same,  "d0", None),
-    "reduce":         (on_all, lambda t: B.sum_(B.reshape(B.copy(t, D[0]), (N, S)), 0), total, "d0", None),
+    "reduce":         (on_all, lambda t: B.sum_and_drop_axis(B.reshape(B.copy(t, D[0]), (N, S)), 0), total, "d0", None),
     "allgather":      (on_all, lambda t: replicate(t, N, N * S),                        same,  D,    None),
     "reduce_scatter": (on_all, reduce_scatter,                                          total, D,    0),
     "allreduce":      (on_all, lambda t: replicate(reduce_scatter(t), N, S),            total, D,    None),
@@ -80,7 +80,7 @@ def test_r47_copies_that_differ_trap():
 
 
 def sum_last(t: UOp) -> UOp:
-    return B.sum_(t, -1)
+    return B.sum_and_drop_axis(t, -1)
 
 
 def prefix_sum(t: UOp) -> UOp:
@@ -102,7 +102,7 @@ def test_gemm_prefix_sum_arange_gather_scatter_add():
     rng = np.random.default_rng(9)
     a, b = rng.integers(-9, 9, (4, 5)).astype(np.float32), rng.integers(-9, 9, (5, 3)).astype(np.float32)
     pa, pb = B.param(0, (4, 5), dt.float32), B.param(1, (5, 3), dt.float32)
-    gemm = B.sum_(B.mul(B.reshape(pa, (4, 5, 1)), B.reshape(pb, (1, 5, 3))), 1)
+    gemm = B.sum_and_drop_axis(B.mul(B.reshape(pa, (4, 5, 1)), B.reshape(pb, (1, 5, 3))), 1)
     assert np.array_equal(run(gemm, {"p0": a, "p1": b}).values[0], a @ b)
     assert run(arange(7), {}).values[0].tolist() == list(range(7))
     x = np.array([3, -1, 4, 1, -5], np.int32)
@@ -111,7 +111,7 @@ def test_gemm_prefix_sum_arange_gather_scatter_add():
     idx = np.array([4, 0, 9, -1, 0], np.int32)
     pi = B.param(1, (5,), dt.int32)
     table = np.array([np.nan, 1, 2, 3, np.inf], np.float32)  # R50: what is not selected never contributes
-    gather = B.sum_(B.where(one_hot(5, pi), B.reshape(B.param(0, (5,), dt.float32), (5, 1)), 0.0), 0)
+    gather = B.sum_and_drop_axis(B.where(one_hot(5, pi), B.reshape(B.param(0, (5,), dt.float32), (5, 1)), 0.0), 0)
     assert np.array_equal(run(gather, {"p0": table, "p1": idx}).values[0], [np.inf, np.nan, 0, 0, np.nan], equal_nan=True)
     scattered = B.add(px, sum_last(B.where(one_hot(5, pi), B.reshape(B.param(2, (5,), dt.int32), (1, 5)), 0)))
     want = x.copy()

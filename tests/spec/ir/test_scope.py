@@ -10,7 +10,7 @@ from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import VerifyContext, has_memory_per_iteration
 from uops.spec.verify.dialects import Dialect
-from uops.spec.verify.infer import infer_dialect, is_kernel_body
+from uops.spec.verify.infer import infer_tensor_kernel_or_bestiary_dialect, is_kernel_or_custom_function_body
 
 
 @pytest.mark.parametrize("kind", AxisType)
@@ -45,10 +45,10 @@ def test_customi_alone_is_of_the_second_document():
     from uops.spec.ir.args import CustomArg
 
     g = UOp(Op.CUSTOMI, (b.const(1, dt.int32),), CustomArg("{0}", dt.int32))
-    assert infer_dialect(g) is Dialect.BESTIARY
+    assert infer_tensor_kernel_or_bestiary_dialect(g) is Dialect.BESTIARY
 
 
 def test_a_body_with_memory_of_its_own_is_a_kernel():
     p, register = b.param(0, (1,), dt.int32), b.buffer(1, dt.int32, addrspace=AddrSpace.REG, unique=1)
     body = b.sink(b.store(p, b.after(register, b.store(register, b.stack(b.const(3, dt.int32))))))
-    assert is_kernel_body(body)
+    assert is_kernel_or_custom_function_body(body)

@@ -24,7 +24,8 @@ from uops.spec.verify.verifier import verify
 D = ("d0", "d1")
 X = b.param(0, (2, 3), dt.float32)
 GRAPH = b.add(
-    b.sum_(b.mul(X, b.permute(b.param(1, (3, 2), dt.float32), (1, 0))), 1), b.cast(b.lt(b.param(2, (2,), dt.int8), 0), dt.float32)
+    b.sum_and_drop_axis(b.mul(X, b.permute(b.param(1, (3, 2), dt.float32), (1, 0))), 1),
+    b.cast(b.lt(b.param(2, (2,), dt.int8), 0), dt.float32),
 )
 INPUTS = {"p0": np.ones((2, 3), np.float32), "p1": np.ones((3, 2), np.float32), "p2": np.int8([-1, 1])}
 

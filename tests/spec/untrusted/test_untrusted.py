@@ -12,9 +12,9 @@ from uops.spec.untrusted import (
     BadFile,
     Either,
     SealMismatch,
+    escape_to_one_line,
     escape_unprintable,
     find_misfit,
-    quote_name,
     read_bytes,
     read_json,
     read_text,
@@ -32,8 +32,8 @@ def test_printable_escapes_what_acts_on_a_terminal_and_keeps_the_rest():
 
 
 def test_a_quoted_name_is_one_printable_line():
-    assert quote_name("n\nok\t\x07\u2028μ") == "n\\nok\\t\\x07\\u2028μ"
-    assert quote_name(quote_name("\n")) == quote_name("\n")
+    assert escape_to_one_line("n\nok\t\x07\u2028μ") == "n\\nok\\t\\x07\\u2028μ"
+    assert escape_to_one_line(escape_to_one_line("\n")) == escape_to_one_line("\n")
 
 
 @pytest.mark.parametrize("path", ["/dev/zero", "/dev", "pipe"])
@@ -150,7 +150,7 @@ def test_without_following_links_a_file_takes_the_place_of_a_link_or_pipe(tmp_pa
 
 
 def test_a_quoted_name_is_one_line_and_says_its_controls() -> None:
-    assert quote_name("a\nb\tc\x07\x1b\ud800") == "a\\nb\\tc\\x07\\x1b\\ud800"
+    assert escape_to_one_line("a\nb\tc\x07\x1b\ud800") == "a\\nb\\tc\\x07\\x1b\\ud800"
 
 
 @pytest.mark.parametrize("name", ["a\0b", "a\ud800\0"])

@@ -10,7 +10,7 @@ from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 from uops.spec.verify.dialects import Dialect
-from uops.spec.verify.infer import infer_dialect
+from uops.spec.verify.infer import infer_tensor_kernel_or_bestiary_dialect
 
 X = b.param(0, (4,), dt.float32)
 LOOP = b.range_(4, 0)
@@ -34,5 +34,5 @@ GRAPHS = {
 @pytest.mark.parametrize("name", GRAPHS)
 def test_the_forms_of_a_graph_decide_its_dialect(name: str) -> None:
     graph, dialect = GRAPHS[name]
-    assert infer_dialect(graph) is dialect
-    assert infer_dialect(graph) is dialect, "from memory"
+    assert infer_tensor_kernel_or_bestiary_dialect(graph) is dialect
+    assert infer_tensor_kernel_or_bestiary_dialect(graph) is dialect, "from memory"

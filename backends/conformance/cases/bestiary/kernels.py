@@ -69,7 +69,7 @@ def single_kernel(build: BuildEffects) -> Callable[[DType, Inputs], UOp]:
 # ----------------------------------------------------------------------------------------------------------------- loops
 
 
-def reverse_in_loop(kind: AxisType, bound: int = N) -> BuildEffects:
+def reverse_in_loop_and_store_beside(kind: AxisType, bound: int = N) -> BuildEffects:
     """Build a loop that copies in reverse order, and a STORE beside it that happens whether the loop runs or not."""
 
     def build(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
@@ -126,7 +126,7 @@ def _reduce_lanes_and_range(op: Op) -> BuildEffects:
     return build
 
 
-def reduce_nothing(op: Op) -> BuildEffects:
+def reduce_zero_trip_and_running_range(op: Op) -> BuildEffects:
     """Build a reduction over a loop that does not run, which gives the identity, beside one over a loop that runs."""
 
     def build(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
@@ -223,7 +223,7 @@ def _offset_in_bytes(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
     return (B.store(B.pointer(target, b.mul(b.sub(N - 1, i), d.itemsize)), loaded, i),)
 
 
-def _load_from_addresses(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
+def _load_through_ptrcat(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
     """Build a LOAD from a PTRCAT of an element, a vector, and an element under a gate."""
     source, target = k.add_source(d, 16), k.add_target(d, 12)
     i = k.make_range(3)
@@ -233,7 +233,7 @@ def _load_from_addresses(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
     return (B.store(B.at(target, _positions(b.mul(i, LANES), 1)), value, i),)
 
 
-def _store_to_addresses(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
+def _store_through_ptrcat(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
     source, target = k.add_source(d, 12), k.add_target(d, 12)
     i = k.make_range(3)
     value = B.load(B.at(source, _positions(b.mul(i, LANES), 1)))
@@ -278,7 +278,7 @@ def _contract_scalar(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
 # ---------------------------------------------------------------------------------------------------- blocks and meetings
 
 
-def _stores_in_block(*, nested: bool, ended: bool) -> BuildEffects:
+def _store_in_if_body(*, second_in_nested_if: bool, with_endif: bool) -> BuildEffects:
     """Build an IF with two STOREs in its body, one of them perhaps in an IF of its own, and a STORE that always happens."""
 
     def build(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
@@ -286,9 +286,9 @@ def _stores_in_block(*, nested: bool, ended: bool) -> BuildEffects:
         i = k.make_range(N)
         value = k.load_at(source, i)
         first, second, always = (B.store(B.at(target, b.add(i, N * n)), value) for n in range(3))
-        inner = B.if_(b.ne(b.mod(i, 3), 1), second) if nested else second
+        inner = B.if_(b.ne(b.mod(i, 3), 1), second) if second_in_nested_if else second
         block = B.if_(b.lt(i, 5), first, inner)
-        return (b.end(b.group(UOp(Op.ENDIF, (block,)) if ended else block, always), i),)
+        return (b.end(b.group(UOp(Op.ENDIF, (block,)) if with_endif else block, always), i),)
 
     return build
 
@@ -359,15 +359,15 @@ _REDUCES = tuple((name.lower(), op) for name, op in REDUCE_OPS.items())
 # fmt: off
 #: (op, edge class, builder of effects) of each case.
 KERNELS: tuple[tuple[Op, str, BuildEffects], ...] = (
-    (Op.B_RANGE,       "loop",           reverse_in_loop(AxisType.LOOP)),
-    (Op.B_RANGE,       "placeholder",    reverse_in_loop(AxisType.PLACEHOLDER)),
-    (Op.B_RANGE,       "global",         reverse_in_loop(AxisType.GLOBAL)),
-    (Op.B_RANGE,       "zero-trip",      reverse_in_loop(AxisType.LOOP, 0)),
+    (Op.B_RANGE,       "loop",           reverse_in_loop_and_store_beside(AxisType.LOOP)),
+    (Op.B_RANGE,       "placeholder",    reverse_in_loop_and_store_beside(AxisType.PLACEHOLDER)),
+    (Op.B_RANGE,       "global",         reverse_in_loop_and_store_beside(AxisType.GLOBAL)),
+    (Op.B_RANGE,       "zero-trip",      reverse_in_loop_and_store_beside(AxisType.LOOP, 0)),
     (Op.B_RANGE,       "dependency",     _loop_inside_by_dependency),
     (Op.B_RANGE,       "triangle",       _triangle),
     *((Op.B_REDUCE, name, reduce_inner_range(op)) for name, op in _REDUCES),
     *((Op.B_REDUCE, f"{name}-lanes", _reduce_lanes_and_range(op)) for name, op in _REDUCES),
-    *((Op.B_REDUCE, f"{name}-of-nothing", reduce_nothing(op)) for name, op in _REDUCES),
+    *((Op.B_REDUCE, f"{name}-of-nothing", reduce_zero_trip_and_running_range(op)) for name, op in _REDUCES),
     (Op.BUFFERIZE,     "global",         bufferize_over_two_ranges(AddrSpace.GLOBAL)),
     (Op.BUFFERIZE,     "local",          bufferize_over_two_ranges(AddrSpace.LOCAL)),
     (Op.B_INDEX,       "element",        _index_two_axes),
@@ -381,15 +381,15 @@ KERNELS: tuple[tuple[Op, str, BuildEffects], ...] = (
     (Op.B_LOAD,        "no-alternative", _gated_load(3, alternative=False)),
     (Op.B_STORE,       "two-loops",      close_two_loops_by_store),
     (Op.B_STORE,       "gated",          _gated_store(2)),
-    (Op.PTRCAT,        "load",           _load_from_addresses),
-    (Op.PTRCAT,        "store",          _store_to_addresses),
+    (Op.PTRCAT,        "load",           _load_through_ptrcat),
+    (Op.PTRCAT,        "store",          _store_through_ptrcat),
     (Op.UNROLL,        "two-axes",       _unroll_two_axes),
     (Op.CONTRACT,      "same-order",     _contract_axes(0, 1)),
     (Op.CONTRACT,      "other-order",    _contract_axes(1, 0)),
     (Op.CONTRACT,      "scalar",         _contract_scalar),
-    (Op.B_IF,          "stores",         _stores_in_block(nested=False, ended=False)),
-    (Op.B_IF,          "nested",         _stores_in_block(nested=True, ended=False)),
-    (Op.B_IF,          "endif",          _stores_in_block(nested=False, ended=True)),
+    (Op.B_IF,          "stores",         _store_in_if_body(second_in_nested_if=False, with_endif=False)),
+    (Op.B_IF,          "nested",         _store_in_if_body(second_in_nested_if=True, with_endif=False)),
+    (Op.B_IF,          "endif",          _store_in_if_body(second_in_nested_if=False, with_endif=True)),
     (Op.B_BARRIER,     "local",          _reverse_in_workgroup(AxisType.LOCAL)),
     (Op.B_BARRIER,     "warp",           _reverse_in_workgroup(AxisType.WARP)),
     (Op.B_BARRIER,     "specials",       _reverse_in_workgroup(None)),

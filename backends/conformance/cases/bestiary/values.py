@@ -75,14 +75,14 @@ def _reduce_axis(op: Op) -> BuildGraph:
     return make
 
 
-def _reduce_axes_in_turn(d: DType, i: Inputs) -> UOp:
+def _reduce_no_and_all_axes(d: DType, i: Inputs) -> UOp:
     """Build reductions of no axis, and of all axes, of several values."""
     values = [add_param(d, (2, 2), i, make_groups_of_ones_and_twos(d, 3, 4)[k].reshape(2, 2)) for k in range(3)]
     reduced = (B.reduce_axis(v, Op.MIN, 1, 0) for v in values)
     return b.tuple_(b.flip(B.reduce_axis(values[2], Op.MAX), (False, True)), *reduced)
 
 
-def _reduce_nothing(op: Op) -> BuildGraph:
+def _reduce_empty_and_nonempty_axis(op: Op) -> BuildGraph:
     """Build a reduction of no elements, which gives the identity, beside one of elements."""
 
     def make(d: DType, i: Inputs) -> UOp:
@@ -112,7 +112,7 @@ def _least_of_each(d: DType, i: Inputs) -> UOp:
     return B.minimum(add_param(d, (12,), i, x[:12]), add_param(d, (12,), i, y[:12]))
 
 
-def _take_minimum_of_edge_pairs(d: DType, i: Inputs) -> UOp:
+def _take_minimum_of_nonzero_edge_pairs(d: DType, i: Inputs) -> UOp:
     """Build the lesser of each pair of the dtype's extreme values; with a NaN, whether it is one."""
     pool = [v for name, values in edge_classes(d).items() if name != "zero" for v in values[:4]]
     x = to_array([v for v in pool for _ in pool], d)
@@ -147,7 +147,7 @@ def _fill_local_memory(d: DType, i: Inputs) -> UOp:
     return b.tuple_(b.after(own, B.store(B.at(own), b.flip(add_param(d, (5,), i), (True,)))), add_memory(d, 5, i))
 
 
-def _two_local_identities(d: DType, i: Inputs) -> UOp:
+def _fill_two_local_buffers(d: DType, i: Inputs) -> UOp:
     filled = []
     for number in (1, 2):
         own = B.buffer(5, d, number, local=True)
@@ -155,7 +155,7 @@ def _two_local_identities(d: DType, i: Inputs) -> UOp:
     return b.stack(*filled)
 
 
-def _read_params(device: str | None) -> BuildGraph:
+def _stack_params_in_reverse(device: str | None) -> BuildGraph:
     def make(d: DType, i: Inputs) -> UOp:
         for k in range(2):
             i[f"p{k}"] = make_ordinary_then_random_data(d, (5,), "param", k)
@@ -215,7 +215,7 @@ def _concatenate(d: DType, i: Inputs) -> UOp:
 # ----------------------------------------------------------------------------------------------------------- variables
 
 
-def _variable_extent(d: DType, i: Inputs) -> UOp:
+def _reduce_axis_of_variable_extent(d: DType, i: Inputs) -> UOp:
     """Build a REDUCE_AXIS over as many columns as a variable says, which is given at run time."""
     i["n"] = 3
     n = B.define_var("n", 1, 4)
@@ -236,7 +236,7 @@ def _bound_position(d: DType, i: Inputs) -> UOp:
     return _load_two(add_ordinary_param(d, 5, i), B.bind(B.define_var("n", 0, 3), 3))
 
 
-def _bound_everywhere(d: DType, i: Inputs) -> UOp:
+def _use_variable_bound_elsewhere(d: DType, i: Inputs) -> UOp:
     """Build a variable that is bound in one place and used in another one (R112)."""
     n = B.define_var("n", 0, 3)
     x = add_ordinary_param(d, 5, i)
@@ -278,8 +278,8 @@ _REDUCES = tuple((name.lower(), op) for name, op in REDUCE_OPS.items())
 TABLE: tuple[tuple[Op, str, BuildGraph, str], ...] = (
     *((op, edge, make, TENSOR_SURFACE) for op, edge, make in (
         *((Op.REDUCE_AXIS, name, _reduce_axis(op)) for name, op in _REDUCES),
-        *((Op.REDUCE_AXIS, f"{name}-of-nothing", _reduce_nothing(op)) for name, op in _REDUCES),
-        (Op.REDUCE_AXIS, "no-and-all-axes", _reduce_axes_in_turn),
+        *((Op.REDUCE_AXIS, f"{name}-of-nothing", _reduce_empty_and_nonempty_axis(op)) for name, op in _REDUCES),
+        (Op.REDUCE_AXIS, "no-and-all-axes", _reduce_no_and_all_axes),
         (Op.B_PAD,       "both-sides",   _pad((2, 1))),
         (Op.B_PAD,       "two-axes",     _pad((0, 2), (1, 0))),
         (Op.B_PAD,       "nothing",      _pad((0, 0))),
@@ -287,14 +287,14 @@ TABLE: tuple[tuple[Op, str, BuildGraph, str], ...] = (
         (Op.B_SHRINK,    "two-axes",     _shrink((0, 3), (2, 4))),
         (Op.PRECAST,     "value",        _mark_before_conversion),
         (Op.MIN,         "ordinary",     _least_of_each),
-        (Op.MIN,         "limits",       _take_minimum_of_edge_pairs),
+        (Op.MIN,         "limits",       _take_minimum_of_nonzero_edge_pairs),
         (Op.B_BUFFER,    "contents",     _read_memory),
         (Op.B_BUFFER,    "written",      _write_memory),
         (Op.UNIQUE,      "two",          _two_identities),
         (Op.LUNIQUE,     "own-memory",   _fill_local_memory),
-        (Op.LUNIQUE,     "two",          _two_local_identities),
-        (Op.B_PARAM,     "contents",     _read_params(None)),
-        (Op.B_PARAM,     "device",       _read_params("CPU")),
+        (Op.LUNIQUE,     "two",          _fill_two_local_buffers),
+        (Op.B_PARAM,     "contents",     _stack_params_in_reverse(None)),
+        (Op.B_PARAM,     "device",       _stack_params_in_reverse("CPU")),
         (Op.BUFFER_VIEW, "inner",        _view_memory(2, 4)),
         (Op.BUFFER_VIEW, "tail",         _view_memory(4, 3)),
         (Op.BUFFER_VIEW, "written",      _write_through_view),
@@ -305,10 +305,10 @@ TABLE: tuple[tuple[Op, str, BuildGraph, str], ...] = (
         (Op.GEP,         "lanes",        _gep_lanes),
         (Op.VCONST,      "values",       _constants),
         (Op.CAT,         "parts",        _concatenate),
-        (Op.DEFINE_VAR,  "extent",       _variable_extent),
+        (Op.DEFINE_VAR,  "extent",       _reduce_axis_of_variable_extent),
         (Op.DEFINE_VAR,  "position",     _variable_position),
         (Op.BIND,        "position",     _bound_position),
-        (Op.BIND,        "everywhere",   _bound_everywhere),
+        (Op.BIND,        "everywhere",   _use_variable_bound_elsewhere),
     )),
     *((op, edge, make, DEVICES_SURFACE) for op, edge, make in (
         (Op.COPY,        "other-device", _copy_to("GPU")),

@@ -24,43 +24,45 @@ from uops.spec.rows.rows import ROWS
 DEVICES = ("D0", "D1", "D2")
 
 
-def shard(d: DType, shape: tuple[int, ...], axis: int | None, inputs: Inputs) -> UOp:
+def add_sharded_param(d: DType, shape: tuple[int, ...], axis: int | None, inputs: Inputs) -> UOp:
     """Add a Param that is sharded along an axis, or whole on each device."""
     slot = sum(k.startswith("p") for k in inputs)
     inputs[f"p{slot}"] = small_numbers(d, math.prod(shape)).reshape(shape)
     return b.param(slot, shape, d, DEVICES, axis)
 
 
-def fill_buffer(d: DType, size: int, inputs: Inputs, devices: Device = DEVICES) -> UOp:
-    """Add a Buffer with `size` elements on each device."""
+def add_buffer_on_devices(d: DType, size_per_device: int, inputs: Inputs, devices: Device = DEVICES) -> UOp:
+    """Add a Buffer with `size_per_device` elements on each device."""
     unique = 1 + sum(k.startswith("b") for k in inputs)
-    inputs[f"b{unique}"] = small_numbers(d, size * (len(devices) if isinstance(devices, tuple) else 1))[::-1].copy()
-    return b.buffer(size, d, devices, unique=unique)
+    inputs[f"b{unique}"] = small_numbers(d, size_per_device * (len(devices) if isinstance(devices, tuple) else 1))[::-1].copy()
+    return b.buffer(size_per_device, d, devices, unique=unique)
 
 
 def _build_on_shard(axis: int | None, build: Callable[[UOp], UOp], shape: tuple[int, ...] = (6, 3, 4)) -> Build:
     """Build a graph of one value that is sharded along an axis, or whole on each device."""
-    return lambda d, i: build(shard(d, shape, axis, i))
+    return lambda d, i: build(add_sharded_param(d, shape, axis, i))
 
 
 def _beside_a_whole_value(d: DType, i: Inputs) -> UOp:
     """Select from a sharded and a whole value, by a whole condition: each device takes its part of what is whole."""
-    x, whole = shard(d, (6, 4), 0, i), shard(d, (6, 4), None, i)
+    x, whole = add_sharded_param(d, (6, 4), 0, i), add_sharded_param(d, (6, 4), None, i)
     return UOp(Op.WHERE, (UOp(Op.CMPEQ, (whole, x)), b.flip(whole, (False, True)), b.const(1, d)))
 
 
 def _beside_a_row(d: DType, i: Inputs) -> UOp:
-    return b.where(shard(dt.bool_, (6, 1), 0, i), shard(d, (4,), None, i), shard(d, (6, 4), 0, i))
+    return b.where(
+        add_sharded_param(dt.bool_, (6, 1), 0, i), add_sharded_param(d, (4,), None, i), add_sharded_param(d, (6, 4), 0, i)
+    )
 
 
-def _store_to_sharded_columns(value_axis: int | None, gated: bool = False) -> Build:
+def _store_to_columns_of_sharded_buffer(value_axis: int | None, gated: bool = False) -> Build:
     """Store to columns of a sharded Buffer, of a value that is sharded or whole; then read all of it."""
 
     def make(d: DType, i: Inputs) -> UOp:
-        buffer = fill_buffer(d, 6, i)
+        buffer = add_buffer_on_devices(d, 6, i)
         target = b.shrink(b.reshape(buffer, (6, 3)), (0, 1), (6, 2))
-        value = shard(d, (6, 2), value_axis, i)
-        gate = (shard(dt.bool_, (6, 2), value_axis, i),) if gated else ()
+        value = add_sharded_param(d, (6, 2), value_axis, i)
+        gate = (add_sharded_param(dt.bool_, (6, 2), value_axis, i),) if gated else ()
         return b.tuple_(b.copy(b.after(buffer, b.store(target, b.flip(value, (False, True)), *gate)), "D0"), value)
 
     return make
@@ -77,59 +79,59 @@ def _store_then_gather(d: DType, i: Inputs) -> UOp:
 
 
 def _store_after_copy(copy: Callable[[UOp], UOp], d: DType, i: Inputs) -> UOp:
-    buffer = fill_buffer(d, 4, i)
+    buffer = add_buffer_on_devices(d, 4, i)
     before = copy(buffer)
-    stored = b.after(buffer, b.store(b.after(buffer, before), shard(d, (12,), 0, i)))
+    stored = b.after(buffer, b.store(b.after(buffer, before), add_sharded_param(d, (12,), 0, i)))
     return b.tuple_(*[b.flip(b.copy(u, "D1"), (True,)) for u in (before, stored)])
 
 
-def _change_copies_on_each_device(d: DType, i: Inputs) -> UOp:
+def _store_copy_of_value_on_each_device(d: DType, i: Inputs) -> UOp:
     """Change the copies of one value on each device: memory that devices share would be changed several times."""
-    x = shard(d, (4,), None, i)
+    x = add_sharded_param(d, (4,), None, i)
     parts = b.copy(b.expand(b.reshape(x, (1, 4)), (3, 4)), DEVICES)
     changed = UOp(Op.WHERE, (UOp(Op.CMPEQ, (parts, parts)), parts, b.const(0, d)))
-    buffer = fill_buffer(d, 4, i)
+    buffer = add_buffer_on_devices(d, 4, i)
     return b.after(buffer, b.store(b.reshape(buffer, (3, 4)), changed))
 
 
 def _gated_load(d: DType, i: Inputs) -> UOp:
-    x, gate = shard(d, (6, 2), 0, i), shard(dt.bool_, (6, 2), None, i)
+    x, gate = add_sharded_param(d, (6, 2), 0, i), add_sharded_param(dt.bool_, (6, 2), None, i)
     return b.load(fill_like(x, d, i), gate=gate, alt=x)
 
 
 def fill_like(x: UOp, d: DType, i: Inputs) -> UOp:
     """Add a sharded Buffer of the shape of `x`."""
-    return b.reshape(fill_buffer(d, math.prod(x.shape) // len(DEVICES), i), x.shape)
+    return b.reshape(add_buffer_on_devices(d, math.prod(x.shape) // len(DEVICES), i), x.shape)
 
 
 def _redistribute(d: DType, i: Inputs) -> UOp:
     """Copy rows of what is sharded by columns to the devices in another order: every device sends a piece to every other."""
-    return b.copy(b.flip(shard(d, (6, 9), 1, i), (True, False)), DEVICES[::-1])
+    return b.copy(b.flip(add_sharded_param(d, (6, 9), 1, i), (True, False)), DEVICES[::-1])
 
 
 def _replicate(d: DType, i: Inputs) -> UOp:
-    x = shard(d, (2, 6), 1, i)
+    x = add_sharded_param(d, (2, 6), 1, i)
     return b.flip(b.replicated(b.copy(b.expand(b.reshape(x, (1, 2, 6)), (3, 2, 6)), DEVICES), 0), (False, True, True))
 
 
 def _read_every_copy(d: DType, i: Inputs) -> UOp:
     """Put a value whole on each device, and take it from each of them: all copies are the same."""
-    x = b.flip(shard(d, (2, 6), 1, i), (True, False))
+    x = b.flip(add_sharded_param(d, (2, 6), 1, i), (True, False))
     whole = b.replicated(b.copy(b.expand(b.reshape(x, (1, 2, 6)), (3, 2, 6)), DEVICES), 0)
     return b.tuple_(*[b.copy(whole, device) for device in DEVICES])
 
 
 def _to_bytes(d: DType, i: Inputs) -> UOp:
-    return b.bitcast(shard(d, (2, 6), 1, i), dt.uint8)
+    return b.bitcast(add_sharded_param(d, (2, 6), 1, i), dt.uint8)
 
 
 def _index_by_vector(d: DType, i: Inputs) -> UOp:
     i["p9"] = np.array([3, 0, 3], np.int32)
-    return b.at(shard(d, (4, 6), 1, i), b.cast(b.param(9, (3,), dt.int32, DEVICES), dt.index))
+    return b.at(add_sharded_param(d, (4, 6), 1, i), b.cast(b.param(9, (3,), dt.int32, DEVICES), dt.index))
 
 
 def _sum_on_every_device(d: DType, i: Inputs) -> UOp:
-    total = b.reduce(shard(d, (6, 2), 0, i), Op.ADD, (0,))
+    total = b.reduce(add_sharded_param(d, (6, 2), 0, i), Op.ADD, (0,))
     return b.tuple_(*[b.copy(total, device) for device in DEVICES])
 
 
@@ -145,9 +147,9 @@ def _sum_over(*axes: int) -> Callable[[UOp], UOp]:
 # fmt: off
 #: (op, edge class, builder) of each case.
 _OPS: tuple[tuple[Op, str, Build], ...] = (
-    (Op.BUFFER, "sharded", lambda d, i: b.flip(b.copy(fill_buffer(d, 4, i), "CPU"), (True,))),
-    (Op.PARAM, "sharded-inner", lambda d, i: b.flip(b.permute(shard(d, (3, 6), 1, i), (1, 0)), (False, True))),
-    (Op.PARAM, "whole-on-each", lambda d, i: b.flip(b.permute(shard(d, (3, 5), None, i), (1, 0)), (True, False))),
+    (Op.BUFFER, "sharded", lambda d, i: b.flip(b.copy(add_buffer_on_devices(d, 4, i), "CPU"), (True,))),
+    (Op.PARAM, "sharded-inner", lambda d, i: b.flip(b.permute(add_sharded_param(d, (3, 6), 1, i), (1, 0)), (False, True))),
+    (Op.PARAM, "whole-on-each", lambda d, i: b.flip(b.permute(add_sharded_param(d, (3, 5), None, i), (1, 0)), (True, False))),
     (Op.RESHAPE, "sharded-merge", _build_on_shard(1, lambda x: b.flip(b.reshape(x, (2, 24)), (True, False)), (2, 6, 4))),
     (Op.RESHAPE, "sharded-split", _build_on_shard(0, lambda x: b.flip(b.reshape(x, (3, 4, 2)), (False, True, True)), (12, 2))),
     (Op.RESHAPE, "beside-axis", _build_on_shard(0, lambda x: b.flip(b.reshape(x, (6, 2, 6)), (False, True, False)))),
@@ -159,18 +161,18 @@ _OPS: tuple[tuple[Op, str, Build], ...] = (
     (Op.FLIP, "beside-axis", _build_on_shard(1, lambda x: b.flip(x, (True, False, True)), (2, 6, 3))),
     (Op.INDEX, "beside-axis", _build_on_shard(1, lambda x: b.at(x, 2), (4, 6))),
     (Op.INDEX, "vector-beside-axis", _index_by_vector),
-    (Op.STACK, "sharded", lambda d, i: b.stack(shard(d, (6,), 0, i), b.at(shard(d, (2, 6), 1, i), 1))),
+    (Op.STACK, "sharded", lambda d, i: b.stack(add_sharded_param(d, (6,), 0, i), b.at(add_sharded_param(d, (2, 6), 1, i), 1))),
     (Op.REPLICATED, "of-copies", _replicate),
     (Op.REPLICATED, "every-copy", _read_every_copy),
     (Op.BITCAST, "sharded-last-axis", _to_bytes),
     (Op.WHERE, "beside-whole", _beside_a_whole_value),
     (Op.WHERE, "sharded-broadcast", _beside_a_row),
-    (Op.STORE, "sharded", _store_to_sharded_columns(0)),
-    (Op.STORE, "of-whole", _store_to_sharded_columns(None)),
-    (Op.STORE, "sharded-gate", _store_to_sharded_columns(0, gated=True)),
+    (Op.STORE, "sharded", _store_to_columns_of_sharded_buffer(0)),
+    (Op.STORE, "of-whole", _store_to_columns_of_sharded_buffer(None)),
+    (Op.STORE, "sharded-gate", _store_to_columns_of_sharded_buffer(0, gated=True)),
     (Op.AFTER, "copies-in-order", _store_then_copy),
     (Op.AFTER, "gather-before-store", _store_then_gather),
-    (Op.CONTIGUOUS, "copies-apart", _change_copies_on_each_device),
+    (Op.CONTIGUOUS, "copies-apart", _store_copy_of_value_on_each_device),
     (Op.LOAD, "sharded-gate", _gated_load),
     (Op.LOAD, "scatter", lambda d, i: b.copy(b.flip(add_param(d, (6, 2), i), (True, False)), DEVICES)),
     (Op.LOAD, "gather-inner", _build_on_shard(1, lambda x: b.copy(b.flip(x, (True, False)), "D1"), (2, 6))),
@@ -186,7 +188,8 @@ _SUMS: tuple[tuple[Op, str, Build], ...] = (
     (Op.REDUCE, "sharded-axis-of-every-copy", _sum_on_every_device),
     (Op.REDUCE, "max-of-received-pieces", _build_on_shard(0, _reduce_received_pieces, (3, 3, 5))),
     (Op.REDUCE, "max-of-sharded-axis", _build_on_shard(0, lambda x: b.reduce(x, Op.MAX, (0,)))),
-    (Op.ADD, "sharded", lambda d, i: UOp(Op.ADD, (shard(d, (6, 2), 0, i), b.flip(shard(d, (6, 2), 0, i), (False, True))))),
+    (Op.ADD, "sharded",
+     lambda d, i: UOp(Op.ADD, (add_sharded_param(d, (6, 2), 0, i), b.flip(add_sharded_param(d, (6, 2), 0, i), (False, True))))),
 )
 # fmt: on
 
@@ -199,7 +202,7 @@ def _collective_on(name: str, n: int) -> Build:
         if name in ("broadcast", "scatter"):
             operand = add_param(d, (2 * n,), i, values=small_numbers(d, 2 * n))
         else:
-            operand = fill_buffer(d, 2 * n, i, devices)
+            operand = add_buffer_on_devices(d, 2 * n, i, devices)
         value = COLLECTIVES[name](operand, devices)
         return b.flip(value, (True,)) if value.axis is None else UOp(Op.ADD, (value, value))
 

@@ -28,15 +28,15 @@ def _add_positions(inputs: Inputs, *values: int) -> UOp:
     return add_param(dt.int32, (len(values),), inputs, values=np.array(values, np.int32))
 
 
-def _add_with_unselected_nan(d: DType, n: int, at: int, inputs: Inputs) -> UOp:
+def _add_param_with_one_nan(d: DType, n: int, nan_position: int, inputs: Inputs) -> UOp:
     """Create a Param of numbers from 1 to 3, with a NaN at a position if the dtype has one."""
     values = (small_numbers(dt.int32, n) + 1).astype(STORAGE[d])
     if d.is_float:
-        values[at] = np.nan
+        values[nan_position] = np.nan
     return add_param(d, (n,), inputs, values=values)
 
 
-def _multiply_blocks(*, transposed: bool) -> Build:
+def _multiply_matrices_of_several_tiles(*, by_columns: bool) -> Build:
     """Build a product of which every axis has several blocks of a tensor core and a remainder, summed in at least 32 bits.
 
     Transposed, both operands lie in memory by columns.
@@ -46,8 +46,8 @@ def _multiply_blocks(*, transposed: bool) -> Build:
         wide = d if d.bits >= dt.int32.bits else dt.float32 if d.is_float else dt.int32
         operands = []
         for rows, columns in ((48, 48), (48, 72)):
-            x = _add_small_param(d, (columns, rows) if transposed else (rows, columns), i)
-            operands.append(b.cast(b.permute(x, (1, 0)) if transposed else x, wide))
+            x = _add_small_param(d, (columns, rows) if by_columns else (rows, columns), i)
+            operands.append(b.cast(b.permute(x, (1, 0)) if by_columns else x, wide))
         return compositions.gemm(*operands)
 
     return make
@@ -56,8 +56,8 @@ def _multiply_blocks(*, transposed: bool) -> Build:
 #: (composition, edge class, builder) of each case.
 _COMPOSITIONS: tuple[tuple[str, str, Build], ...] = (
     ("gemm", "matrices", lambda d, i: compositions.gemm(_add_small_param(d, (3, 4), i), _add_small_param(d, (4, 5), i))),
-    ("gemm", "blocks", _multiply_blocks(transposed=False)),
-    ("gemm", "blocks-by-columns", _multiply_blocks(transposed=True)),
+    ("gemm", "blocks", _multiply_matrices_of_several_tiles(by_columns=False)),
+    ("gemm", "blocks-by-columns", _multiply_matrices_of_several_tiles(by_columns=True)),
     ("prefix_sum", "vector", lambda d, i: compositions.prefix_sum(_add_small_param(d, (5,), i))),
     (
         "prefix_sum",
@@ -71,13 +71,13 @@ _COMPOSITIONS: tuple[tuple[str, str, Build], ...] = (
     (
         "gather",
         "out-of-range",
-        lambda d, i: compositions.gather(_add_with_unselected_nan(d, 5, 2, i), _add_positions(i, 4, 0, 3, 5, 1, -1)),
+        lambda d, i: compositions.gather(_add_param_with_one_nan(d, 5, 2, i), _add_positions(i, 4, 0, 3, 5, 1, -1)),
     ),
     (
         "scatter_add",
         "out-of-range",
         lambda d, i: compositions.scatter_add(
-            _add_small_param(d, (5,), i), _add_positions(i, 4, 0, 4, 9), _add_with_unselected_nan(d, 4, 3, i)
+            _add_small_param(d, (5,), i), _add_positions(i, 4, 0, 4, 9), _add_param_with_one_nan(d, 4, 3, i)
         ),
     ),
     (  # so many that they pay for a step per addend

@@ -6,17 +6,17 @@ from collections.abc import Iterator
 
 from uops.backends.conformance.cases.bestiary import kernels as bestiary
 from uops.backends.conformance.cases.kernels import (
-    fill_local_row,
-    keep_in_register_per_lane,
+    copy_through_local_memory_by_loops,
+    keep_register_per_lane_across_barrier,
     make_lane_counters,
     reverse_in_workgroup,
 )
 from uops.backends.conformance.cases.loops import (
     KERNEL_AXES,
     BuildEffects,
-    keep_last_iteration,
+    keep_last_iteration_in_register,
     loop_to_variable,
-    reverse_in_loop,
+    reverse_in_loop_and_store_beside,
     run_two_calls,
     single_kernel,
 )
@@ -25,11 +25,14 @@ from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.axes import GRID, SEQUENTIAL, UNROLLED, WORKGROUP, AxisType
 
 
-def _generate_axis_cases(t: AxisType) -> Iterator[NamedCase]:
+def _generate_axis_type_cases(t: AxisType) -> Iterator[NamedCase]:
     """Yield the cases of an axis type: the values of its counter, its order, and the memory and Barriers that its kind has."""
-    builders: dict[str, BuildEffects] = {"counter": reverse_in_loop(t), "zero-trip": reverse_in_loop(t, 0)}
+    builders: dict[str, BuildEffects] = {
+        "counter": reverse_in_loop_and_store_beside(t),
+        "zero-trip": reverse_in_loop_and_store_beside(t, 0),
+    }
     if t in SEQUENTIAL:
-        builders["in-order"] = keep_last_iteration(t)
+        builders["in-order"] = keep_last_iteration_in_register(t)
     if t not in WORKGROUP | UNROLLED:
         builders["symbolic"] = loop_to_variable(t, 7)
     if t in WORKGROUP:
@@ -42,12 +45,14 @@ def _generate_axis_cases(t: AxisType) -> Iterator[NamedCase]:
 
 _REVERSED = reverse_in_workgroup(make_lane_counters(AxisType.LOCAL))
 PLACEHOLDER = NamedCase(
-    f"AxisType/{AxisType.PLACEHOLDER.name}", "counter", bestiary.single_kernel(bestiary.reverse_in_loop(AxisType.PLACEHOLDER))
+    f"AxisType/{AxisType.PLACEHOLDER.name}",
+    "counter",
+    bestiary.single_kernel(bestiary.reverse_in_loop_and_store_beside(AxisType.PLACEHOLDER)),
 )
 SPACES = (
     NamedCase(f"AddrSpace/{AddrSpace.GLOBAL.name}", "two-kernels", run_two_calls),
-    NamedCase(f"AddrSpace/{AddrSpace.LOCAL.name}", "one-workgroup", single_kernel(fill_local_row)),
+    NamedCase(f"AddrSpace/{AddrSpace.LOCAL.name}", "one-workgroup", single_kernel(copy_through_local_memory_by_loops)),
     NamedCase(f"AddrSpace/{AddrSpace.LOCAL.name}", "per-workgroup", single_kernel(_REVERSED)),
-    NamedCase(f"AddrSpace/{AddrSpace.REG.name}", "per-lane", single_kernel(keep_in_register_per_lane)),
+    NamedCase(f"AddrSpace/{AddrSpace.REG.name}", "per-lane", single_kernel(keep_register_per_lane_across_barrier)),
 )
-CASES = (*(case for t in KERNEL_AXES for case in _generate_axis_cases(t)), PLACEHOLDER, *SPACES)
+CASES = (*(case for t in KERNEL_AXES for case in _generate_axis_type_cases(t)), PLACEHOLDER, *SPACES)

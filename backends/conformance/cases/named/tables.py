@@ -11,7 +11,7 @@ from uops.backends.conformance.cases.bestiary.kernels import BestiaryKernelBuild
 from uops.backends.conformance.cases.common import Inputs
 from uops.backends.conformance.cases.launches import make_groups_of_ones_and_twos
 from uops.backends.conformance.cases.named.generate import Build, NamedCase
-from uops.backends.conformance.cases.tensor_cores import find_descriptors_by_dtype, make_fragment_values
+from uops.backends.conformance.cases.tensor_cores import group_descriptors_by_input_dtype, make_fragment_values
 from uops.spec.bestiary import build as B
 from uops.spec.bestiary.tables import EXPANDABLE_BY_NAME, RANGE_ENDING, REDUCE_OPS
 from uops.spec.ir import build as b
@@ -23,7 +23,7 @@ from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import EXTREMES, Op
 
 #: Dtypes that some tensor core multiplies.
-_MULTIPLIED = tuple(d for d in dt.STORABLE if d in find_descriptors_by_dtype())
+_MULTIPLIED = tuple(d for d in dt.STORABLE if d in group_descriptors_by_input_dtype())
 _INTS = dt.INTS
 _WORDS = {1: dt.uint8, 2: dt.uint16, 4: dt.uint32, 8: dt.uint64}
 
@@ -60,9 +60,9 @@ def _function_in_loop(d: DType, inputs: Inputs) -> UOp:
     return b.sink(B.store(B.at(target, position), k.load_at(source, i), i))
 
 
-def _close_wmma(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
+def _end_reduce_range_by_wmma(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
     """Build a WMMA that ends a REDUCE range: each iteration adds a product of small whole numbers (R178)."""
-    descriptor = find_descriptors_by_dtype()[d][0]
+    descriptor = group_descriptors_by_input_dtype()[d][0]
     threads, maps = descriptor.threads, [descriptor.map(name) for name in "ABC"]
     counts = [m.elements for m in maps]
     steps = [np.concatenate([make_fragment_values(m, d, k) for k in range(2)]) for m in maps[:2]]
@@ -86,7 +86,7 @@ _RANGE_ENDING: dict[Op, Build] = {
     Op.BUFFERIZE: bestiary.single_kernel(bestiary.bufferize_over_two_ranges(AddrSpace.LOCAL)),
     Op.B_REDUCE: bestiary.single_kernel(bestiary.reduce_inner_range(Op.MAX)),
     Op.B_STORE: bestiary.single_kernel(bestiary.close_two_loops_by_store),
-    Op.WMMA: bestiary.single_kernel(_close_wmma),
+    Op.WMMA: bestiary.single_kernel(_end_reduce_range_by_wmma),
     Op.END: bestiary.single_kernel(_end_two_ranges),
     Op.CALL: _call_per_iteration,
     Op.FUNCTION: _function_in_loop,
@@ -142,7 +142,7 @@ def _reduce_lanes(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
     return (B.store(B.at(target, i), B.reduce(lanes, Op.MAX), i),)
 
 
-def _bufferize_lane(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
+def _bufferize_one_lane_per_iteration(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
     """Build a BUFFERIZE of one lane of each iteration."""
     source, target = k.add_source(d, 12), k.add_target(d, 4)
     i, j, u = k.make_range(4), k.make_range(4), k.make_range(3, AxisType.UNROLL)
@@ -153,7 +153,7 @@ def _bufferize_lane(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
 
 def _multiply_unrolled_fragments(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
     """Build a WMMA whose fragments are lanes of an UNROLL."""
-    descriptor = find_descriptors_by_dtype()[d][0]
+    descriptor = group_descriptors_by_input_dtype()[d][0]
     maps = [descriptor.map(name) for name in "ABC"]
     counts = [m.elements for m in maps]
     lane = k.make_range(descriptor.threads, AxisType.WARP)
@@ -196,7 +196,7 @@ _EXPANDABLE: dict[str, tuple[Build, tuple[DType, ...]]] = {
     "Reduce": (bestiary.single_kernel(_reduce_lanes), dt.STORABLE),
     "End": (_store_lanes(in_loop=True), dt.STORABLE),
     "After": (_reorder_after(lambda d, k, x, m: b.after(x, b.group())), dt.STORABLE),
-    "Bufferize": (bestiary.single_kernel(_bufferize_lane), dt.STORABLE),
+    "Bufferize": (bestiary.single_kernel(_bufferize_one_lane_per_iteration), dt.STORABLE),
     "Wmma": (bestiary.single_kernel(_multiply_unrolled_fragments), _MULTIPLIED),
 }  # fmt: skip
 
@@ -206,7 +206,7 @@ def _make_empty_reduce_cases() -> tuple[NamedCase, ...]:
         NamedCase(
             "Table/ReduceOp",
             f"{name.lower()}-of-nothing",
-            bestiary.single_kernel(bestiary.reduce_nothing(op)),
+            bestiary.single_kernel(bestiary.reduce_zero_trip_and_running_range(op)),
             dtypes=tuple(d for d in dt.STORABLE if d is not dt.bool_ or op in EXTREMES),
         )
         for name, op in REDUCE_OPS.items()

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from uops.compiler.ir.affine import AffineSum, build_affine_sum, extract_affine_sum, index_constant
 from uops.compiler.ir.extents import constant_extent
-from uops.compiler.log import log_transform, log_transform_into_part_of_graph
+from uops.compiler.log import log_fusion_of_one_graph, log_transform
 from uops.compiler.passes.optimize.heuristics.scan import build_prefix_scan_body
 from uops.compiler.passes.optimize.schedule.schedule import create_initial_schedule, replace_ranges, tile_index
 from uops.compiler.target import MachineModel
@@ -104,7 +104,7 @@ class _ChainFinder:
             arguments.update(part.call.arguments)
             row = row + _row_bytes(chain[-2], common) if shared >= common else sum(_row_bytes(p, shared) for p in chain[:-1])
             common = min(common, shared)
-            if self.is_chain_and_any_extension_unprofitable(first, common, row):
+            if self.is_unprofitable_however_extended(first, common, row):
                 return chain, 0
         return chain, common if len(chain) > 1 else 0
 
@@ -130,7 +130,7 @@ class _ChainFinder:
         reader = self.get_chain_kernel(writer_index + 1) if memory in self.calls[writer_index + 1].arguments[1:] else None
         return _count_loops_advancing_alike(writer, reader, memory) if reader else 0
 
-    def is_chain_and_any_extension_unprofitable(self, first: ChainKernel, common_loop_count: int, row_bytes: int) -> bool:
+    def is_unprofitable_however_extended(self, first: ChainKernel, common_loop_count: int, row_bytes: int) -> bool:
         """Return True if no chain that begins with `first` pays: as it grows, rows take more bytes and no more loops are shared."""
         extents = [constant_extent(r) for r in first.loops[:common_loop_count]]
         return (
@@ -301,13 +301,13 @@ def _fuse_chain(chain: Sequence[ChainKernel], common_loop_count: int, rows_per_b
         inner, local = substitute(effect, ready), fusion.local.get(part.argument(0))
         if local is None:
             name = f"joined_{call.body.arg.name}" if call.body.arg else "joined"
-            outer = UOp(Op.SINK, (B.close_loops(inner, [*fusion.around, *loops]),), SinkArg(name))
+            outer = UOp(Op.SINK, (B.wrap_in_one_end_per_loop(inner, [*fusion.around, *loops]),), SinkArg(name))
         else:
-            outer = B.after(local, B.close_loops(inner, loops))
+            outer = B.after(local, B.wrap_in_one_end_per_loop(inner, loops))
         parts.append((effect, dict(ready), inner, outer))
         if local is not None:
             ready[local] = outer
     body = parts[-1][-1]
     for effect, replacements, inner, outer in parts:
-        log_transform_into_part_of_graph("join", effect, body, replacements, inner, outer)
+        log_fusion_of_one_graph("join", effect, body, replacements, inner, outer)
     return call.replace(src=(body, *fusion.arguments))

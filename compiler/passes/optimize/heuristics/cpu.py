@@ -35,7 +35,7 @@ from uops.compiler.passes.optimize.heuristics.products import (
 )
 from uops.compiler.passes.optimize.heuristics.sweep import interchange_output_and_reduce_loops
 from uops.compiler.passes.optimize.heuristics.symbolic import vectorize_contiguous_loops_if_machine_masks
-from uops.compiler.passes.optimize.heuristics.threads import WORTH, count_executed_element_operations
+from uops.compiler.passes.optimize.heuristics.threads import WORTH, count_executed_alu_and_memory_operations
 from uops.compiler.passes.optimize.schedule.accesses import flatten_loop_nests
 from uops.compiler.passes.optimize.schedule.local_memory import (
     find_uses_of_recomputed_value,
@@ -50,7 +50,7 @@ from uops.compiler.passes.optimize.schedule.moves import (
     axis_number,
     largest_divisor,
     newest_loop,
-    split_loop_into_vectors,
+    split_into_vectors_or_vectorize_whole,
     split_with_padding,
 )
 from uops.compiler.passes.optimize.schedule.optops import apply, find_loops_around_local_memory_fills
@@ -95,11 +95,11 @@ def schedule_for_cpu(s: Schedule, machine: MachineModel, uniques: Iterator[int])
     argmax = fuse_max_and_argmax(s, machine, uniques)
     if argmax is not None:
         return argmax
-    s = _stage_values_recomputed_in_several_loops(s, machine, uniques)
-    return _vectorize_kernel(s, VectorizationFacts(s), machine, uniques)
+    s = _stage_recomputed_values_in_output_or_local(s, machine, uniques)
+    return _vectorize_output_reduce_and_fill_loops(s, VectorizationFacts(s), machine, uniques)
 
 
-def _stage_values_recomputed_in_several_loops(s: Schedule, machine: MachineModel, uniques: Iterator[int]) -> Schedule:
+def _stage_recomputed_values_in_output_or_local(s: Schedule, machine: MachineModel, uniques: Iterator[int]) -> Schedule:
     """Stage rows of values that two inner loops share: in the output if they fit the second cache, else in LOCAL memory.
 
     LOCAL memory must fit the first cache beside what the loops read.
@@ -118,7 +118,9 @@ def _stage_values_recomputed_in_several_loops(s: Schedule, machine: MachineModel
     return s
 
 
-def _vectorize_kernel(s: Schedule, f: VectorizationFacts, machine: MachineModel, uniques: Iterator[int]) -> Schedule:
+def _vectorize_output_reduce_and_fill_loops(
+    s: Schedule, f: VectorizationFacts, machine: MachineModel, uniques: Iterator[int]
+) -> Schedule:
     """Turn loops into vector lanes: an output loop, reduce loops, and loops that fill LOCAL memory."""
     lanes = max(1, machine.vector_bytes // f.itemsize)
     staged = stage_strided_operand_of_narrow_product(s, f, lanes, machine, uniques)
@@ -136,7 +138,7 @@ def _vectorize_kernel(s: Schedule, f: VectorizationFacts, machine: MachineModel,
             around |= f.enclosing_loops[u] if s is not before else set()
     for u in f.ends:
         if ranges_closed_by(u)[-1] not in f.unvectorizable | around:
-            s = split_loop_into_vectors(s, ranges_closed_by(u)[-1], lanes, ELEMENTWISE_VECTORS, AxisType.UPCAST)
+            s = split_into_vectors_or_vectorize_whole(s, ranges_closed_by(u)[-1], lanes, ELEMENTWISE_VECTORS, AxisType.UPCAST)
     return s
 
 
@@ -177,7 +179,7 @@ def _choose_strategy_and_vectorize_output_loop(
         vectors = min(COLUMN_VECTORS, machine.registers // 2) if streams else _elementwise_vector_count(f)
         if streams and constant_extent(lane_loop) > lanes * vectors and shortest_reduce_extent(s, f, lane_loop) >= SWEPT_ROWS:
             return _accumulate_column_tiles_row_by_row(s, f, lane_loop, None, lanes, machine, uniques)
-        return split_loop_into_vectors(s, lane_loop, lanes, vectors, AxisType.UPCAST)
+        return split_into_vectors_or_vectorize_whole(s, lane_loop, lanes, vectors, AxisType.UPCAST)
     streamed = shortest_reduce_extent(s, f, lane_loop) * constant_extent(lane_loop) * f.itemsize > (machine.caches or CACHES)[1]
     if constant_extent(rows) <= FEW_ROWS and streamed and len(f.reduces) == 1:
         return _accumulate_column_tiles_row_by_row(s, f, lane_loop, rows, lanes, machine, uniques)
@@ -213,7 +215,9 @@ def _accumulate_column_tiles_row_by_row(
         * n
     )
     tiles = -(-constant_extent(lane_loop) // most)
-    if machine.cores > 1 and count_executed_element_operations(f.order, f.enclosing_loops) >= WORTH:  # a tile per core at least
+    if (
+        machine.cores > 1 and count_executed_alu_and_memory_operations(f.order, f.enclosing_loops) >= WORTH
+    ):  # a tile per core at least
         tiles = max(tiles, min(machine.cores, constant_extent(lane_loop) // n))
     tile = -(-constant_extent(lane_loop) // (tiles * n)) * n
     if constant_extent(lane_loop) % tile:

@@ -79,7 +79,7 @@ def schedule_for_gpu(s: Schedule, machine: MachineModel, uniques: Iterator[int])
         s = set_output_loop_types_before_optops(s, dict.fromkeys(s.outputs, AxisType.GLOBAL))
     f = _GpuKernelFacts(s)
     if machine.tensor_cores:
-        tiled = _tile_product_for_tensor_cores(s, machine, uniques)
+        tiled = _tile_for_tensor_cores_if_padding_is_cheap(s, machine, uniques)
         if tiled is not None:
             return tiled
         for opt in (TC(0, -1, level) for level in range(3)):
@@ -95,7 +95,7 @@ def schedule_for_gpu(s: Schedule, machine: MachineModel, uniques: Iterator[int])
         return transposed
     grouped = _split_long_reduces_across_lanes(s, f, machine)
     if grouped is not s:
-        return _prepare_output_for_lanes_of_reduces(grouped, f, machine)
+        return _pad_and_upcast_output_for_reduce_lanes(grouped, f, machine)
     return _split_output_loop_into_vectors_and_workgroup_lanes(s, f, machine)
 
 
@@ -126,9 +126,9 @@ class _GpuKernelFacts:
         nodes = set(toposort(u.operand, gate=lambda n: n.op is not Op.REDUCE and n.dtype is not dt.void))
         return [a for a in self.accesses if a.node.op is Op.LOAD and a.node in nodes]
 
-    def largest_direct_loads(self, u: UOp) -> list[StridedAccess]:
+    def direct_loads_over_most_loops(self, reduce: UOp) -> list[StridedAccess]:
         """Return those of the direct loads of a Reduce that depend on the most loops, and so move the most memory."""
-        loads = self.direct_loads(u)
+        loads = self.direct_loads(reduce)
         most = max((len(self.enclosing_loops[a.node]) for a in loads), default=0)
         return [a for a in loads if len(self.enclosing_loops[a.node]) == most]
 
@@ -149,7 +149,7 @@ class _GpuKernelFacts:
         return None
 
 
-def _tile_product_for_tensor_cores(s: Schedule, machine: MachineModel, uniques: Iterator[int]) -> Schedule | None:
+def _tile_for_tensor_cores_if_padding_is_cheap(s: Schedule, machine: MachineModel, uniques: Iterator[int]) -> Schedule | None:
     """Tile a product for the tensor cores of a workgroup; None if there is none, or if it is too small for every tile."""
     product = match_tensor_core_or_explain_mismatch(s, TC(0, -1, 2), machine.tensor_cores)
     reduces = nodes_with_op(s.effect, Op.REDUCE)
@@ -273,7 +273,7 @@ def _split_long_reduces_across_lanes(s: Schedule, f: _GpuKernelFacts, machine: M
     for u in f.reduces:
         r = ranges_closed_by(u)[-1]
         n = max_loop_extent(r)
-        loads = f.largest_direct_loads(u)
+        loads = f.direct_loads_over_most_loops(u)
         contiguous = any(a.stride(r) == 1 for a in loads)
         across = s.outputs and any(a.stride(s.outputs[-1]) == 1 for a in loads)
         outer = any(x.arg.type is AxisType.REDUCE for x in f.enclosing_loops[u])  # nested in another reduction
@@ -309,7 +309,7 @@ def _split_reduce_and_neighbouring_outputs(s: Schedule, r: UOp, machine: Machine
     return done
 
 
-def _prepare_output_for_lanes_of_reduces(s: Schedule, f: _GpuKernelFacts, machine: MachineModel) -> Schedule:
+def _pad_and_upcast_output_for_reduce_lanes(s: Schedule, f: _GpuKernelFacts, machine: MachineModel) -> Schedule:
     """Pad and split the contiguous output loop so that the lanes of the reductions can share it, if no reduction depends on it.
 
     A lane takes neighbouring elements (UPCAST), so that few workgroups repeat the same reductions.
@@ -341,10 +341,12 @@ def _split_output_loop_into_vectors_and_workgroup_lanes(s: Schedule, f: _GpuKern
     if straight and n >= width * LANES and n % width == 0 and lane.bound.op is Op.CONST:
         s = apply(s, Split(_axis_number(s, axis), width, AxisType.UPCAST), machine)
         n //= width
-    return _split_loop_into_local_lanes(s, axis, n, min(LANES, machine.workgroup), machine) if n > 1 else s
+    return _pad_and_split_loop_into_local_lanes(s, axis, n, min(LANES, machine.workgroup), machine) if n > 1 else s
 
 
-def _split_loop_into_local_lanes(s: Schedule, axis_id: int, loop_extent: int, max_lanes: int, machine: MachineModel) -> Schedule:
+def _pad_and_split_loop_into_local_lanes(
+    s: Schedule, axis_id: int, loop_extent: int, max_lanes: int, machine: MachineModel
+) -> Schedule:
     """Split a loop into up to `max_lanes` lanes: as many as divide it, or all of them after padding."""
     is_constant = isinstance(s.axes[_axis_number(s, axis_id)].extent, int)
     factor = next((k for k in range(min(loop_extent, max_lanes), 0, -1) if loop_extent % k == 0), 1) if is_constant else 0

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from uops.compiler.ir.loops import sort_by_nesting
-from uops.compiler.log import log_transform, log_transform_into_part_of_graph
+from uops.compiler.log import log_fusion_of_one_graph, log_transform
 from uops.compiler.passes.optimize.schedule.schedule import Schedule, replace_ranges
 from uops.spec.ir import build as B
 from uops.spec.ir.args import AddrSpace
@@ -42,13 +42,13 @@ def schedule_kernel_or_fused_parts(s: Schedule, scheduler: Callable[[Schedule], 
         part = schedule_part(*_unwrap_store_and_loops(u.dependencies[0]))
         axis += len(part.ranges)
         inner = substitute(part.effect, ready)
-        outer = B.after(u.buffer, B.close_loops(inner, sort_by_nesting(part.outputs)))
+        outer = B.after(u.buffer, B.wrap_in_one_end_per_loop(inner, sort_by_nesting(part.outputs)))
         parts.append((part.effect, dict(ready), inner, outer))
         ready[u.buffer] = outer
     last = schedule_part(s.effect, [r for r in s.outputs if r not in common])
     effect = substitute(last.effect, ready)
     for before, replacements, inner, outer in (*parts, (last.effect, ready, effect, effect)):
-        log_transform_into_part_of_graph("parts", before, effect, replacements, inner, outer)
+        log_fusion_of_one_graph("parts", before, effect, replacements, inner, outer)
     return Schedule(s.name, effect, (*common, *last.outputs), initialized_sizes=s.initialized_sizes)
 
 

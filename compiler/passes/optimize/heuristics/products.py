@@ -30,7 +30,7 @@ from uops.compiler.passes.optimize.schedule.moves import (
     largest_divisor,
     newest_loop,
     padding_efficiency,
-    split_loop_into_vectors,
+    split_into_vectors_or_vectorize_whole,
     split_with_padding,
 )
 from uops.compiler.passes.optimize.schedule.optops import apply
@@ -186,7 +186,7 @@ def _pack_reused_panel_or_block_deep_reduce(
     assert panel is not None
     load, over = panel
     size, cache = math.prod(map(constant_extent, over)) * load.dtype.itemsize, _panel_byte_budget(machine)
-    rereads = _estimate_row_operand_bytes(s, tiles, load) >= cache * PANEL_SHARE
+    rereads = _estimate_row_operand_bytes_read_per_panel(s, tiles, load) >= cache * PANEL_SHARE
     beside = _choose_panel_count_to_fill_together(columns, PANELS, machine) if rereads else 1
     k = ranges_closed_by(VectorizationFacts(s).reduces[0])[0]
     divides = _has_large_divisor(constant_extent(k), _max_block_iterations(k, size, cache // beside))
@@ -199,7 +199,7 @@ def _pack_reused_panel_or_block_deep_reduce(
     return flatten_loop_nests(s, only_reduces=True)
 
 
-def _estimate_row_operand_bytes(s: Schedule, row_tiles: UOp, panel_load: UOp) -> int:
+def _estimate_row_operand_bytes_read_per_panel(s: Schedule, row_tiles: UOp, panel_load: UOp) -> int:
     """Estimate the bytes of the operand that depends on the rows, all of which every panel of `panel_load` reads."""
     f = VectorizationFacts(s)
     common = f.enclosing_loops[panel_load] - set(ranges_closed_by(f.reduces[0]))
@@ -331,12 +331,12 @@ def vectorize_reduce_if_contiguous(s: Schedule, f: VectorizationFacts, reduce: U
     """Turn the last loop of a Reduce into vector lanes if its loads are contiguous."""
     if not _can_vectorize_reduce(f, reduce, lanes):
         return s
-    return split_loop_into_vectors(s, ranges_closed_by(reduce)[-1], lanes, max_vectors, AxisType.UNROLL)
+    return split_into_vectors_or_vectorize_whole(s, ranges_closed_by(reduce)[-1], lanes, max_vectors, AxisType.UNROLL)
 
 
 def _can_vectorize_reduce(f: VectorizationFacts, u: UOp, lanes: int) -> bool:
     """Return True if a Reduce loads contiguously and its last loop fills a vector."""
-    return f.reduce_loads_are_contiguous_or_fixed(u) and constant_extent(ranges_closed_by(u)[-1]) >= lanes
+    return f.are_loads_below_contiguous_or_fixed(u) and constant_extent(ranges_closed_by(u)[-1]) >= lanes
 
 
 def vectorize_dot_products_if_contiguous(s: Schedule, f: VectorizationFacts, lanes: int) -> Schedule:

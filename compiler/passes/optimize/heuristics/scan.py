@@ -76,7 +76,7 @@ def build_prefix_scan_body(s: Schedule, uniques: Iterator[int], machine: Machine
         columns = bool(scans) and not needs[scans[0][0]].isdisjoint(inner)
         scans = [(u, term) for u, term in scans if needs[u].isdisjoint(inner) is not columns]
         if scans:
-            loops = _arrange_scan_loops(s, i, columns, machine, accumulator_dtype(scans[0][0].dtype))
+            loops = _choose_scan_threads_and_column_tiles(s, i, columns, machine, accumulator_dtype(scans[0][0].dtype))
             return _build_scan_body(s, scans, i, loops, uniques)
     return None
 
@@ -155,8 +155,12 @@ def _build_scan_body(
         total = combine_with_accumulator(u, running, substitute(term, scan_loops.substitutions))
         stores.append(B.store(running, total))
         effect = substitute(effect, {substitute(u, scan_loops.substitutions): B.cast(total, u.dtype)})
-    body = B.group(*stores, effect if columns else B.close_loops(effect, scan_loops.inner))
-    return UOp(Op.SINK, (Rewriter(INDEXING)(B.close_loops(body, [*scan_loops.outer, scan_loops.i, *columns])),), SinkArg(s.name))
+    body = B.group(*stores, effect if columns else B.wrap_in_one_end_per_loop(effect, scan_loops.inner))
+    return UOp(
+        Op.SINK,
+        (Rewriter(INDEXING)(B.wrap_in_one_end_per_loop(body, [*scan_loops.outer, scan_loops.i, *columns])),),
+        SinkArg(s.name),
+    )
 
 
 def _renumber_loops_for_reduce(loops: Sequence[UOp], k: int) -> list[UOp]:
@@ -164,7 +168,9 @@ def _renumber_loops_for_reduce(loops: Sequence[UOp], k: int) -> list[UOp]:
     return [r.replace(arg=RangeArg(int(r.arg.axis_id) + k * len(loops), r.arg.type)) for r in loops]
 
 
-def _arrange_scan_loops(s: Schedule, i: UOp, has_columns: bool, machine: MachineModel, sum_dtype: DType) -> _ScanLoops:
+def _choose_scan_threads_and_column_tiles(
+    s: Schedule, i: UOp, has_columns: bool, machine: MachineModel, sum_dtype: DType
+) -> _ScanLoops:
     """Return the loops as they are, tiled, or with one for the cores."""
     k = s.outputs.index(i)
     outer, inner, threads = s.outputs[:k], s.outputs[k + 1 :], dict[UOp, UOp]()

@@ -55,14 +55,16 @@ class _Scatter(NamedTuple):
 
 def build_scatter_body(s: Schedule, machine: MachineModel = PLAIN) -> UOp | None:
     """Return the SCHEDULED body of a kernel whose sum an output loop selects, or None for any other kernel."""
-    scatter = _find_scatter(s, LEAST_OF_GROUP if machine.workgroup else LEAST_VECTORS * machine.lanes(s.effect.value.dtype))
+    scatter = _match_sole_sum_as_scatter(
+        s, LEAST_OF_GROUP if machine.workgroup else LEAST_VECTORS * machine.lanes(s.effect.value.dtype)
+    )
     if scatter is None:
         return None
     effect = _add_atomically_by_workgroup_lanes(s, scatter, machine) if machine.workgroup else _add_in_order(s, scatter, machine)
     return None if effect is None else UOp(Op.SINK, (Rewriter(INDEXING)(effect),), SinkArg(s.name))
 
 
-def _find_scatter(s: Schedule, least_extent: int) -> _Scatter | None:
+def _match_sole_sum_as_scatter(s: Schedule, least_extent: int) -> _Scatter | None:
     """Find the one sum of a kernel, if an output loop of at least `least_extent` selects its addends and its memory can hold it."""
     reduces = nodes_with_op(s.effect, Op.REDUCE)
     if len(reduces) != 1 or s.effect.op is not Op.STORE or s.effect.gate is not None or s.ordered_ids:
@@ -134,18 +136,20 @@ def _add_in_order(s: Schedule, scatter: _Scatter, machine: MachineModel) -> UOp:
     ids, lanes = itertools.count(next_id(s)), machine.lanes(scatter.reduce.dtype)
     memory, (position,) = s.effect.buffer.operand, s.effect.buffer.positions
     nest = _copy_loops(s.outputs, ids, lanes)
-    done = B.close_loops(_clear(scatter, memory, substitute(position, nest.indices)), nest.loops)
+    done = B.wrap_in_one_end_per_loop(_clear(scatter, memory, substitute(position, nest.indices)), nest.loops)
     steps = [r.replace(arg=RangeArg(next(ids), AxisType.LOOP)) for r in scatter.loops]
     columns = _copy_loops([r for r in s.outputs if r is not scatter.k], ids, lanes)
     addend = _locate_addend(scatter, columns.indices | dict(zip(scatter.loops, steps, strict=True)))
     now = B.after(B.after(memory, done), *steps)  # read anew in every step
     element = UOp(Op.INDEX, (now, substitute(position, columns.indices | {scatter.k: addend.output})))
     old = UOp(Op.LOAD, (element, B.const(0, scatter.reduce.dtype), addend.gate), LoadArg())
-    done = B.close_loops(UOp(Op.STORE, (element, UOp(Op.ADD, (old, addend.value)), addend.gate)), [*steps, *columns.loops])
+    done = B.wrap_in_one_end_per_loop(
+        UOp(Op.STORE, (element, UOp(Op.ADD, (old, addend.value)), addend.gate)), [*steps, *columns.loops]
+    )
     if s.effect.value is scatter.reduce:
         return done
     nest = _copy_loops(s.outputs, ids, lanes)
-    return B.close_loops(substitute(_store_value(s, scatter, B.after(memory, done)), nest.indices), nest.loops)
+    return B.wrap_in_one_end_per_loop(substitute(_store_value(s, scatter, B.after(memory, done)), nest.indices), nest.loops)
 
 
 def _add_atomically_by_workgroup_lanes(s: Schedule, scatter: _Scatter, machine: MachineModel) -> UOp | None:
@@ -166,12 +170,12 @@ def _add_atomically_by_workgroup_lanes(s: Schedule, scatter: _Scatter, machine: 
     place = substitute(position, columns | {scatter.k: output})
     element = UOp(Op.INDEX, (B.after(memory, UOp(Op.BARRIER, (done,))), place))
     value = UOp(Op.WHERE, (addend.gate, addend.value, B.const(0, scatter.reduce.dtype)))
-    done = B.close_loops(UOp(Op.ATOMICADD, (element, value)), [turn, *[steps[r] for r in rest]])
+    done = B.wrap_in_one_end_per_loop(UOp(Op.ATOMICADD, (element, value)), [turn, *[steps[r] for r in rest]])
     if s.effect.value is not scatter.reduce:
         turn, output = _share_among_lanes(scatter.k, lane, next(ids))
         stored = _store_value(s, scatter, B.after(memory, UOp(Op.BARRIER, (done,))))
         done = B.end(substitute(stored, columns | {scatter.k: output}), turn)
-    return B.close_loops(done, [*columns.values(), lane])
+    return B.wrap_in_one_end_per_loop(done, [*columns.values(), lane])
 
 
 def _share_among_lanes(r: UOp, lane: UOp, axis_id: int) -> tuple[UOp, UOp]:

@@ -75,7 +75,7 @@ def interchange_output_and_reduce_loops(
     running = element_address(B.after(memory, cleared, *reduce_loops_to_move_out), second, sizes)
     term = UOp(Op.REDUCE, (value, *inside), ReduceArg(reduce.arg.op)) if inside else value
     update = B.store(running, combine_with_accumulator(reduce, running, term))
-    accumulated = B.close_loops(update, [*sort_by_nesting(reduce_loops_to_move_out), *sort_by_nesting(second)])
+    accumulated = B.wrap_in_one_end_per_loop(update, [*sort_by_nesting(reduce_loops_to_move_out), *sort_by_nesting(second)])
     total = UOp(Op.LOAD, (element_address(B.after(memory, accumulated), output_loops_to_move_in, sizes),), LoadArg())
     effect = substitute(s.effect, {reduce: B.cast(total, reduce.dtype)})
     log_transform("sweep", s.effect, effect, {reduce: total})

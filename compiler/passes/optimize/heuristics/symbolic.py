@@ -11,7 +11,7 @@ from uops.compiler.passes.optimize.schedule.moves import (
     VectorizationFacts,
     apply_and_find_changed_loop,
     axis_number,
-    split_loop_into_vectors,
+    split_into_vectors_or_vectorize_whole,
 )
 from uops.compiler.passes.optimize.schedule.optops import apply
 from uops.compiler.passes.optimize.schedule.schedule import Schedule
@@ -37,7 +37,7 @@ def vectorize_contiguous_loops_if_machine_masks(s: Schedule, machine: MachineMod
     for u in f.reduces:
         r = ranges_closed_by(u)[-1]
         if (
-            f.reduce_loads_are_contiguous_or_fixed(u)
+            f.are_loads_below_contiguous_or_fixed(u)
             and r not in around
             and (lane is None or lane not in f.enclosing_loops[u.operand])
         ):
@@ -49,6 +49,6 @@ def vectorize_contiguous_loops_if_machine_masks(s: Schedule, machine: MachineMod
 def _split_into_vectors_padding_if_symbolic(s: Schedule, r: UOp, lanes: int, target: AxisType) -> Schedule:
     """Split a loop into vector lanes; one of symbolic extent is padded first."""
     if r.bound.op is Op.CONST:
-        return split_loop_into_vectors(s, r, lanes, 1, target)
+        return split_into_vectors_or_vectorize_whole(s, r, lanes, 1, target)
     s, r = apply_and_find_changed_loop(s, r, Padto(axis_number(s, r), lanes))
     return apply(s, Split(axis_number(s, r), lanes, target))

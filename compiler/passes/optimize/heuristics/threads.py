@@ -42,9 +42,9 @@ def assign_thread_loop_if_worthwhile(s: Schedule, machine: MachineModel) -> Sche
     if len(order) * math.prod(map(_extent, s.ranges)) < WORTH:  # an upper bound of its operations
         return s
     needs = open_ranges(order)
-    if count_executed_element_operations(order, needs) < WORTH:
+    if count_executed_alu_and_memory_operations(order, needs) < WORTH:
         return s
-    r = _choose_thread_loop(s, [needs[u] for u in order if u.op is Op.END], machine.cores)
+    r = _choose_thread_loop_around_all_fills(s, [needs[u] for u in order if u.op is Op.END], machine.cores)
     if r is None:
         return s
     new = UOp(Op.RANGE, r.src, RangeArg(r.arg.axis_id, AxisType.THREAD, r.arg.renumbered))
@@ -52,7 +52,7 @@ def assign_thread_loop_if_worthwhile(s: Schedule, machine: MachineModel) -> Sche
     return replace(s, effect=effect, outputs=tuple(new if x is r else x for x in s.outputs))
 
 
-def count_executed_element_operations(order: Sequence[UOp], open_loops: dict[UOp, frozenset[UOp]]) -> int:
+def count_executed_alu_and_memory_operations(order: Sequence[UOp], open_loops: dict[UOp, frozenset[UOp]]) -> int:
     """Count the operations on single elements that a kernel executes, each as often as its loops run.
 
     `open_loops` are the open Ranges of each node in `order`.
@@ -67,7 +67,7 @@ def _extent(r: UOp) -> int:
     return n if isinstance(n, int) else 1
 
 
-def _choose_thread_loop(s: Schedule, loops_around_fills: Iterable[frozenset[UOp]], cores: int) -> UOp | None:
+def _choose_thread_loop_around_all_fills(s: Schedule, loops_around_fills: Iterable[frozenset[UOp]], cores: int) -> UOp | None:
     """Return the outermost loop with enough iterations for all cores, else the longest; None if there is none.
 
     Only loops on which the address of the Store depends and that enclose all fillings of LOCAL memory qualify.

@@ -52,7 +52,7 @@ def stage_in_one_local_buffer(
     sizes = [constant_extent(r) for r in over]
     buffer = UOp(Op.BUFFER, (), BufferArg(math.prod(sizes), value.dtype, buffer_device(value), AddrSpace.LOCAL, buffer_number))
     fill = B.store(element_address(buffer, [index[r] for r in over], sizes), substitute(value, index))
-    ready = B.after(buffer, B.close_loops(fill, sort_by_nesting(loops)))
+    ready = B.after(buffer, B.wrap_in_one_end_per_loop(fill, sort_by_nesting(loops)))
     reads = {u: UOp(Op.LOAD, (element_address(ready, loops, sizes),), LoadArg()) for u, loops in staged}
     effect = substitute(s.effect, reads)
     log_transform("local memory", s.effect, effect, reads)

@@ -11,8 +11,8 @@ from uops.compiler.passes.optimize.schedule.accesses import StridedAccess, colle
 from uops.compiler.passes.optimize.schedule.optops import (
     apply,
     apply_padto_and_split,
+    change_loop_type_by_full_extent_split,
     find_loops_around_local_memory_fills,
-    split_by_full_extent,
 )
 from uops.compiler.passes.optimize.schedule.schedule import Schedule
 from uops.spec.ir import dtypes as dt
@@ -60,7 +60,7 @@ class VectorizationFacts:
         """Return the cost of the loads per iteration of `r` in vector lanes; a load that does not depend on `r` is free."""
         return sum(COST.get(a.stride(r), GATHER) for a in loads)
 
-    def reduce_loads_are_contiguous_or_fixed(self, reduce: UOp) -> bool:
+    def are_loads_below_contiguous_or_fixed(self, reduce: UOp) -> bool:
         """Return True if the loads below a Reduce, those of nested Reduces included, are contiguous or invariant along its last
         loop."""
         r, nodes = ranges_closed_by(reduce)[-1], set(toposort(reduce.operand))
@@ -73,7 +73,9 @@ class VectorizationFacts:
         return [a for a in self.loads if a.node in nodes]
 
 
-def split_loop_into_vectors(s: Schedule, loop: UOp, lanes: int, max_vectors: int, new_loop_type: AxisType) -> Schedule:
+def split_into_vectors_or_vectorize_whole(
+    s: Schedule, loop: UOp, lanes: int, max_vectors: int, new_loop_type: AxisType
+) -> Schedule:
     """Split a loop into up to `max_vectors` vectors of `lanes`.
 
     A short loop becomes one vector as a whole. A long loop that no number of vectors divides is padded.
@@ -84,7 +86,7 @@ def split_loop_into_vectors(s: Schedule, loop: UOp, lanes: int, max_vectors: int
         width = lanes * max(k for k in range(1, max_vectors + 1) if padding_efficiency(n, lanes * k) >= 1 - _MOST_ADDED or k == 1)
     factor = width or (n if n <= lanes * max_vectors else largest_divisor(n, lanes))
     if factor == n > 1:
-        return split_by_full_extent(s, Split(axis_number(s, loop), n, new_loop_type))
+        return change_loop_type_by_full_extent_split(s, Split(axis_number(s, loop), n, new_loop_type))
     return split_with_padding(s, loop, factor, new_loop_type)
 
 

@@ -24,7 +24,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from uops.compiler.ir.affine import index_constant
-from uops.compiler.ir.loops import find_loops_around
+from uops.compiler.ir.loops import find_loops_around_nodes_with_ops
 from uops.compiler.log import log_decisions
 from uops.compiler.passes.optimize.schedule.schedule import (
     RejectedOptOp,
@@ -55,11 +55,11 @@ def find_rejection_reason(s: Schedule, opt: OptOp, machine: MachineModel = PLAIN
     return reason or _APPLICATIONS[type(opt)].explain_conflict(s, opt, machine)
 
 
-def _explain_split_conflict(s: Schedule, opt: Split, machine: MachineModel) -> str | None:
+def _explain_memory_or_lane_conflict_of_split(s: Schedule, opt: Split, machine: MachineModel) -> str | None:
     """Return why the kernel's memory or the machine forbids a Split, or None."""
     reason = _explain_memory_conflict(s, opt) or _explain_accumulator_conflict(s, opt.axis, opt.target)
     reason = reason or (_explain_lane_excess(s, opt, machine) if opt.target in WORKGROUP else None)
-    return reason or _explain_repeated_store(s, opt, machine)
+    return reason or _explain_awaited_store_repetition(s, opt, machine)
 
 
 def _explain_padto_conflict(s: Schedule, opt: Padto, machine: MachineModel) -> str | None:
@@ -119,36 +119,36 @@ def _explain_split_reordering(s: Schedule, opt: Split) -> str | None:
     return None
 
 
-def _explain_swap_reordering(s: Schedule, opt: Swap, machine: MachineModel) -> str | None:
+def _explain_swap_conflict(s: Schedule, opt: Swap, machine: MachineModel) -> str | None:
     """Return why a Swap would reorder iterations that may write one element, or None."""
     low, high = sorted(int(s.ranges[k].arg.axis_id) for k in (opt.axis, opt.other))
     if len(s.ordered_ids & {low, high}) == 2 or (s.ordered_ids & {low, high} and any(low < k < high for k in s.ordered_ids)):
         return f"iterations of axes {opt.axis} and {opt.other}, or between them, may meet in one element (R57, R158)"
-    return _explain_repeated_store(s, opt, machine)
+    return _explain_awaited_store_repetition(s, opt, machine)
 
 
-def _explain_repeated_store(s: Schedule, opt: OptOp, machine: MachineModel) -> str | None:
+def _explain_awaited_store_repetition(s: Schedule, opt: OptOp, machine: MachineModel) -> str | None:
     """Return the reason if an OptOp would put another loop around a Store for which later parts of the kernel wait, or None."""
     if not nodes_with_op(s.effect, Op.AFTER):
         return None
-    return _explain_repetition(opt, _APPLICATIONS[type(opt)].apply(s, opt, machine))
+    return _explain_extra_loop_around_awaited_store(opt, _APPLICATIONS[type(opt)].apply(s, opt, machine))
 
 
-def _explain_repetition(opt: OptOp, new: Schedule) -> str | None:
+def _explain_extra_loop_around_awaited_store(opt: OptOp, changed: Schedule) -> str | None:
     """Return the reason if, in the schedule that an OptOp has made, a loop repeats an intermediate Store, or None."""
-    nest = [r for r in new.ranges if r in new.outputs and r.arg.type not in UNROLLED and axis_of(r).extent != 1]
-    for loops in _find_loops_of_intermediate_stores(new.effect):
+    nest = [r for r in changed.ranges if r in changed.outputs and r.arg.type not in UNROLLED and axis_of(r).extent != 1]
+    for loops in _find_loops_around_awaited_param_stores(changed.effect):
         depth = sum(r in loops for r in nest)
         if not loops.issuperset(nest[:depth]):
             return f"{opt} puts another loop around an intermediate Store, which would be repeated (R57)"
     return None
 
 
-def _find_loops_of_intermediate_stores(effect: UOp) -> list[frozenset[UOp]]:
+def _find_loops_around_awaited_param_stores(effect: UOp) -> list[frozenset[UOp]]:
     """Return the loops around each Store to memory of the program for which a later part of the kernel waits."""
     order = toposort(effect)
     waited_for = {u for after in order if after.op is Op.AFTER for u in toposort(*after.dependencies) if u.op is Op.STORE}
-    loops = find_loops_around(order, frozenset({Op.STORE}))
+    loops = find_loops_around_nodes_with_ops(order, frozenset({Op.STORE}))
     return [around for u, around in loops.items() if u in waited_for and base_memory(u.buffer).op is Op.PARAM]
 
 
@@ -233,18 +233,18 @@ def apply_padto_and_split(s: Schedule, pad: Padto, opt: Split) -> Schedule:
     value, loops = _build_split_value_and_loops(s, r, multiple, opt)
     masked = replace_range_and_mask_iterations(s.effect, r, (value, loops), UOp(Op.CMPLT, (value, bound)))
     changed = _replace_loop_in_outputs(s, r, loops, masked)
-    reason = _explain_repetition(opt, changed)
+    reason = _explain_extra_loop_around_awaited_store(opt, changed)
     if reason is not None:
         raise RejectedOptOp(f"{pad}, {opt}: {reason}")
     log_decisions((pad, opt), s.effect, changed.effect)
     return replace(changed, done=(*s.done, pad, opt))
 
 
-def split_by_full_extent(s: Schedule, opt: Split) -> Schedule:
+def change_loop_type_by_full_extent_split(s: Schedule, opt: Split) -> Schedule:
     """Split a loop by its constant extent, which changes its type.
 
-    The result is that of `apply`, but no value refers to the remaining loop of one iteration, which `build_scheduled_body` drops.
-    Raises RejectedOptOp.
+    The result is that of `apply`, but no value refers to the remaining loop of one iteration, which `close_output_loops_into_sink`
+    drops. Raises RejectedOptOp.
     """
     reason = find_rejection_reason(s, opt)
     r = s.ranges[opt.axis]
@@ -298,7 +298,7 @@ def _apply_nolocals(s: Schedule, opt: Nolocals, machine: MachineModel) -> Schedu
     return s
 
 
-def _apply_swap(s: Schedule, opt: Swap, machine: MachineModel) -> Schedule:
+def _exchange_axis_ids_for_swap(s: Schedule, opt: Swap, machine: MachineModel) -> Schedule:
     a, b = s.ranges[opt.axis], s.ranges[opt.other]
     new = {a: a.replace(arg=range_arg(a, axis_id=b.arg.axis_id)), b: b.replace(arg=range_arg(b, axis_id=a.arg.axis_id))}
     swapped = replace_schedule_ranges(s, {r: (n, (n,)) for r, n in new.items()})
@@ -314,9 +314,9 @@ class OptOpApplication(NamedTuple):
 
 
 _APPLICATIONS: dict[type[OptOp], OptOpApplication] = {
-    Split: OptOpApplication(_apply_split, _explain_split_conflict),
+    Split: OptOpApplication(_apply_split, _explain_memory_or_lane_conflict_of_split),
     Padto: OptOpApplication(_apply_padto, _explain_padto_conflict),
-    Swap: OptOpApplication(_apply_swap, _explain_swap_reordering),
+    Swap: OptOpApplication(_exchange_axis_ids_for_swap, _explain_swap_conflict),
     Nolocals: OptOpApplication(_apply_nolocals, _explain_no_conflict),
     TC: OptOpApplication(_apply_tensor_core, _explain_tensor_core_mismatch),
 }

@@ -1,6 +1,6 @@
 """A kernel under scheduling: its effect, its loops, and the OptOps applied so far.
 
-Takes: the Sink of a KERNEL body (`create_initial_schedule`). Gives: the SCHEDULED body (`build_scheduled_body`).
+Takes: the Sink of a KERNEL body (`create_initial_schedule`). Gives: the SCHEDULED body (`close_output_loops_into_sink`).
 
 `optops` in this folder applies OptOps with the helpers below: they replace Ranges throughout an effect and gate memory accesses.
 Spec: Kernel Optimizations (OptOps); R90 to R98 (the OptOps).
@@ -16,7 +16,7 @@ from uops.compiler.ir.accumulators import reduction_identity
 from uops.compiler.ir.affine import index_constant
 from uops.compiler.ir.extents import constant_extent, loop_extent
 from uops.compiler.ir.loops import sort_by_nesting
-from uops.compiler.ir.zero_trip import gate_loads_of_zero_trip_loops, infer_valid_elements_by_param
+from uops.compiler.ir.zero_trip import gate_loads_of_zero_trip_loops, infer_valid_element_count_by_param
 from uops.compiler.log import log_transform
 from uops.compiler.passes.optimize.schedule.parallel import find_race_free_loops_of_stores
 from uops.compiler.rewrite.rewriter import Rewriter
@@ -90,10 +90,10 @@ def create_initial_schedule(sink: UOp) -> Schedule | None:
         return None
     name, parallel = sink.arg.name if sink.arg else "kernel", find_race_free_loops_of_stores(effect)
     ordered_ids = frozenset(int(r.arg.axis_id) for r in outputs if r not in parallel)
-    return Schedule(name, effect, tuple(outputs), (), ordered_ids, tuple(infer_valid_elements_by_param(sink).items()))
+    return Schedule(name, effect, tuple(outputs), (), ordered_ids, tuple(infer_valid_element_count_by_param(sink).items()))
 
 
-def build_scheduled_body(s: Schedule) -> UOp:
+def close_output_loops_into_sink(s: Schedule) -> UOp:
     """Return the SCHEDULED body of a kernel.
 
     Output loops nest by priority, then by id (R95, R109: the total order of axes), THREAD loops outside all others (R133: THREAD
@@ -101,7 +101,7 @@ def build_scheduled_body(s: Schedule) -> UOp:
     """
     single = {r: (index_constant(0), ()) for r in s.ranges if axis_of(r).extent == 1}
     effect = Rewriter(INDEXING)(replace_ranges(s.effect, single))
-    body = B.close_loops(effect, sorted((r for r in s.outputs if r not in single), key=lambda r: _nesting_key(s, r)))
+    body = B.wrap_in_one_end_per_loop(effect, sorted((r for r in s.outputs if r not in single), key=lambda r: _nesting_key(s, r)))
     sink = UOp(Op.SINK, (body,), SinkArg(s.name))
     log_transform("loops", effect, sink)
     return gate_loads_of_zero_trip_loops(sink, Rewriter(INDEXING), dict(s.initialized_sizes))

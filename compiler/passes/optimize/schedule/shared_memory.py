@@ -83,7 +83,7 @@ def accumulate_in_registers(s: Schedule, unique: int) -> Schedule:
     loops = tuple(r for r in steps if r not in unrolled)
     accumulator = index_element(B.after(register, cleared, *loops), adding, vectors)
     total = _build_updated_accumulator(u, UOp(Op.LOAD, (accumulator,), LoadArg()), value, unrolled, d)
-    updated = B.close_loops(B.store(accumulator, total), [*loops, *adding])
+    updated = B.wrap_in_one_end_per_loop(B.store(accumulator, total), [*loops, *adding])
     result = B.cast(UOp(Op.LOAD, (index_element(B.after(register, updated), vectors, vectors),), LoadArg()), u.dtype)
     effect = substitute(s.effect, {u: result})
     log_transform("registers", s.effect, effect, {u: result})

@@ -37,8 +37,8 @@ from uops.compiler.passes.optimize.schedule.tensor_core import (
     TensorCoreMatch,
     build_element_row_and_column,
     clear_register,
+    extract_zero_padded_product_factors,
     make_loop,
-    match_product_factors,
     pad_product_loops,
 )
 from uops.spec.ir import build as B
@@ -90,7 +90,7 @@ def tile_product_for_workgroup(s: Schedule, product: TensorCoreMatch, tile: Work
     )  # fmt: skip
     warp_m, warp_n = (make_loop(free + j, AxisType.LOCAL, size) for j, size in enumerate((tile.warps_m, tile.warps_n)))
     lanes = _WorkgroupLanes(warp_m, warp_n, make_loop(free + 2, AxisType.WARP, d.threads))
-    a, b = match_product_factors(u, product)
+    a, b = extract_zero_padded_product_factors(u, product)
     around = (*(r for r in open_ranges(toposort(u))[u] if r not in (rows, columns)), blocks_m, blocks_n, *lanes.loops)
     left = _Panel(s, a, (rows, blocks_m, block_m), (steps, block_k), lanes, next(uniques))
     right = _Panel(s, b, (columns, blocks_n, block_n), (steps, block_k), lanes, next(uniques))
@@ -220,17 +220,20 @@ class _PanelView:
     strides: tuple[int, int]
     lanes: _WorkgroupLanes
 
-    def load_fragment(self, lane_map: LaneMap, own_axis: int, part: int, major: int, step: int) -> UOp:
-        """Return this lane's fragment of the tile at (`major`, `step`) of its warp's part of the panel, `part` elements long.
+    def load_fragment(
+        self, lane_map: LaneMap, own_axis: int, warp_part_size: int, offset_on_own_axis: int, offset_on_k: int
+    ) -> UOp:
+        """Return this lane's fragment of the tile at (`offset_on_own_axis`, `offset_on_k`) of its warp's part of the panel.
 
-        `own_axis` is the operand's own axis: 0 for the rows of A, 1 for the columns of B.
+        `own_axis` is the operand's own axis: 0 for the rows of A, 1 for the columns of B. The part is `warp_part_size` elements
+        long.
         """
         warp = (self.lanes.warp_m, self.lanes.warp_n)[own_axis]
         elements = []
         for e in range(lane_map.elements):
             place = build_element_row_and_column(lane_map, self.lanes.lane, index_constant(e))
-            across = tile_index(warp, part, UOp(Op.ADD, (place[own_axis], index_constant(major))))
-            along = UOp(Op.ADD, (place[1 - own_axis], index_constant(step)))
+            across = tile_index(warp, warp_part_size, UOp(Op.ADD, (place[own_axis], index_constant(offset_on_own_axis))))
+            along = UOp(Op.ADD, (place[1 - own_axis], index_constant(offset_on_k)))
             terms = [UOp(Op.MUL, (x, index_constant(stride))) for x, stride in zip((across, along), self.strides)]
             address = UOp(Op.INDEX, (self.memory, UOp(Op.ADD, (self.offset, UOp(Op.ADD, tuple(terms))))))
             elements.append(UOp(Op.LOAD, (address,), LoadArg()))

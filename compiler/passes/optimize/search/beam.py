@@ -32,7 +32,7 @@ from uops.compiler.passes.optimize.schedule.schedule import (
     RejectedOptOp,
     Schedule,
     Scheduler,
-    build_scheduled_body,
+    close_output_loops_into_sink,
     set_output_loop_types_before_optops,
 )
 from uops.compiler.passes.optimize.search.store import ScheduleStore, StoredSchedule
@@ -155,7 +155,7 @@ class _KernelSearch:
             "plain": _make_outputs_global(s, machine),
         }
         self.free = next(uniques)
-        self.key = beam.store.key(build_scheduled_body(s), machine, beam.width)
+        self.key = beam.store.key(close_output_loops_into_sink(s), machine, beam.width)
         self.bodies: set[UOp] = set()
         self.timed = 0
         self.first = self.best = math.inf
@@ -203,7 +203,7 @@ class _KernelSearch:
 
     def build_timed_body(self, state: SearchState) -> UOp:
         """Return the body that is timed for a state."""
-        return build_scheduled_body(
+        return close_output_loops_into_sink(
             lower_or_serialize_group_reduces(self.replay_schedule(state), self.machine, itertools.count(self.free))
         )
 

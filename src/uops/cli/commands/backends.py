@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from uops.cli.common import json_option, make_console, print_json, tolerate_closed_reader
+from uops.cli.common import flush_output_and_ignore_broken_pipe, json_option, make_console, print_json
 
 if TYPE_CHECKING:
     from uops.backends.contract import Capabilities
@@ -33,7 +33,7 @@ def backends(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> None:
         registry.locate_factory(name)
     with ThreadPoolExecutor(_JOBS) as pool:
         rows = list(pool.map(_describe, names or registry.names()))
-    with tolerate_closed_reader():
+    with flush_output_and_ignore_broken_pipe():
         if as_json:
             print_json({"backends": rows})
         else:

@@ -137,14 +137,14 @@ def stages(ctx: click.Context, backend_name: str, tier: str, rows: str, journal:
 
     Exit status 1 if the stages of one do not agree. A program that the compiler refuses is counted, and is not a failure.
     """
-    from uops.backends.conformance.cases.compiled import list_conformance_programs
+    from uops.backends.conformance.cases.compiled import list_programs_every_target_compiles
     from uops.backends.conformance.model import ConformanceTier
     from uops.cli.commands.conform import show_progress
     from uops.fuzz.oracles.agreement_stages import FINDING, bisect_programs_with_journal
 
     refuse_under_fast_math("stages")
     backend = load_compiler_backend(backend_name)
-    cases = list_conformance_programs(ConformanceTier(tier), rows)
+    cases = list_programs_every_target_compiles(ConformanceTier(tier), rows)
     if not cases:
         raise click.UsageError(f"no case of the {tier} tier has a row that matches {rows!r}")
     answers = []

@@ -9,12 +9,12 @@ import click
 from uops.cli.common import (
     allow_native_option,
     dialect_option,
+    flush_output_and_ignore_broken_pipe,
     json_option,
     make_console,
     parse_program,
     print_json,
     program_argument,
-    tolerate_closed_reader,
 )
 
 if TYPE_CHECKING:
@@ -48,11 +48,11 @@ def check(ctx: click.Context, file: str, dialect: str | None, allow_native: bool
         broken = [
             _broken_claim_to_json(b) for b in verifier.find_broken_claims(root, Dialect(dialect.lower()) if dialect else None)
         ]
-    with tolerate_closed_reader():
+    with flush_output_and_ignore_broken_pipe():
         if as_json:
             print_json({"file": file, "dialect": dialect, "ok": not broken, "broken": broken})
         else:
-            _print_broken_claims(file, broken)
+            _print_broken_claim_messages(file, broken)
     ctx.exit(1 if broken else 0)
 
 
@@ -71,17 +71,17 @@ def _broken_claim_to_json(b: BrokenClaim) -> dict[str, Any]:
     }
 
 
-def _print_broken_claims(file: str, broken: list[dict[str, Any]]) -> None:
+def _print_broken_claim_messages(file: str, broken_claims: list[dict[str, Any]]) -> None:
     from uops.cli.texts import Text
     from uops.spec.untrusted import describe_path
 
     out = make_console()
-    if not broken:
+    if not broken_claims:
         out.print(Text(f"{describe_path(file)}: no broken claim"))
-    for entry in broken:
+    for entry in broken_claims:
         text = Text(entry["message"])
         if entry["claim"]:
             text.highlight_words([entry["claim"]], "bold red")
         out.print(text, soft_wrap=True)
-    if len(broken) > 1:
-        out.print(Text(f"{len(broken)} broken claims"), style="dim")
+    if len(broken_claims) > 1:
+        out.print(Text(f"{len(broken_claims)} broken claims"), style="dim")

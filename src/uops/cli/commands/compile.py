@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from uops.cli.common import allow_native_option, backend_option, dialect_option, echo, program_argument, read_program
+from uops.cli.common import (
+    allow_native_option,
+    backend_option,
+    dialect_option,
+    echo,
+    program_argument,
+    read_and_verify_program_wrapping_kernel,
+)
 from uops.cli.foreign import isolate_foreign_backend, load_compiler_backend
 
 if TYPE_CHECKING:
@@ -72,7 +79,7 @@ def compile_(
 
     name = resolve_stage_or_dialect(stage or SOURCE)
     written = Dialect(dialect.lower())
-    root = read_program(file, written, allow_native)
+    root = read_and_verify_program_wrapping_kernel(file, written, allow_native)
     if written is not Dialect.TENSOR and (log or pass_ or certificate is not None or fast_math):
         raise click.UsageError("--pass, --log, --certificate and --fast-math take programs of the tensor dialect alone")
     backend = load_compiler_backend(backend_name)

@@ -26,14 +26,14 @@ from uops.cli.common import (
     backend_option,
     dialect_option,
     echo,
+    flush_output_and_ignore_broken_pipe,
     json_option,
     make_console,
     print_json,
     refuse_under_fast_math,
-    tolerate_closed_reader,
 )
 from uops.cli.foreign import isolate_foreign_backend, load_compiler_backend
-from uops.spec.untrusted import describe_path, quote_name
+from uops.spec.untrusted import describe_path, escape_to_one_line
 
 if TYPE_CHECKING:
     from uops.backends.conformance.exhaustive import Tally
@@ -208,14 +208,14 @@ def _judge_backend_and_write_report(backend_name: str, wanted: _Wanted, **how: A
     """Judge a backend, write the report, and return the exit status; `how` is passed to the suite, as its options are."""
     from uops.backends.conformance.model import ConformanceTier
     from uops.backends.conformance.runner import run_conformance
-    from uops.backends.worker.client import query_backend_info
+    from uops.backends.worker.client import query_info_isolating_foreign_backend
 
     baseline = _read_baseline(wanted)
-    backend_info = query_backend_info(backend_name)
+    backend_info = query_info_isolating_foreign_backend(backend_name)
     opts = wanted.suite_options["schedules"].kind
     if opts != OPTS[0] and not backend_info.compiles:
         raise click.UsageError(
-            f"--opts {opts} is for backends that are targets of this compiler; {quote_name(backend_name)} is none"
+            f"--opts {opts} is for backends that are targets of this compiler; {escape_to_one_line(backend_name)} is none"
         )
     started = datetime.now(UTC)
     with show_progress(f"{backend_name}, {wanted.tier}") as advance:
@@ -276,30 +276,30 @@ def _write_report_and_get_status(run: ConformanceRun, wanted: _Wanted, started: 
         doc = write_report(run, report, wanted.level, started=started, baseline=baseline)
         unwritten = True
     change = diff_reports(baseline, doc, wanted.level) if baseline else None
-    with tolerate_closed_reader():
+    with flush_output_and_ignore_broken_pipe():
         if wanted.as_json:
             print_json(summary.summary_to_json(doc, report, change))
         else:
             summary.print_conformance_summary(make_console(), doc, report, change)
     if wanted.probe:
-        return _print_gaps_and_get_status(run, wanted)
-    return exit_status_of_report(doc, change) or (USER_ERROR if unwritten else 0)
+        return _print_gaps_and_get_status(run, wanted) or (USER_ERROR if unwritten else 0)
+    return warn_and_get_report_exit_status(doc, change) or (USER_ERROR if unwritten else 0)
 
 
 def _print_gaps_and_get_status(run: ConformanceRun, wanted: _Wanted) -> int:
     """Print the gaps that the refusals of a run amount to; return 1 if anything else failed, or cannot be declared."""
-    from uops.backends.conformance.probe import find_gaps, format_gaps
+    from uops.backends.conformance.probe import derive_gaps_from_refusals, format_gaps_as_missing_declarations
 
     cells = run.cells[wanted.level].values()
-    gaps = find_gaps(cells)
-    with tolerate_closed_reader():
-        echo(format_gaps(gaps), err=wanted.as_json, nl=False)
+    gaps = derive_gaps_from_refusals(cells)
+    with flush_output_and_ignore_broken_pipe():
+        echo(format_gaps_as_missing_declarations(gaps), err=wanted.as_json, nl=False)
     if not run.complete:
         return INTERRUPTED
     return int(bool(gaps.partly_refused) or any(not c.is_refusal for c in run.failing_cells(wanted.level)))
 
 
-def exit_status_of_report(doc: Json, change: ReportDiff | None) -> int:
+def warn_and_get_report_exit_status(doc: Json, change: ReportDiff | None) -> int:
     """Return the exit status 0, 1, 2 or 130, as the command's help describes it."""
     if not doc["complete"]:
         return INTERRUPTED
@@ -307,7 +307,7 @@ def exit_status_of_report(doc: Json, change: ReportDiff | None) -> int:
     totals = score["totals"]
     if totals["fail"] + totals["not run"]:
         return 1
-    compared = 0 if change is None else warn_and_get_comparison_status(change, "the baseline and this run")
+    compared = 0 if change is None else warn_if_disjoint_and_get_diff_status(change, "the baseline and this run")
     if not score["run"] and compared != 1:
         unsupported, mute = totals["unsupported"], totals["not askable"]
         why = f"the backend declares {unsupported:,} cells unsupported, and cannot be asked {mute:,}"
@@ -316,12 +316,12 @@ def exit_status_of_report(doc: Json, change: ReportDiff | None) -> int:
     return compared
 
 
-def warn_and_get_comparison_status(change: ReportDiff, compared_names: str) -> int:
+def warn_if_disjoint_and_get_diff_status(change: ReportDiff, names_of_reports: str) -> int:
     """Return the exit status of a comparison: 1 if something is worse; 2, with a warning, if nothing was comparable."""
     if change.regressions:
         return 1
     if not change.shared_cell_count:
-        echo(f"Warning: {compared_names} have no cell in common, so nothing was compared", err=True)
+        echo(f"Warning: {names_of_reports} have no cell in common, so nothing was compared", err=True)
         return USER_ERROR
     return 0
 
@@ -332,22 +332,22 @@ def _print_comparison_of_reports(a: str, b: str, level: ConformanceLevel, as_jso
     from uops.cli import summary
 
     change = diff_reports(read_report(a), read_report(b), level)
-    with tolerate_closed_reader():
+    with flush_output_and_ignore_broken_pipe():
         if as_json:
             print_json(change.to_json())
         else:
             summary.print_report_difference(make_console(), change)
-    return warn_and_get_comparison_status(change, f"{describe_path(a)} and {describe_path(b)}")
+    return warn_if_disjoint_and_get_diff_status(change, f"{describe_path(a)} and {describe_path(b)}")
 
 
 def _run_exhaustive_tier_and_print(backend_name: str, rows: str, jobs: int, report: Path, as_json: bool) -> int:
     """Run the exhaustive tier, or resume an earlier run into the same directory, and return the exit status."""
     from uops.backends.conformance import exhaustive
-    from uops.backends.worker.client import query_backend_info
+    from uops.backends.worker.client import query_info_isolating_foreign_backend
     from uops.cli import summary
     from uops.spec.untrusted import write_text
 
-    version = query_backend_info(backend_name).version
+    version = query_info_isolating_foreign_backend(backend_name).version
     only = tuple(n for n in exhaustive.function_names() if fnmatch.fnmatch(n, rows.lower().rpartition("/")[2] + "*"))
     if rows != "*" and not only:
         raise click.UsageError(
@@ -355,9 +355,9 @@ def _run_exhaustive_tier_and_print(backend_name: str, rows: str, jobs: int, repo
         )
     with show_progress(f"{backend_name}, exhaustive") as advance:
         tallies = exhaustive.run_or_resume_exhaustive_tier(backend_name, jobs, advance, report, only if rows != "*" else None)
-    outcome = _tallies_to_json(backend_name, version, tallies)
+    outcome = _function_tallies_to_json(backend_name, version, tallies)
     write_text(report / "exhaustive.json", json.dumps(outcome, indent=1, sort_keys=True) + "\n")
-    with tolerate_closed_reader():
+    with flush_output_and_ignore_broken_pipe():
         if as_json:
             print_json(outcome)
         else:
@@ -365,10 +365,10 @@ def _run_exhaustive_tier_and_print(backend_name: str, rows: str, jobs: int, repo
     return 1 if any(t["wrong"] for t in outcome["functions"]) else 0
 
 
-def _tallies_to_json(backend_name: str, version: str, tallies: dict[str, Tally]) -> Json:
+def _function_tallies_to_json(backend_name: str, version: str, tallies_by_function: dict[str, Tally]) -> Json:
     from uops.backends.conformance.report.document import describe_platform, package_versions
 
-    functions = [asdict(tallies[k]) for k in sorted(tallies)]
+    functions = [asdict(tallies_by_function[k]) for k in sorted(tallies_by_function)]
     return {
         "backend": {"name": backend_name, "version": version},
         "versions": package_versions(),
@@ -383,7 +383,7 @@ def show_progress(title: str, line_interval: float | None = None) -> Iterator[Pr
     from rich.markup import escape
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    title, out = quote_name(title), make_console(stderr=True)
+    title, out = escape_to_one_line(title), make_console(stderr=True)
     if not out.is_terminal:
         lines = _ProgressLines(title, EVERY, EVERY) if line_interval is None else _ProgressLines(title, line_interval, FIRST)
         try:

@@ -16,13 +16,13 @@ from uops.cli.common import (
     INTERRUPTED,
     allow_native_option,
     backend_option,
+    flush_output_and_ignore_broken_pipe,
     json_option,
     make_console,
     print_json,
     refuse_under_fast_math,
     reject_nan_seconds,
     require_locatable_backend,
-    tolerate_closed_reader,
 )
 from uops.spec.untrusted import describe_path
 
@@ -108,12 +108,12 @@ def fuzz(
 
 def _make_checked_setup(backend_name: str, seed: int, kinds: str, oracles: str, against: str | None) -> Setup:
     from uops.fuzz.campaign.examine import Setup
-    from uops.fuzz.generate.kinds import KINDS, kinds_by_name
+    from uops.fuzz.generate.kinds import KINDS, look_up_kinds
     from uops.fuzz.oracles.oracles import AGAINST, ORACLES, select_oracles_in_table_order
 
     for n in filter(None, (backend_name, against)):
         require_locatable_backend(n)
-    kind_names = tuple(KINDS) if kinds == "all" else tuple(k.name for k in kinds_by_name(_split_names(kinds)))
+    kind_names = tuple(KINDS) if kinds == "all" else tuple(k.name for k in look_up_kinds(_split_names(kinds)))
     oracle_names = (
         tuple(ORACLES) if oracles == "all" else tuple(o.name for o in select_oracles_in_table_order(_split_names(oracles)))
     )
@@ -140,7 +140,7 @@ def _run_campaign_and_print_report(setup: Setup, report: Path, as_json: bool, ti
     with _show_progress(campaign) as advance:
         outcome = campaign.run(advance)
     doc = write_campaign_report(outcome, report)
-    with tolerate_closed_reader():
+    with flush_output_and_ignore_broken_pipe():
         if as_json:
             print_json(doc)
         else:
@@ -188,9 +188,9 @@ def _print_summary(out: Console, s: Summary, report: Path) -> None:
     from uops.fuzz.campaign.campaign import FINDINGS
     from uops.fuzz.campaign.report import (
         count_refused,
-        describe_campaign_judging_nothing,
         describe_finding_counts,
-        list_oracles_that_judged_nothing,
+        explain_that_campaign_judged_nothing,
+        list_silent_oracles_with_reasons,
         was_subject_judged,
     )
 
@@ -206,10 +206,10 @@ def _print_summary(out: Console, s: Summary, report: Path) -> None:
         out.print(Text(f"{count:,} of these cases were judged on the backend", "yellow"))
     if count := count_refused(s.counts):
         out.print(Text(f"{count:,} of these cases were refused by the backend", "yellow"))
-    if silent := list_oracles_that_judged_nothing(s):
+    if silent := list_silent_oracles_with_reasons(s):
         out.print(Text(f"no case was judged by {', '.join(silent)}", "yellow"))
     if not was_subject_judged(s):
-        out.print(Text(describe_campaign_judging_nothing(s), "bold red"), soft_wrap=True)
+        out.print(Text(explain_that_campaign_judged_nothing(s), "bold red"), soft_wrap=True)
     elif not s.raw:
         out.print(Text("nothing was found", "green"))
     else:

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from uops.cli.commands.conform import find_reason_unwritable
-from uops.cli.common import INTERRUPTED, json_option, make_console, print_json, reject_nan_seconds, tolerate_closed_reader
+from uops.cli.common import (
+    INTERRUPTED,
+    flush_output_and_ignore_broken_pipe,
+    json_option,
+    make_console,
+    print_json,
+    reject_nan_seconds,
+)
 from uops.spec.untrusted import describe_path
 
 if TYPE_CHECKING:
@@ -46,11 +53,11 @@ def mutants(
     Bugs are planted one at a time. Seconds are processor time. A run resumes from the report directory, if that has the same
     settings; the report has all mutants that were tested there. Exit status 1 if a mutant survives, 2 if one could not be tested.
     """
-    from uops.fuzz.mutants.catalogue import load_catalogue
+    from uops.fuzz.mutants.catalogue import load_mutants_by_id_or_class
     from uops.fuzz.mutants.report import write_report
     from uops.fuzz.mutants.run import MutantRun
 
-    chosen = load_catalogue(only)
+    chosen = load_mutants_by_id_or_class(only)
     if not chosen:
         raise click.BadParameter(f"no mutant matches {only!r}", param_hint="--only")
     if listing:
@@ -61,8 +68,8 @@ def mutants(
     run = MutantRun(chosen, Path(report), seconds=seconds, jobs=jobs, seed=seed)
     with _show_progress(run) as advance:
         run.run(advance)
-    doc = write_report(run, load_catalogue())
-    with tolerate_closed_reader():
+    doc = write_report(run, load_mutants_by_id_or_class())
+    with flush_output_and_ignore_broken_pipe():
         print_json(doc) if as_json else _print_score(doc, Path(report))
     survivors = any(r.everything is None for r in run.results)
     ctx.exit(INTERRUPTED if not run.complete else 1 if survivors else NOT_HUNTED if run.passed_over else 0)

@@ -10,7 +10,7 @@ from string import Template
 import click
 
 from uops.cli.common import echo
-from uops.spec.untrusted import describe_path, quote_name
+from uops.spec.untrusted import describe_path, escape_to_one_line
 
 #: What a name may be: part of the names of a distribution, a module and an entry point.
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
@@ -35,7 +35,9 @@ def new_backend(name: str, directory: Path | None) -> None:
     from uops.backends import registry
 
     if not _NAME.fullmatch(name):
-        raise click.BadParameter(f"expected lower-case words such as mine or my_device, got {quote_name(name)}", param_hint="NAME")
+        raise click.BadParameter(
+            f"expected lower-case words such as mine or my_device, got {escape_to_one_line(name)}", param_hint="NAME"
+        )
     if name in registry.names():
         raise click.BadParameter(f"a backend is called {name} already", param_hint="NAME")
     place = directory or Path(name)

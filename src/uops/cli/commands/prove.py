@@ -45,7 +45,7 @@ def prove(
     --no-write the ledger is checked: exit status 1, too, if it holds other verdicts.
     """
     from uops.compiler.prove import ledger
-    from uops.compiler.prove.campaign import find_pages_that_differ, prove_rules
+    from uops.compiler.prove.campaign import find_rules_with_missing_or_stale_page, prove_rules
 
     chosen, lemmas = _select_rules_and_lemmas(globs)
     ledger_path = Path(path) if path else ledger.PATH
@@ -63,7 +63,7 @@ def prove(
     if write:
         old_pages = pages if globs else {}
         ledger.write_ledger({**old_pages, **report.pages}.values(), ledger_path)
-    differing = find_pages_that_differ(pages, report, chosen) if cold and not write else []
+    differing = find_rules_with_missing_or_stale_page(pages, report, chosen) if cold and not write else []
     if cold and not write and not globs:
         differing += [name for name in pages if name not in report.pages]
     if as_json:

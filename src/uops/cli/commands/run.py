@@ -18,10 +18,10 @@ from uops.cli.common import (
     make_console,
     print_json,
     program_argument,
-    read_program,
+    read_and_verify_program_wrapping_kernel,
     require_locatable_backend,
 )  # fmt: skip
-from uops.spec.untrusted import quote_name
+from uops.spec.untrusted import escape_to_one_line
 
 if TYPE_CHECKING:
     from uops.spec.ir.node import UOp
@@ -64,8 +64,8 @@ def run(
 
     written = Dialect(dialect.lower()) if dialect else _read_reproducer_dialect_or_tensor(Path(file))
     if backend_name != INTERP and schedule is not None:
-        raise click.UsageError(f"--schedule draws an order in the interpreter, {quote_name(backend_name)} has its own")
-    root = read_program(file, written, allow_native)
+        raise click.UsageError(f"--schedule draws an order in the interpreter, {escape_to_one_line(backend_name)} has its own")
+    root = read_and_verify_program_wrapping_kernel(file, written, allow_native)
     embedded = {} if inputs or not Path(file).is_file() else read_inputs(Path(file))  # a pipe was read to its end
     if embedded and written is Dialect.BESTIARY:
         values = embedded  # memory and variables of the second document, read as it says what they are
@@ -117,25 +117,27 @@ def evaluate_on_backend(
         return interpret(root, inputs, schedule=order_seed, dialect=dialect)
     from uops.backends.answer import find_result_form_mismatch
     from uops.backends.contract import KERNEL_SURFACE
-    from uops.backends.worker.client import BackendWorker, Limits, WorkerCase, query_backend_info
+    from uops.backends.worker.client import BackendWorker, Limits, WorkerCase, query_info_isolating_foreign_backend
     from uops.spec.errors import Trap, UopsError
     from uops.spec.verify.dialects import Dialect
-    from uops.spec.verify.infer import infer_dialect
+    from uops.spec.verify.infer import infer_tensor_kernel_or_bestiary_dialect
 
     require_locatable_backend(backend_name)
-    if infer_dialect(root) is not Dialect.TENSOR and not query_backend_info(backend_name).capabilities.can_be_asked(KERNEL_SURFACE):
-        raise click.UsageError(f"{quote_name(backend_name)} takes programs of the tensor dialect alone")
+    if infer_tensor_kernel_or_bestiary_dialect(root) is not Dialect.TENSOR and not query_info_isolating_foreign_backend(
+        backend_name
+    ).capabilities.can_be_asked(KERNEL_SURFACE):
+        raise click.UsageError(f"{escape_to_one_line(backend_name)} takes programs of the tensor dialect alone")
     with BackendWorker(backend_name, limits=Limits(timeout=TIMEOUT)) as worker:
         outcome = worker.run(WorkerCase(root, inputs))
     if outcome.status == "ok" and outcome.result is not None:
         if mismatch := find_result_form_mismatch(root, inputs, outcome.result):
-            raise click.ClickException(f"{quote_name(backend_name)} gave a result of the wrong form: {mismatch}")
+            raise click.ClickException(f"{escape_to_one_line(backend_name)} gave a result of the wrong form: {mismatch}")
         return outcome.result
     if outcome.status == "trap":
         raise Trap(outcome.message)
     if outcome.status == "unsupported":
         raise UopsError(outcome.message)
-    raise click.ClickException(f"{quote_name(backend_name)}: {outcome.status}: {outcome.message}")
+    raise click.ClickException(f"{escape_to_one_line(backend_name)}: {outcome.status}: {outcome.message}")
 
 
 # -------------------------------------------------------------------------------------------------------------- output
@@ -149,10 +151,10 @@ def _print_arrays(arrays: Mapping[str, Any], show_bits: bool, style: str) -> Non
     out = make_console()
     for name, value in arrays.items():
         if isinstance(value, int):
-            out.print(Text.assemble((quote_name(name), style), f" = {value}"))
+            out.print(Text.assemble((escape_to_one_line(name), style), f" = {value}"))
             continue
         a = np.asarray(value)
-        out.print(Text.assemble((quote_name(name), style), f"  {a.dtype} {_format_shape(a)}"), soft_wrap=True)
+        out.print(Text.assemble((escape_to_one_line(name), style), f"  {a.dtype} {_format_shape(a)}"), soft_wrap=True)
         out.print(Text(_format_values_with_bits(a, show_bits)), soft_wrap=True)
 
 

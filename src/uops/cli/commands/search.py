@@ -11,13 +11,13 @@ from uops.cli.common import (
     INTERRUPTED,
     allow_native_option,
     backend_option,
+    flush_output_and_ignore_broken_pipe,
     json_option,
     make_console,
     parse_program,
     print_json,
     program_argument,
     send_heartbeat,
-    tolerate_closed_reader,
 )
 from uops.cli.foreign import isolate_foreign_backend, load_compiler_backend
 
@@ -54,7 +54,7 @@ def search(ctx: click.Context, file: str, backend_name: str, beam: int, seconds:
     with SearchStatusLine(finished) as tell, report_search_progress_to(tell):
         lower(root, backend.target, upto="optimize", config=Config(reuse=False, beam=beam, beam_seconds=seconds))
     rows = [search_result_to_json(p) for p in finished.values()]
-    with tolerate_closed_reader():
+    with flush_output_and_ignore_broken_pipe():
         print_json(rows) if as_json else print_schedules(rows)
     ctx.exit(INTERRUPTED if any(p.stopped for p in finished.values()) else 0)
 

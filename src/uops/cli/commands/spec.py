@@ -51,7 +51,7 @@ def spec(ids: tuple[str, ...], as_json: bool) -> None:
     elif not ids:
         _print_row_table(make_console())
     else:
-        _print_matches(make_console(), matches)
+        _print_matches_and_cited_rulings(make_console(), matches)
 
 
 def add_matches(pattern: str, matches: SpecMatches) -> None:
@@ -92,9 +92,9 @@ def _suggest_ids(pattern: str) -> str:
 
 
 def _specification_to_json() -> dict[str, Any]:
-    from uops.spec.rows.rows import spec_hash, to_json
+    from uops.spec.rows.rows import hash_spec_without_executors, to_json
 
-    return {"hash": f"sha256:{spec_hash()}", **to_json()}
+    return {"hash": f"sha256:{hash_spec_without_executors()}", **to_json()}
 
 
 def _matches_to_json(matches: SpecMatches) -> dict[str, Any]:
@@ -119,12 +119,12 @@ def _print_row_table(out: Console) -> None:
 
     ops = [(r.family.value, r.id, r.document, r.schema.text, str(len(r.claims)), r.semantics) for r in ROWS.values()]
     named = [(r.family, r.id, r.document, r.subject.value, str(len(r.claims)), r.semantics) for r in NAMED_ROWS.values()]
-    _print_table_of_families(out, "Sources", ops)
-    _print_table_of_families(out, "Judges", named)
+    _print_row_table_grouped_by_family(out, "Sources", ops)
+    _print_row_table_grouped_by_family(out, "Judges", named)
     out.print(f"{len(ROWS)} rows of ops, {len(NAMED_ROWS)} other rows; `uops spec ID` shows one", style="dim")
 
 
-def _print_table_of_families(out: Console, third_column: str, lines: Iterable[tuple[str, ...]]) -> None:
+def _print_row_table_grouped_by_family(out: Console, third_column: str, lines: Iterable[tuple[str, ...]]) -> None:
     """Print lines of (family, row, document, third column, claims, meaning), with a rule between families."""
     from rich import box
     from rich.table import Table
@@ -144,7 +144,7 @@ def _print_table_of_families(out: Console, third_column: str, lines: Iterable[tu
     out.print(table)
 
 
-def _print_matches(out: Console, matches: SpecMatches) -> None:
+def _print_matches_and_cited_rulings(out: Console, matches: SpecMatches) -> None:
     from uops.spec.rows.named.base import NamedRow
     from uops.spec.rulings import RULINGS
 
@@ -168,7 +168,7 @@ def _print_op_row(out: Console, row: OpSpec) -> None:
 
     rules = {column: getattr(row, column).__name__ for column in ("dtype", "shape", "device", "min_max", "axis")}
     core = row.decomposition.removeprefix("core: ") if isinstance(row.decomposition, str) else "becomes other ops, by a graph"
-    _print_heading(out, row)
+    _print_id_document_and_semantics(out, row)
     _print_name_and_text(out, "sources", row.schema.text or "none")
     _print_name_and_text(out, "arg", row.arg_type.__name__ if row.arg_type else "none")
     _print_name_and_text(out, "derived", ", ".join(f"{k}: {v.strip('_<>')}" for k, v in rules.items()))
@@ -180,7 +180,7 @@ def _print_op_row(out: Console, row: OpSpec) -> None:
 
 
 def _print_named_row(out: Console, row: NamedRow) -> None:
-    _print_heading(out, row)
+    _print_id_document_and_semantics(out, row)
     for name, value in row.columns.items():
         _print_name_and_text(out, name.replace("_", " "), _format_column(value))
     _print_name_and_text(out, "judges", row.subject.value)
@@ -197,7 +197,7 @@ def _format_column(value: Any) -> str:
     return {True: "yes", False: "no", None: "none"}[value] if value is None or isinstance(value, bool) else str(value)
 
 
-def _print_heading(out: Console, row: OpSpec | NamedRow) -> None:
+def _print_id_document_and_semantics(out: Console, row: OpSpec | NamedRow) -> None:
     from uops.cli.texts import Text
 
     out.print(Text.assemble((row.id, "bold"), "  ", (row.document, "dim")))

@@ -48,13 +48,13 @@ def view(file: str, backend_name: str, out: str | None, allow_native: bool) -> N
     """
     from uops.cli.commands.conform import show_progress
     from uops.cli.viewer.page import render_page
-    from uops.spec.untrusted import describe_path, quote_name, write_text
+    from uops.spec.untrusted import describe_path, escape_to_one_line, write_text
     from uops.spec.verify.dialects import Dialect
     from uops.spec.verify.verifier import verify
 
     backend = load_compiler_backend(backend_name)
     path = Path(out) if out else Path(Path(file).name).with_suffix(".html")
-    name = quote_name(Path(file).name)
+    name = escape_to_one_line(Path(file).name)
     with _pause_garbage_collection():
         with show_progress(f"{name}: reading", line_interval=EVERY):
             root = parse_program(file, allow_native)

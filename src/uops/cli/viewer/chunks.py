@@ -60,14 +60,14 @@ class ChunkStore:
         return self._known[digest]
 
 
-def pack_lines_as_templates(lines: Iterable[NodeLine], first_number: int) -> Json:
+def pack_lines_as_templates_and_distances(lines: Iterable[NodeLine], number_of_first_line: int) -> Json:
     """Pack lines of which the first is named `%first`: templates, the template and depth of each line, and the contents of holes.
 
     A hole holds the number of its line minus the number of the node that it names.
     """
     templates: dict[tuple[str, ...], int] = {}
     which, depths, holes = list[int](), list[int](), list[int]()
-    for k, line in enumerate(lines, first_number):
+    for k, line in enumerate(lines, number_of_first_line):
         holes += [k - int(n) for n in _NAME.findall(line.rest)]
         style = f"a-{line.axis}" if line.axis else f"f-{line.family}"
         which.append(templates.setdefault((line.op, _NAME.sub(HOLE, line.rest), line.type, style), len(templates)))
@@ -75,7 +75,7 @@ def pack_lines_as_templates(lines: Iterable[NodeLine], first_number: int) -> Jso
     return {"templates": list(templates), "which": which, "depths": depths, "holes": holes}
 
 
-def pack_links(links: Sequence[LineLink], causes: Json, steps: Json) -> Json:
+def delta_encode_links(links: Sequence[LineLink], causes: Json, steps: Json) -> Json:
     """Pack links between lines.
 
     Source and target are stored as differences from those of the link before, the rest as 2 * cause + is_indirect.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from uops.cli.viewer.chunks import ChunkStore, LineLink, NodeLine, pack_lines_as_templates, pack_links
+from uops.cli.viewer.chunks import ChunkStore, LineLink, NodeLine, delta_encode_links, pack_lines_as_templates_and_distances
 from uops.compiler.pipeline import PIPELINE
 from uops.compiler.rewrite.rule import RewriteStep
 from uops.compiler.trace import LinkCause, LoweringTrace, PartLinks, ProgramPart
@@ -174,7 +174,7 @@ class _ViewBuilder:
     def _store_lines(self, lines: Iterable[NodeLine], first: int) -> int:
         line_list = list(lines)
         self.result.families.update(x.family for x in line_list)
-        return self.result.chunks.add_once(pack_lines_as_templates(line_list, first))
+        return self.result.chunks.add_once(pack_lines_as_templates_and_distances(line_list, first))
 
     def _add_links_and_decisions_of_groups(
         self, stage: str, column: StageColumn, old_indices: list[LineIndex], new_indices: list[LineIndex]
@@ -184,7 +184,7 @@ class _ViewBuilder:
             causes, steps = ValuePool(), ValuePool()
             line_links = list(_generate_line_links(link, old_indices[link.source], new_indices[link.target], causes, steps))
             self.used.update(step[0] for step in steps.values)
-            chunk = self.result.chunks.add_once(pack_links(line_links, causes.values, steps.values))
+            chunk = self.result.chunks.add_once(delta_encode_links(line_links, causes.values, steps.values))
             joints.append(GroupLink(link.source, link.target, chunk, link.has_gap))
             column.groups[link.target].decisions = tuple(d.replace("AxisType.", "") for d in link.decisions)
         self.result.joints.append(joints)

@@ -11,7 +11,7 @@ from uops.backends.conformance.gradients.differences import find_gradient_far_fr
 from uops.backends.conformance.gradients.duals import (
     NotComparable,
     find_wrong_gradient,
-    find_wrong_gradient_at_comparable_point,
+    find_wrong_gradient_at_first_comparable_draw,
 )
 from uops.backends.conformance.gradients.programs import PROGRAMS
 from uops.fuzz.generate.draw import SeededDraw
@@ -30,7 +30,7 @@ RULES = [op for op, gradient in reverse.GRADIENTS.items() if gradient.rule is no
 
 
 def _judges(is_rational: bool) -> list[Callable[..., str | None]]:
-    return [find_gradient_far_from_differences, *([find_wrong_gradient_at_comparable_point] if is_rational else [])]
+    return [find_gradient_far_from_differences, *([find_wrong_gradient_at_first_comparable_draw] if is_rational else [])]
 
 
 def test_every_rule_has_a_program() -> None:

@@ -194,7 +194,7 @@ def inc(precompile: bool) -> UOp:
 def two_uses(precompile: bool) -> UOp:
     """Two uses of one body, one on the values of the other, in unlike surroundings."""
     x, y, arg = param(0, 4, 8), param(1, 8, 4), CallArg(precompile=precompile)
-    body = b.tuple_(b.add(b.sum_(x, 1), 1.0), b.mul(b.permute(y, (1, 0)), x))
+    body = b.tuple_(b.add(b.sum_and_drop_axis(x, 1), 1.0), b.mul(b.permute(y, (1, 0)), x))
     first = b.function(body, b.mul(x, 2.0), y).replace(arg=arg)
     second = b.function(body, b.get(first, 1), b.permute(b.get(first, 1), (1, 0))).replace(arg=arg)
     return b.tuple_(b.add(b.get(first, 0), b.get(second, 0)), b.mul(b.get(second, 1), 3.0))

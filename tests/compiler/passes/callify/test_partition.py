@@ -23,7 +23,7 @@ from uops.spec.ir.node import UOp, nodes_with_op, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.rows.collectives import COLLECTIVES
 from uops.spec.verify.dialects import Dialect
-from uops.spec.verify.infer import infer_dialect
+from uops.spec.verify.infer import infer_tensor_kernel_or_bestiary_dialect
 
 D = ("D0", "D1", "D2")
 X = b.param(0, (6, 4), dt.int32, D, 0)
@@ -181,4 +181,6 @@ def test_every_stage_of_the_cases_on_several_devices_keeps_its_claims() -> None:
     cases = [c for c in generate_cases(ConformanceTier.SMOKE) if c.surface == DEVICES_SURFACE]
     assert len(cases) > 300
     for case in [*cases[::6], *(c for c in cases if c.name == "vector-beside-axis")]:
-        lower(case.graph, target, "linearize", config=Config(verify=True), dialect=infer_dialect(case.graph))
+        lower(
+            case.graph, target, "linearize", config=Config(verify=True), dialect=infer_tensor_kernel_or_bestiary_dialect(case.graph)
+        )

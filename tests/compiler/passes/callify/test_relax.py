@@ -16,7 +16,7 @@ from uops.backends.registry import create_backend
 from uops.cli import main
 from uops.compiler.config import Config, default_config
 from uops.compiler.log import LoweringLog, record_transforms
-from uops.compiler.passes.callify.callify import callify, inline_calls_and_drop_markers
+from uops.compiler.passes.callify.callify import callify, inline_calls_and_drop_gradient_markers
 from uops.compiler.passes.callify.relax import apply_fast_math_if_order_kept
 from uops.compiler.pipeline import record_lowering_up_to_plan, stages
 from uops.compiler.runtime import program as runtime
@@ -41,12 +41,12 @@ def matrix(slot: int, *shape: int, dtype: dt.DType = dt.float32) -> UOp:
 
 
 def third(x: UOp) -> UOp:
-    return b.alu(Op.DIV, x, 3.0)
+    return b.build_alu_with_promotion(Op.DIV, x, 3.0)
 
 
 def softmax(x: UOp) -> UOp:
-    e = b.alu(Op.EXP2, x)
-    return b.alu(Op.DIV, e, b.reduce(e, Op.ADD, (1,)))
+    e = b.build_alu_with_promotion(Op.EXP2, x)
+    return b.build_alu_with_promotion(Op.DIV, e, b.reduce(e, Op.ADD, (1,)))
 
 
 def product(x: UOp, y: UOp) -> UOp:
@@ -65,13 +65,16 @@ PROGRAMS: dict[str, tuple[UOp, dict[Op, int]]] = {
     "a quotient by a constant": (third(matrix(0, 4, 5)), {Op.DIV: 0, Op.MUL: 1}),
     "a value less itself": (b.sub(matrix(0, 4, 5), matrix(0, 4, 5)), {Op.SUB: 0, Op.EXPAND: 1}),
     "a repeated constant": (b.mul(matrix(0, 4, 5), b.expand(b.reshape(b.const(0.0, dt.float32), (1, 1)), (4, 5))), {Op.MUL: 0}),
-    "exponentials": (b.mul(b.alu(Op.EXP2, matrix(0, 4, 5)), b.alu(Op.EXP2, matrix(1, 4, 5))), {Op.EXP2: 1, Op.MUL: 0, Op.ADD: 1}),
+    "exponentials": (b.mul(b.build_alu_with_promotion(Op.EXP2, matrix(0, 4, 5)),
+                           b.build_alu_with_promotion(Op.EXP2, matrix(1, 4, 5))),
+                     {Op.EXP2: 1, Op.MUL: 0, Op.ADD: 1}),
     "a common factor": (b.add(b.mul(matrix(0, 4, 5), matrix(1, 4, 5)), b.mul(matrix(2, 4, 5), matrix(0, 4, 5))), {Op.MUL: 1}),
     "rows by their sums": (softmax(matrix(0, 4, 5)), {Op.DIV: 0, Op.RECIP: 1}),
     "a sum of thirds": (b.reduce(third(matrix(0, 4, 5)), Op.ADD, (1,)), {Op.DIV: 0, Op.MUL: 1}),
     "a product of scaled": (product(scaled(matrix(0, 4, 9), 0.5), scaled(matrix(1, 9, 3), 0.25)), {Op.MUL: 2}),
     "a product of soft": (product(softmax(matrix(0, 4, 9)), matrix(1, 9, 3)), {Op.MUL: 2, Op.DIV: 0}),
-    "a sum of shares": (b.reduce(b.alu(Op.DIV, matrix(0, 4, 5), matrix(1, 1, 5)), Op.ADD, (0,)), {Op.DIV: 1, Op.RECIP: 0}),
+    "a sum of shares": (b.reduce(b.build_alu_with_promotion(Op.DIV, matrix(0, 4, 5), matrix(1, 1, 5)), Op.ADD, (0,)),
+                        {Op.DIV: 1, Op.RECIP: 0}),
     "columns": (b.reduce(b.mul(matrix(0, 4, 5), matrix(1, 1, 5)), Op.ADD, (0,)), {Op.MUL: 1}),
 }
 # fmt: on
@@ -85,7 +88,7 @@ def inputs_of(graph: UOp) -> dict[str, np.ndarray]:
 
 def relaxed(graph: UOp) -> UOp:
     """What the program computes, as a graph of the TENSOR dialect."""
-    found = apply_fast_math_if_order_kept(inline_calls_and_drop_markers(graph))
+    found = apply_fast_math_if_order_kept(inline_calls_and_drop_gradient_markers(graph))
     verify(found, Dialect.TENSOR)
     return found
 
@@ -171,7 +174,7 @@ def test_arguments_stay_though_nobody_reads_them() -> None:
 
 def test_one_node_has_one_value() -> None:
     x = third(matrix(0, 40))
-    root = b.tuple_(x, b.contiguous(x), b.reduce(b.alu(Op.CMPNE, x, b.contiguous(x)), Op.MAX, (0,)))
+    root = b.tuple_(x, b.contiguous(x), b.reduce(b.build_alu_with_promotion(Op.CMPNE, x, b.contiguous(x)), Op.MAX, (0,)))
     first, second, differs = runtime.compile(root, create_backend("llvm").target, FAST)(inputs_of(root)).values
     assert np.array_equal(first, second)
     assert not differs.any()

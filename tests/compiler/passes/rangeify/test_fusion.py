@@ -183,9 +183,9 @@ def test_a_product_without_reuse_is_any_sum() -> None:
     """One row: every element of the matrix is used once."""
     row = b.reduce(b.mul(b.reshape(p(0, 64), (64, 1)), p(1, 64, 64)), Op.ADD, (0,))
     order = toposort(row)
-    assert not RealiseCostModel(order, {}).is_contraction(row)
+    assert not RealiseCostModel(order, {}).is_contraction_with_operand_reuse(row)
     (whole,) = (u for u in toposort(product(p(0, 64, 64), p(1, 64, 64))) if u.op is Op.REDUCE)
-    assert RealiseCostModel(toposort(whole), {}).is_contraction(whole)
+    assert RealiseCostModel(toposort(whole), {}).is_contraction_with_operand_reuse(whole)
 
 
 def test_output_loops_nest_as_the_reduces_in_them_need_but_for_the_last() -> None:

@@ -26,7 +26,7 @@ def kernel(position: UOp, gate: UOp, *loops: UOp) -> UOp:
     """Return a kernel that reads a gated element in each iteration."""
     out, x = b.param(0, (64,), I32), b.param(1, (60,), I32)
     read = b.load(b.at(x, position), b.const(0, I32), gate)
-    return b.sink(b.close_loops(b.store(b.at(out, loops[0]), read), list(loops)))
+    return b.sink(b.wrap_in_one_end_per_loop(b.store(b.at(out, loops[0]), read), list(loops)))
 
 
 def test_the_address_of_a_gated_load_loses_what_the_gate_decides() -> None:

@@ -207,7 +207,7 @@ def test_integer_division_and_shifts_in_lanes() -> None:
         "p1": np.repeat(np.array([2, -2, -1, 0, 3, 33, 31, 7], np.int32), 8),
     }
     for op in (Op.IDIV, Op.MOD, Op.SHL, Op.SHR):
-        agree(scheduled(b.alu(op, i, j), split(0, 16, UPCAST)), data)
+        agree(scheduled(b.build_alu_with_promotion(op, i, j), split(0, 16, UPCAST)), data)
 
 
 def test_lane_numbers_are_values_too() -> None:

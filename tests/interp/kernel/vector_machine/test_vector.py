@@ -55,9 +55,11 @@ def test_an_affine_result_is_that_of_the_op_on_arrays(op: Op) -> None:
         if result is None:
             continue
         found += 1
-        wanted = np.asarray(KERNELS[op][dt.index](*(a.values(extents) for a in operands)))
+        wanted = np.asarray(KERNELS[op][dt.index](*(a.get_or_compute_broadcastable_values(extents) for a in operands)))
         if isinstance(result, AffineValue):
-            assert np.array_equal(np.broadcast_to(wanted, extents), np.broadcast_to(result.values(extents), extents))
+            assert np.array_equal(
+                np.broadcast_to(wanted, extents), np.broadcast_to(result.get_or_compute_broadcastable_values(extents), extents)
+            )
             assert (result.lo, result.hi) == (wanted.min(), wanted.max())
         else:
             assert (wanted == result).all()

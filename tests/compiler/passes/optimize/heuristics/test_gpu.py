@@ -19,7 +19,7 @@ from uops.compiler.passes.optimize.schedule.group import lower_or_serialize_grou
 from uops.compiler.passes.optimize.schedule.optops import apply
 from uops.compiler.passes.optimize.schedule.schedule import (
     Schedule,
-    build_scheduled_body,
+    close_output_loops_into_sink,
     create_initial_schedule,
     set_output_loop_types_before_optops,
 )
@@ -80,7 +80,7 @@ def agrees(graph: UOp, launch: UOp, given: dict[str, Any] | None = None, later: 
 def launched(graph: UOp, s: Schedule) -> UOp:
     launch = rangeify(callify(graph))
     (call,) = launch.src
-    return launch.replace(src=(call.replace(src=(build_scheduled_body(s), *call.src[1:])),))
+    return launch.replace(src=(call.replace(src=(close_output_loops_into_sink(s), *call.src[1:])),))
 
 
 def parallel(s: Schedule) -> Schedule:

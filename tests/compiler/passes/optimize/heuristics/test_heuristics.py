@@ -16,7 +16,7 @@ from uops.compiler.passes.optimize.heuristics.cpu import LONG, schedule_for_cpu
 from uops.compiler.passes.optimize.optimize import optimize
 from uops.compiler.passes.optimize.schedule.accesses import collect_accesses, flatten_loop_nests
 from uops.compiler.passes.optimize.schedule.optops import find_loops_around_local_memory_fills, find_rejection_reason
-from uops.compiler.passes.optimize.schedule.schedule import Schedule, build_scheduled_body, create_initial_schedule
+from uops.compiler.passes.optimize.schedule.schedule import Schedule, close_output_loops_into_sink, create_initial_schedule
 from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.compiler.target import PLAIN, MachineModel
 from uops.compiler.tensor.realize import capture
@@ -55,7 +55,7 @@ def test_chosen_schedules_keep_the_result(name: str, machine: MachineModel) -> N
     for call in launch.src:
         s = create_initial_schedule(call.src[0])
         assert s is not None
-        calls.append(call.replace(src=(build_scheduled_body(schedule_for_cpu(s, machine, count(100))), *call.src[1:])))
+        calls.append(call.replace(src=(close_output_loops_into_sink(schedule_for_cpu(s, machine, count(100))), *call.src[1:])))
     scheduled = launch.replace(src=tuple(calls))
     verify(scheduled, Dialect.SCHEDULED)
     (out,) = outputs(graph)
@@ -304,7 +304,7 @@ def test_places_in_memory_are_computed_again_for_a_second_loop(d: dt.DType) -> N
     """FOUND 059: read back from memory, a remainder would be any number, outside of what is indexed, or of no word's negative."""
     chosen = UOp(Op.INDEX, (b.flip(p(0, 8, dtype=d), (True,)), p(1, 8, dtype=dt.int64)))
     graph = b.sub(chosen, b.reduce(chosen, Op.MAX, (0,)))
-    kernel = build_scheduled_body(schedule_for_cpu(first(graph), WIDE, count(100)))
+    kernel = close_output_loops_into_sink(schedule_for_cpu(first(graph), WIDE, count(100)))
     places = [u.src[1] for u in toposort(kernel) if u.op is Op.INDEX and any(i.op is Op.LOAD for i in toposort(u.src[1]))]
     assert len(places) > 1 and all(u.min_max == (0, 7) for u in places)
     given = {"p0": np.arange(10, 18).astype(d.name), "p1": np.array([3, 0, 7, 7, 1, 2, 0, 6])}

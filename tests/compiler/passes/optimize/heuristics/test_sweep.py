@@ -16,7 +16,7 @@ from uops.compiler.passes.callify.callify import callify
 from uops.compiler.passes.optimize.heuristics.cpu import SWEPT_ROWS, schedule_for_cpu
 from uops.compiler.passes.optimize.heuristics.threads import assign_thread_loop_if_worthwhile
 from uops.compiler.passes.optimize.schedule.optops import apply
-from uops.compiler.passes.optimize.schedule.schedule import RejectedOptOp, build_scheduled_body, create_initial_schedule
+from uops.compiler.passes.optimize.schedule.schedule import RejectedOptOp, close_output_loops_into_sink, create_initial_schedule
 from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.compiler.target import STACK_LIMIT, MachineModel
 from uops.spec.ir import build as b
@@ -34,7 +34,7 @@ WIDE = MachineModel(vector_bytes=64, registers=32, caches=(32 << 10, 1 << 20), f
 def chosen(graph: UOp, machine: MachineModel = WIDE) -> UOp:
     s = create_initial_schedule(rangeify(callify(graph)).src[0].src[0])
     assert s is not None
-    return build_scheduled_body(schedule_for_cpu(s, machine, count(100)))
+    return close_output_loops_into_sink(schedule_for_cpu(s, machine, count(100)))
 
 
 def test_rows_are_outside_of_columns() -> None:
@@ -160,7 +160,7 @@ def test_a_loop_of_blocks_is_not_shared_by_threads() -> None:
     assert s is not None
     loops = [
         r
-        for r in toposort(build_scheduled_body(assign_thread_loop_if_worthwhile(schedule_for_cpu(s, two, count(100)), two)))
+        for r in toposort(close_output_loops_into_sink(assign_thread_loop_if_worthwhile(schedule_for_cpu(s, two, count(100)), two)))
         if r.op is Op.RANGE
     ]
     assert [int(r.src[0].arg.value) for r in loops if r.arg.type is AxisType.THREAD] == [2]

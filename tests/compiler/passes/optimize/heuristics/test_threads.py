@@ -17,7 +17,7 @@ from uops.compiler.passes.optimize.heuristics import threads
 from uops.compiler.passes.optimize.heuristics.cpu import schedule_for_cpu
 from uops.compiler.passes.optimize.heuristics.threads import assign_thread_loop_if_worthwhile
 from uops.compiler.passes.optimize.schedule.local_memory import stage_in_one_local_buffer
-from uops.compiler.passes.optimize.schedule.schedule import build_scheduled_body, create_initial_schedule
+from uops.compiler.passes.optimize.schedule.schedule import close_output_loops_into_sink, create_initial_schedule
 from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.compiler.runtime.frame import KernelLaunch
 from uops.compiler.target import MachineModel
@@ -37,7 +37,7 @@ def thread_loops(graph: UOp, machine: MachineModel = FOUR) -> list[int]:
     bodies = [c.src[0] for c in rangeify(callify(graph)).src]
     schedules = [s for body in bodies if (s := create_initial_schedule(body)) is not None]
     scheduled = [
-        build_scheduled_body(assign_thread_loop_if_worthwhile(schedule_for_cpu(s, machine, iter(range(900, 999))), machine))
+        close_output_loops_into_sink(assign_thread_loop_if_worthwhile(schedule_for_cpu(s, machine, iter(range(900, 999))), machine))
         for s in schedules
     ]
     return [int(u.src[0].arg.value) for body in scheduled for u in toposort(body) if u.op is Op.RANGE and is_thread(u)]

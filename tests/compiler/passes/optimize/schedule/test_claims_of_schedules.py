@@ -15,7 +15,7 @@ from uops.compiler.passes.expand import expand
 from uops.compiler.passes.optimize.schedule.optops import apply, find_rejection_reason
 from uops.compiler.passes.optimize.schedule.schedule import (
     Schedule,
-    build_scheduled_body,
+    close_output_loops_into_sink,
     create_initial_schedule,
     set_output_loop_types_before_optops,
 )
@@ -32,7 +32,7 @@ from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, substitute, toposort
 from uops.spec.ir.ops import Op
-from uops.spec.optops import TC, Axis, Nolocals, OptOp, Padto, Split, Swap, apply_optop_to_axes, illegality_reason
+from uops.spec.optops import TC, Axis, Nolocals, OptOp, Padto, Split, Swap, apply_legal_optop_to_axes, illegality_reason
 from uops.spec.rows.rows import NAMED_ROWS
 from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.verifier import find_broken_claims, verify
@@ -60,7 +60,7 @@ def zeros(n: int) -> Any:
 
 
 def ended(effect: UOp, *loops: UOp) -> UOp:
-    return b.sink(b.close_loops(effect, loops), name="k")
+    return b.sink(b.wrap_in_one_end_per_loop(effect, loops), name="k")
 
 
 def barrier(*deps: UOp) -> UOp:
@@ -102,7 +102,7 @@ def keeps_the_result(graph: UOp, opts: Sequence[OptOp], machine: MachineModel = 
         assert find_rejection_reason(s, opt, machine) is None, opt
         s = apply(s, opt, machine)
     (call,) = launch.src
-    scheduled = launch.replace(src=(call.replace(src=(build_scheduled_body(s), *call.arguments)),))
+    scheduled = launch.replace(src=(call.replace(src=(close_output_loops_into_sink(s), *call.arguments)),))
     verify(scheduled, Dialect.SCHEDULED)
     rng, (out,) = np.random.default_rng(1), outputs(graph)
     params = [u for u in toposort(graph) if u.op is Op.PARAM]
@@ -312,7 +312,7 @@ def _split_keeps_the_result() -> None:
 
 def _split_gives_two_axes() -> None:
     for top in (False, True):
-        made = apply_optop_to_axes(Split(0, 3, T.LOOP, top), axes(T.LOOP))
+        made = apply_legal_optop_to_axes(Split(0, 3, T.LOOP, top), axes(T.LOOP))
         assert sorted(a.extent for a in made) == [3, 4]
         assert next(a.extent for a in made if a.id == 1) == 3
     for top, places in ((False, [0, 1, 2, 3, 4, 5]), (True, [0, 3, 1, 4, 2, 5])):
@@ -342,7 +342,7 @@ def _split_tiles() -> None:
 
 
 def _split_numbers_the_new_axis() -> None:
-    made = apply_optop_to_axes(Split(1, 2, T.UPCAST), [Axis(3, T.GLOBAL, 4), Axis(7, T.GLOBAL, 4)])
+    made = apply_legal_optop_to_axes(Split(1, 2, T.UPCAST), [Axis(3, T.GLOBAL, 4), Axis(7, T.GLOBAL, 4)])
     assert [(a.id, a.type) for a in made] == [(3, T.GLOBAL), (7, T.GLOBAL), (8, T.UPCAST)]
 
 
@@ -357,7 +357,7 @@ def _padto_keeps_the_result() -> None:
 
 
 def _padto_stores_nothing_more() -> None:
-    assert [a.extent for a in apply_optop_to_axes(Padto(0, 5), axes(T.LOOP))] == [15]
+    assert [a.extent for a in apply_legal_optop_to_axes(Padto(0, 5), axes(T.LOOP))] == [15]
     keeps_the_result(b.add(p(0, 6), 1.0), [Padto(0, 4), Split(0, 4, T.UPCAST)])  # a Store past the end would be a Trap
 
 
@@ -374,7 +374,7 @@ def _padto_takes_any_axis() -> None:
 
 def _padto_counts_axes_in_order() -> None:
     given = [Axis(0, T.REDUCE, 12), Axis(1, T.GLOBAL, 12), Axis(2, T.LOOP, 12)]
-    assert {a.id for a in apply_optop_to_axes(Padto(1, 5), given) if a.extent == 15} == {1}
+    assert {a.id for a in apply_legal_optop_to_axes(Padto(1, 5), given) if a.extent == 15} == {1}
     assert "R95" in reason(Padto(3, 5), given)
 
 
@@ -384,7 +384,7 @@ def _swap_keeps_the_result() -> None:
 
 def _swap_exchanges_places() -> None:
     given = [Axis(0, T.LOOP, 3), Axis(1, T.LOOP, 4)]
-    assert [a.extent for a in apply_optop_to_axes(Swap(0, 1), given)] == [4, 3]
+    assert [a.extent for a in apply_legal_optop_to_axes(Swap(0, 1), given)] == [4, 3]
 
 
 def _swap_takes_one_type() -> None:

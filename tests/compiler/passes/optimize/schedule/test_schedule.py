@@ -15,11 +15,16 @@ from scheduled_programs import PROGRAMS, inputs
 
 from uops.compiler.passes.callify.callify import callify, outputs
 from uops.compiler.passes.optimize.optimize import choose_by_heuristics
-from uops.compiler.passes.optimize.schedule.optops import apply, apply_padto_and_split, find_rejection_reason, split_by_full_extent
+from uops.compiler.passes.optimize.schedule.optops import (
+    apply,
+    apply_padto_and_split,
+    change_loop_type_by_full_extent_split,
+    find_rejection_reason,
+)
 from uops.compiler.passes.optimize.schedule.schedule import (
     RejectedOptOp,
     Schedule,
-    build_scheduled_body,
+    close_output_loops_into_sink,
     create_initial_schedule,
     set_output_loop_types_before_optops,
 )
@@ -34,7 +39,7 @@ from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, nodes_with_op, substitute, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.optops import TC, Nolocals, OptOp, Padto, Split, Swap
-from uops.spec.optops import apply_optop_to_axes as apply_to_axes
+from uops.spec.optops import apply_legal_optop_to_axes as apply_to_axes
 from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.verifier import verify
 
@@ -47,7 +52,7 @@ def kernels(graph: UOp) -> UOp:
 
 def with_schedules(launch: UOp, schedules: list[Schedule]) -> UOp:
     return launch.replace(
-        src=tuple(c.replace(src=(build_scheduled_body(s), *c.src[1:])) for c, s in zip(launch.src, schedules, strict=True))
+        src=tuple(c.replace(src=(close_output_loops_into_sink(s), *c.src[1:])) for c, s in zip(launch.src, schedules, strict=True))
     )
 
 
@@ -101,12 +106,12 @@ def test_a_split_of_a_whole_loop_is_the_split_once_its_loop_of_one_iteration_is_
             opt = Split(k, n if isinstance(n, int) else 2, target)
             reason = find_rejection_reason(s, opt) if isinstance(n, int) else "not the whole axis"
             if reason is None:
-                one, two = split_by_full_extent(s, opt), apply(s, opt)
-                assert build_scheduled_body(one) is build_scheduled_body(two)
+                one, two = change_loop_type_by_full_extent_split(s, opt), apply(s, opt)
+                assert close_output_loops_into_sink(one) is close_output_loops_into_sink(two)
                 assert (one.axes, one.done, one.ordered_ids) == (two.axes, two.done, two.ordered_ids)
             else:
                 with pytest.raises(RejectedOptOp, match=re.escape(reason) if isinstance(n, int) else ""):
-                    split_by_full_extent(s, opt)
+                    change_loop_type_by_full_extent_split(s, opt)
 
 
 def apply_unless_rejected(s: Schedule, optops: list[OptOp]) -> Schedule:

@@ -21,7 +21,7 @@ from uops.compiler.passes.optimize.schedule.optops import apply, find_rejection_
 from uops.compiler.passes.optimize.schedule.schedule import (
     RejectedOptOp,
     Schedule,
-    build_scheduled_body,
+    close_output_loops_into_sink,
     create_initial_schedule,
     set_output_loop_types_before_optops,
 )
@@ -119,7 +119,7 @@ def stages(launch: UOp, m: MachineModel) -> dict[str, UOp]:
 def agrees(graph: UOp, launch: UOp, s: Schedule, m: MachineModel, only: Sequence[str] = ()) -> dict[str, UOp]:
     """Every stage is well-formed and gives what the program says; gives the stages."""
     (call,) = launch.src
-    launch = launch.replace(src=(call.replace(src=(build_scheduled_body(s), *call.src[1:])),))
+    launch = launch.replace(src=(call.replace(src=(close_output_loops_into_sink(s), *call.src[1:])),))
     values, (out,) = given(graph), outputs(graph)
     expected = run(graph, values).values[0]
     found = stages(launch, m)

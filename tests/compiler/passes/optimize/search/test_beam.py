@@ -19,7 +19,7 @@ from uops.compiler import Config, compile
 from uops.compiler.passes.callify.callify import callify
 from uops.compiler.passes.optimize.heuristics.cpu import schedule_for_cpu
 from uops.compiler.passes.optimize.schedule.optops import apply, find_rejection_reason
-from uops.compiler.passes.optimize.schedule.schedule import Schedule, build_scheduled_body, create_initial_schedule
+from uops.compiler.passes.optimize.schedule.schedule import Schedule, close_output_loops_into_sink, create_initial_schedule
 from uops.compiler.passes.optimize.search.beam import Beam, Progress, SearchState, propose_optops, report_search_progress_to
 from uops.compiler.passes.optimize.search.clock import TargetClock, make_timing_argument
 from uops.compiler.passes.optimize.search.store import ScheduleStore, StoredSchedule, decode_schedule, encode_schedule
@@ -87,7 +87,7 @@ GEMM = matmul(p(0, 16, 8), p(1, 8, 24))
 
 def test_the_fastest_state_wins() -> None:
     found = beam(Fake(upcast), store())(first(GEMM), PLAIN, count(100))
-    assert extents(build_scheduled_body(found), AxisType.UPCAST) >= 8
+    assert extents(close_output_loops_into_sink(found), AxisType.UPCAST) >= 8
 
 
 def test_of_equal_times_the_hand_written_choice_stays() -> None:
@@ -130,7 +130,9 @@ def test_each_tensor_core_that_fits_is_tried_first() -> None:
     s = first(GEMM)
     assert [o for opts in propose_optops(s, on) for o in opts if isinstance(o, TC)] == [TC(0, tc, 0)]
     assert not any(isinstance(o, TC) for opts in propose_optops(apply(s, Nolocals(), on), on) for o in opts)
-    assert any(u.op is Op.WMMA for u in toposort(build_scheduled_body(beam(Fake(without_wmma), store())(s, on, count(100)))))
+    assert any(
+        u.op is Op.WMMA for u in toposort(close_output_loops_into_sink(beam(Fake(without_wmma), store())(s, on, count(100))))
+    )
 
 
 def without_wmma(body: UOp) -> float:
@@ -156,7 +158,7 @@ def test_a_body_that_cannot_be_compiled_is_passed_over() -> None:
             raise CompileError("too much")
         return 1.0 / extents(body, AxisType.UNROLL)
 
-    found = build_scheduled_body(beam(Fake(cost), store())(first(GEMM), PLAIN, count(100)))
+    found = close_output_loops_into_sink(beam(Fake(cost), store())(first(GEMM), PLAIN, count(100)))
     assert extents(found, AxisType.UPCAST) == 1 and extents(found, AxisType.UNROLL) > 1
 
 
@@ -169,7 +171,7 @@ def test_ctrl_c_keeps_the_best_so_far_and_ends_later_searches(tmp_path: Path) ->
         return upcast(body)
 
     searches = beam(Fake(cost), store(tmp_path))
-    assert extents(build_scheduled_body(searches(first(GEMM), PLAIN, count(100))), AxisType.UPCAST) > 1
+    assert extents(close_output_loops_into_sink(searches(first(GEMM), PLAIN, count(100))), AxisType.UPCAST) > 1
     other = first(matmul(p(0, 6, 8), p(1, 8, 12)))
     assert searches(other, PLAIN, count(100)) is other and searches.stopped
     (file,) = tmp_path.iterdir()
@@ -185,13 +187,15 @@ def test_a_complete_search_is_not_repeated(tmp_path: Path) -> None:
     one = beam(clock, store(tmp_path))(first(GEMM), PLAIN, count(100))
     calls = clock.calls
     again = beam(clock, store(tmp_path))(first(GEMM), PLAIN, count(100))
-    assert clock.calls == calls and again.done == one.done and build_scheduled_body(again) is build_scheduled_body(one)
+    assert (
+        clock.calls == calls and again.done == one.done and close_output_loops_into_sink(again) is close_output_loops_into_sink(one)
+    )
 
 
 def test_an_interrupted_search_goes_on_from_its_best(tmp_path: Path) -> None:
     s, kept = first(GEMM), store(tmp_path)
     split = Split(1, 8, AxisType.UPCAST)
-    kept.put(kept.key(build_scheduled_body(s), PLAIN, 2), StoredSchedule("plain", (split,), 0.125, complete=False))
+    kept.put(kept.key(close_output_loops_into_sink(s), PLAIN, 2), StoredSchedule("plain", (split,), 0.125, complete=False))
     found = beam(Fake(lambda body: 1.0 if extents(body, AxisType.UPCAST) < 8 else 0.125), kept)(s, PLAIN, count(100))
     assert found.done == (split,)
 
@@ -207,12 +211,12 @@ def test_an_interrupted_search_goes_on_from_its_best(tmp_path: Path) -> None:
 @pytest.mark.parametrize("sealed", [True, False])
 def test_a_damaged_entry_is_ignored_with_a_warning(tmp_path: Path, text: str, sealed: bool) -> None:
     s, kept = first(GEMM), store(tmp_path)
-    key = kept.key(build_scheduled_body(s), PLAIN, 2)
+    key = kept.key(close_output_loops_into_sink(s), PLAIN, 2)
     data = text.encode("latin-1")
     (tmp_path / f"{key}.schedule").write_bytes(seal("schedule", 2, key, data) if sealed else data)
     with pytest.warns(RuntimeWarning, match="is ignored"):
         found = beam(Fake(upcast), kept)(s, PLAIN, count(100))
-    assert extents(build_scheduled_body(found), AxisType.UPCAST) >= 8
+    assert extents(close_output_loops_into_sink(found), AxisType.UPCAST) >= 8
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         beam(Fake(upcast), kept)(s, PLAIN, count(100))
@@ -229,11 +233,11 @@ def test_a_schedule_under_the_name_of_another_kernel_is_ignored(tmp_path: Path) 
 def test_a_folder_that_cannot_be_used_stores_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     found = beam(Fake(upcast), store(tmp_path / "file" / "below"))(first(GEMM), PLAIN, count(100))
-    assert extents(build_scheduled_body(found), AxisType.UPCAST) >= 8
+    assert extents(close_output_loops_into_sink(found), AxisType.UPCAST) >= 8
 
 
 def test_machine_target_version_and_width_are_part_of_the_key() -> None:
-    body = build_scheduled_body(first(GEMM))
+    body = close_output_loops_into_sink(first(GEMM))
     keys = {
         ScheduleStore(None, target, version).key(body, machine, width)
         for target in ("a", "b") for version in ("1", "2") for machine in (PLAIN, WIDE) for width in (1, 2)
@@ -264,7 +268,9 @@ def test_searched_programs_keep_their_value(name: str, monkeypatch: pytest.Monke
 
 def test_a_clock_times_what_the_target_runs() -> None:
     clock = TargetClock(LlvmTarget(LlvmTier.FAST, ObjectCache(None)))
-    short, long = (build_scheduled_body(schedule_for_cpu(first(b.add(p(0, n), 1.0)), PLAIN, count(100))) for n in (16, 1 << 20))
+    short, long = (
+        close_output_loops_into_sink(schedule_for_cpu(first(b.add(p(0, n), 1.0)), PLAIN, count(100))) for n in (16, 1 << 20)
+    )
     assert 0 < clock(short, 1.0) < clock(long, 1.0)
     assert clock.again(short) > 0
 
