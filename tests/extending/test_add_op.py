@@ -81,7 +81,7 @@ DONE: dict[int, tuple[Insertion, ...]] = {
             "    return unite_in_float_hull(rounded, hull_of_exp2_of_product(fmt, log2(fmt, True, a), fmt.encode(0, 1, -1)))\n",
             _EXACT,
         ),
-        Insertion("interp/exact/elementwise.py", "from uops.interp.exact.numbers.transcendental import ", "cbrt, "),
+        Insertion("interp/exact/elementwise.py", "from uops.interp.exact.numbers.transcendental import (\n", "    cbrt,\n"),
         Insertion(
             "interp/exact/elementwise.py",
             "    Op.SQRT:   dispatch_by_kind(None,          None,          evaluate_sqrt_with_core_decomposition),\n",
