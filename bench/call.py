@@ -6,7 +6,7 @@
 The figure is the least processor time of a block of calls, with blocks in rotation. *native* is `program.function`, *mapping* the
 program itself, *general* the same function on an argument that has to be copied first, *ctypes* a program compiled with
 `entry="ctypes"`. *Tensors* and *@function* are the three operations as a user writes them: built, or traced, again for every
-`realize()`.
+`realize()`. *jit* is the same function, traced once.
 
 *threads*: the cost of handing a loop to threads, and the workloads of `bench/workloads.py` with one thread and with two, calls in
 rotation. `wall` is the ratio of the least wall times; on a busy machine it says little. `balance` is the ratio of one thread's
@@ -21,13 +21,14 @@ import ctypes
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
 from workloads import WORKLOADS, build
 
-from uops import Tensor, function
+from uops import Tensor, function, jit
 from uops.backends.registry import create_backend
 from uops.compiler import Compiled, Config, compile
 from uops.compiler.runtime.frame import KernelLaunch, ProgramFrame
@@ -45,6 +46,18 @@ SUMS, LANES = 10, 16
 #: Workloads measured with two threads.
 THREADED = ("gemm-512", "gemm-1024", "conv2d", "attention", "softmax", "layernorm")
 Action = Callable[[], object]
+
+
+@dataclass
+class SixTensors:
+    """The argument of a function with many operands."""
+
+    a: Tensor
+    b: Tensor
+    c: Tensor
+    d: Tensor
+    e: Tensor
+    f: Tensor
 
 
 def target() -> Any:
@@ -97,7 +110,7 @@ def measure_calls(seconds: float) -> None:
     unit = seconds_of["np.add"]
     print(f"np.add of {N} float32: {unit * 1e9:.0f} ns")
     for name, spent in seconds_of.items():
-        print(f"{name:24} {spent * 1e9:9.0f} ns {spent / unit:8.2f} np.add")
+        print(f"{name:44} {spent * 1e9:9.0f} ns {spent / unit:8.2f} np.add")
 
 
 def list_call_paths(name: str, program: Compiled, slow: Compiled, x: Any, y: Any, strided: Any) -> dict[str, Action]:
@@ -112,14 +125,20 @@ def list_call_paths(name: str, program: Compiled, slow: Compiled, x: Any, y: Any
 
 
 def build_tensor_actions(x: Any, y: Any) -> dict[str, Action]:
-    """Return the three operations as a user writes them, with Tensors and as a @function."""
+    """Return the three operations as a user writes them, with Tensors, as a @function and by jit."""
     u, v = Tensor.from_numpy(x), Tensor.from_numpy(y)
 
     def f(a: Tensor, b: Tensor) -> Tensor:
         return (a * b + a) * b
 
-    traced = function(f)
-    return {"three ops, Tensors": lambda: f(u, v).realize(), "three ops, @function": lambda: traced(u, v).realize()}
+    traced, jitted, jitted_six = function(f), jit(f), jit(lambda p: (p.a * p.b + p.c) * p.d + p.e * p.f)
+    six = SixTensors(*[Tensor.from_numpy(x + k) for k in range(6)])
+    return {
+        "three ops, Tensors": lambda: f(u, v).realize(),
+        "three ops, @function": lambda: traced(u, v).realize(),
+        "three ops, jit": lambda: jitted(u, v),
+        "five ops of a dataclass of six Tensors, jit": lambda: jitted_six(six),
+    }
 
 
 # Threads

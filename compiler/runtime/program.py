@@ -149,6 +149,11 @@ class Compiled:
         native = self._native_entry and self._native_entry.function
         self.function: Callable[..., Any] = native or self._check_arguments_and_run
 
+    @property
+    def has_native_function(self) -> bool:
+        """True if `function` is a builtin, which checks and makes all arrays itself."""
+        return self._native_entry is not None and self._native_entry.function is not None
+
     def _store_interface_and_check_it_fits_memory(self, interface: ProgramInterface) -> None:
         """Take the outputs and arguments of the program. Raises Unsupported for outputs that do not fit into memory."""
         self.outputs, self.external, self.written = interface
@@ -175,7 +180,7 @@ class Compiled:
         return slots
 
     def _order_params_then_variables_then_buffers(self) -> list[UOp]:
-        """Return the arguments in the order of `keys`."""
+        """Return the arguments in the order of `keys`: Params by slot, variables by name, Buffers by number."""
         params = [p.memory for p in self._slots if p.origin is BufferOrigin.GIVEN]
         buffers = [p.memory for p in self._slots if p.origin is BufferOrigin.OPTIONAL]
         return [

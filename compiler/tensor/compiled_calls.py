@@ -16,9 +16,14 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
+import numpy as np
+
 from uops.compiler.ir.devices import HOST
+from uops.compiler.runtime.program import numpy_dtype
 from uops.compiler.tensor import history, realize, storage
+from uops.compiler.tensor.dtypes import as_dtype
 from uops.compiler.tensor.faults import fault, format_for_error
+from uops.compiler.tensor.specialized_calls import DECLINED, SpecializedCall, decline_call, specialize_call
 from uops.compiler.tensor.tensor import Tensor
 from uops.compiler.tensor.trace import collect_tensors_with_repeats, map_tensors
 from uops.spec.errors import SpecTypeError, SpecValueError
@@ -35,7 +40,7 @@ R = TypeVar("R")
 class CompiledCall:
     """A program for one structure of arguments, which gives what the traced function gave, on other arrays."""
 
-    __slots__ = ("_arguments", "_captured", "_checks", "_native", "_outputs", "_program", "_result")
+    __slots__ = ("_arguments", "_captured", "_checks", "_native", "_outputs", "_program", "_result", "specialized")
 
     def __init__(self, traced: realize.TracedProgram, outputs: tuple[UOp, ...], result: Any) -> None:
         """Take the program, the nodes of the results, and what the function returned when it was traced."""
@@ -45,26 +50,44 @@ class CompiledCall:
         self._captured = dict(traced.captured)
         #: For each argument of the native function: the number of the array, or the captured array.
         self._arguments = [traced.captured.get(k, int(k[1:]) if k[1:].isdigit() else None) for k in keys]
+        #: The same call as one generated function, where there can be one.
+        self.specialized: SpecializedCall | None = None
 
     def call(self, arrays: list[storage.Array]) -> Any:
-        """Return the result for the flat arrays of the arguments. Raises SpecIndexError for an index out of range."""
-        values = self._run_program_without_index_checks(arrays)
+        """Return the result for the arrays of the arguments. Raises SpecIndexError for an index out of range."""
+        values = self._run(arrays)
         if self._checks:
             for check, number in zip(self._checks, values[len(self._outputs) :], strict=True):
                 check.raise_if_greatest_offset_outside(number)
-        if isinstance(self._result, Tensor):
-            (u,) = self._outputs
-            return Tensor.of(storage.make_computed_leaf(values[0], u.dtype, u.shape))
-        leaves = {u: storage.make_computed_leaf(v, u.dtype, u.shape) for u, v in zip(self._outputs, values)}
-        return map_tensors(self._result, lambda t: Tensor.of(leaves[t.uop]))
+        arrays_by_node = {u: np.asarray(v).reshape(u.shape) for u, v in zip(self._outputs, values)}
+        leaves = {u: storage.make_computed_leaf(a, u.dtype, u.shape) for u, a in arrays_by_node.items()}
 
-    def _run_program_without_index_checks(self, arrays: list[storage.Array]) -> Sequence[Any]:
+        def make_realized(t: Tensor) -> Tensor:
+            made = Tensor.of(leaves[t.uop])
+            made._array = arrays_by_node[t.uop]
+            return made
+
+        return map_tensors(self._result, make_realized)
+
+    def _run(self, arrays: list[storage.Array]) -> Sequence[Any]:
         """Return the values of the program: by its native function where it has one."""
         if self._native is None:
             given = {f"p{k}": a for k, a in enumerate(arrays)}
             return self._program(given | self._captured).values
         values = self._native(*[arrays[a] if a.__class__ is int else a for a in self._arguments])
         return values if values.__class__ is tuple else (values,)
+
+    def specialize(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Set `specialized` for arguments with the structure of these, unless the call checks indices or is not native."""
+        is_native = getattr(self._program, "has_native_function", False)
+        if (
+            self._native is None
+            or not is_native
+            or self._checks
+            or any(as_dtype(numpy_dtype(u.dtype.storage)) is not u.dtype for u in self._outputs)
+        ):
+            return
+        self.specialized = specialize_call(self._native, self._arguments, (args, kwargs), self._outputs, self._result)
 
 
 class JitFunction(Generic[P, R]):
@@ -74,9 +97,15 @@ class JitFunction(Generic[P, R]):
         functools.update_wrapper(self, f)
         self.function = f
         self._local = threading.local()
+        #: The last call again, if the arguments have the same structure.
+        self._again: SpecializedCall = decline_call
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Return what the function returns for these arguments. Its Tensors are realized."""
+        result = self._again(args, kwargs)
+        return self._call_by_structure(args, kwargs) if result is DECLINED else result
+
+    def _call_by_structure(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
         tensors: list[Tensor] = []
         structure = _describe_structure(args, tensors), _describe_structure(kwargs, tensors) if kwargs else None
         if realize.is_tracing() or history.is_differentiating() or history.any_needs_history(tensors):
@@ -86,7 +115,10 @@ class JitFunction(Generic[P, R]):
         entry = compiled.get(key)
         if entry is None:
             entry = compiled[key] = self._compile(args, kwargs)
-        return cast(R, entry.call([_get_array(t) for t in tensors]))
+            entry.specialize(args, kwargs)
+        result = cast(R, entry.call([_get_array(t) for t in tensors]))
+        self._again = entry.specialized or decline_call
+        return result
 
     def _compile(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompiledCall:
         """Trace the function for arguments like these, and compile it."""
@@ -106,7 +138,7 @@ class JitFunction(Generic[P, R]):
         outputs = tuple(dict.fromkeys(t.uop for t in collect_tensors_with_repeats(result)))
         if not outputs:
             raise SpecTypeError(f"jit of {name}: expected a function that returns a Tensor or several, got none")
-        params = {history.skip_reshapes(u): B.param(k, history.skip_reshapes(u).shape, u.dtype) for k, u in enumerate(before)}
+        params = {history.skip_reshapes(u): B.param(k, u.shape, u.dtype) for k, u in enumerate(before)}
         return CompiledCall(realize.compile_with_inputs(outputs, params), outputs, result)
 
 
@@ -120,9 +152,14 @@ def jit(f: Callable[P, R]) -> JitFunction[P, R]:
 
 
 def _get_array(t: Tensor) -> storage.Array:
-    """Return the flat array of a Tensor, realized if it has none; data is read without a look at what was realized."""
-    array = storage.data_of(t.uop) if t.uop.op in _LEAVES else None
-    return t._realize_array().reshape(-1) if array is None else array
+    """Return the array of a Tensor, realized if it has none; data is read without a look at what was realized."""
+    array = t._array
+    if array is None:
+        data = storage.data_of(t.uop) if t.uop.op in _LEAVES else None
+        array = t._realize_array() if data is None else data.reshape(t.uop.shape)
+        if t.uop.op in _LEAVES:
+            t._array = array
+    return array
 
 
 def _describe_structure(value: Any, tensors: list[Tensor]) -> Any:
@@ -140,6 +177,8 @@ def _describe_structure(value: Any, tensors: list[Tensor]) -> Any:
         return dict, *[(k, _describe_structure(v, tensors)) for k, v in value.items()]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return kind, *[_describe_structure(getattr(value, x.name), tensors) for x in dataclasses.fields(value) if x.init]
+    if kind is float or kind is complex:
+        return kind, repr(value)  # -0.0 is equal to 0.0, and NaN to nothing
     try:
         hash(value)
     except TypeError:

@@ -63,20 +63,38 @@ ViewLink = tuple["weakref.ref[LazyTensorBase]", tuple[MovementStep | None, ...]]
 
 
 class LazyTensorBase:
-    """A lazy value. `uop` is its node; extents in `shape` are ints."""
+    """A lazy value. `uop` is its node; extents in `shape` are ints.
 
-    __slots__ = ("__weakref__", "_links", "uop")
+    `_array` may hold the array of a realized value, in its shape. A Tensor that a compiled call gives has only that: its node is
+    made when it is read first.
+    """
+
+    __slots__ = ("__weakref__", "_array", "_links", "uop")
     __array_ufunc__ = None  # NumPy gives way: `array + tensor` is a Tensor
 
     uop: UOp
+    _array: storage.Array | None
     _links: tuple[ViewLink, ...]
 
     @classmethod
     def of(cls, uop: UOp) -> Self:
         """Return the Tensor of a node."""
         t = object.__new__(cls)
-        t.uop, t._links = uop, ()
+        t.uop, t._links, t._array = uop, (), None
         return t
+
+    def __getattr__(self, name: str) -> Any:
+        """Make the node of a Tensor that has only an array."""
+        if name != "uop":
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        array = self._array
+        assert array is not None
+        self.uop = node = storage.make_computed_leaf(array, as_dtype(array.dtype), array.shape)
+        return node
+
+    def _set_node(self, uop: UOp) -> None:
+        """Make `uop` the node of this Tensor from now on."""
+        self.uop, self._array = uop, None
 
     def _wrap_as_view_of_self(self, uop: UOp, *steps: MovementStep | None) -> Self:
         """Return a Tensor of `uop`, which moves this one's elements as `steps` do.
@@ -144,7 +162,7 @@ class LazyTensorBase:
                 computed = compute_in_one_program(missing, backend, unchecked)
             except IndexOutOfRange as e:
                 for t in tensors:
-                    t.uop = undo_assignments_of_failed_check(t.uop, e.check)
+                    t._set_node(undo_assignments_of_failed_check(t.uop, e.check))
                 raise
             leaves = {
                 u: storage.make_leaf_on_device_and_record_unless_constant(u, np.asarray(a).reshape(u.shape), c, inputs)
@@ -152,7 +170,7 @@ class LazyTensorBase:
             }
         for t in tensors:
             if not (is_differentiating() or is_computed_from_tracked_tensor(t.uop)):
-                t.uop = leaves.get(t.uop) or storage.find_realized_leaf(t.uop) or t.uop
+                t._set_node(leaves.get(t.uop) or storage.find_realized_leaf(t.uop) or t.uop)
         return self
 
     @property
@@ -177,13 +195,13 @@ class LazyTensorBase:
         source = self._cast_and_broadcast_assigned_value(value)
         owners: list[LazyTensorBase] = [owner for owner in (r() for r, _ in self._links) if owner is not None]
         if not owners:
-            self.uop = B.assign(_make_empty_buffer_like(self.uop), source)
+            self._set_node(B.assign(_make_empty_buffer_like(self.uop), source))
             return self
         root, old = owners[0], _copy_to_fresh_buffer(owners[0].uop)
-        root.uop = B.after(old, B.store(self._replay_view_on(root, old), source))
+        root._set_node(B.after(old, B.store(self._replay_view_on(root, old), source)))
         views: list[LazyTensorBase] = [*owners[1:], self]
         for view in views:
-            view.uop = view._replay_view_on(root, root.uop)
+            view._set_node(view._replay_view_on(root, root.uop))
         return self
 
     def _replay_view_on(self, root: LazyTensorBase, new_node_of_root: UOp) -> UOp:

@@ -6,12 +6,12 @@ on a tracked one keeps its node instead, and its array is found by that node.
 
 from __future__ import annotations
 
-import contextvars
 import weakref
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from typing import Protocol
 
+from uops.compiler.tensor.settings import change_settings, current_settings
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import scope_sources
@@ -23,29 +23,23 @@ class HasNode(Protocol):
     uop: UOp
 
 
-#: id of a tracked Tensor -> the Tensor, as Tensors cannot be compared.
-_tracked: weakref.WeakValueDictionary[int, HasNode] = weakref.WeakValueDictionary()
-_differentiating: contextvars.ContextVar[bool] = contextvars.ContextVar("uops_differentiating", default=False)
+#: id of a tracked Tensor -> the Tensor while it is in use, as Tensors cannot be compared.
+tracked_by_id: dict[int, weakref.ref[HasNode]] = {}
 
 
-@contextmanager
-def differentiate_function() -> Iterator[None]:
+def differentiate_function() -> AbstractContextManager[None]:
     """Mark the block in which a function is called that is differentiated afterwards."""
-    token = _differentiating.set(True)
-    try:
-        yield
-    finally:
-        _differentiating.reset(token)
+    return change_settings(differentiating=True)
 
 
 def is_differentiating() -> bool:
     """Return True in such a block."""
-    return _differentiating.get()
+    return current_settings().differentiating
 
 
 def may_differentiate() -> bool:
     """Return True if there are nodes by which a derivative may be asked for later."""
-    return bool(_tracked) or is_differentiating()
+    return bool(tracked_by_id) or is_differentiating()
 
 
 def is_stand_in(u: UOp) -> bool:
@@ -55,35 +49,36 @@ def is_stand_in(u: UOp) -> bool:
 
 def collect_tracked_nodes() -> set[UOp]:
     """Return the nodes of the tracked Tensors, below their Reshapes."""
-    return {skip_reshapes(t.uop) for t in _tracked.values()}
+    return {skip_reshapes(t.uop) for t in list_tracked_tensors()}
 
 
 def track_tensor(t: HasNode, is_tracked: bool) -> None:
     """Track a Tensor, or stop tracking it."""
+    key = id(t)
     if is_tracked:
-        _tracked[id(t)] = t
+        tracked_by_id[key] = weakref.ref(t, lambda reference: tracked_by_id.pop(key, None))
     else:
-        _tracked.pop(id(t), None)
+        tracked_by_id.pop(key, None)
 
 
 def is_tracked(t: HasNode) -> bool:
     """Return True if a Tensor is tracked."""
-    return _tracked.get(id(t)) is t
+    return id(t) in tracked_by_id
 
 
 def any_needs_history(tensors: Iterable[HasNode]) -> bool:
     """Return True if a derivative may be asked for with respect to one of these Tensors, or to what it was computed from."""
-    return bool(_tracked) and any(is_tracked(t) or is_computed_from_tracked_tensor(t.uop) for t in tensors)
+    return bool(tracked_by_id) and any(is_tracked(t) or is_computed_from_tracked_tensor(t.uop) for t in tensors)
 
 
 def list_tracked_tensors() -> list[HasNode]:
     """Return the tracked Tensors in use, in the order in which they were tracked."""
-    return list(_tracked.values())
+    return [t for reference in list(tracked_by_id.values()) if (t := reference()) is not None]
 
 
 def is_computed_from_tracked_tensor(u: UOp) -> bool:
     """Return True if a derivative may flow from `u` to an operand of it that a tracked Tensor has."""
-    if not _tracked:
+    if not tracked_by_id:
         return False
     nodes = collect_tracked_nodes()
     return any(s in nodes for s in walk_undetached(u) if s is not skip_reshapes(u))

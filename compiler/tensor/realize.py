@@ -8,16 +8,16 @@ graphs of one structure are one node whatever their data, and each is compiled o
 
 from __future__ import annotations
 
-import contextvars
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uops.compiler.config import default_config
 from uops.compiler.tensor.chains import elide_copies_in_assignment_chains
+from uops.compiler.tensor.settings import change_settings, current_settings
 from uops.spec.errors import SpecError, SpecTypeError, SpecValueError, Trap
 from uops.spec.ir import build as B
 from uops.spec.ir.node import UOp
@@ -27,7 +27,6 @@ from uops.spec.result import Result
 if TYPE_CHECKING:
     from uops.compiler.tensor.checks import IndexCheck
 
-DEFAULT_BACKEND = "llvm"
 #: Programs kept per thread; the least recently used is dropped first.
 CACHE_SIZE = 256
 
@@ -61,68 +60,60 @@ class ComputedValue(NamedTuple):
     inputs: tuple[weakref.ref[UOp], ...]
 
 
-class _RunnerState:
+class RunnerState:
     """The installed runner, and how many were installed before it."""
 
     runner: Runner | None = None
     generation = 0
 
 
-_backend: contextvars.ContextVar[str] = contextvars.ContextVar("uops_backend", default=DEFAULT_BACKEND)
-_unchecked: contextvars.ContextVar[bool] = contextvars.ContextVar("uops_unchecked", default=False)
-_tracing: contextvars.ContextVar[str] = contextvars.ContextVar("uops_tracing", default="")
 _local = threading.local()
 
 
 def install(runner: Runner) -> None:
     """Compile with `runner` from now on; programs of an earlier one are forgotten."""
-    _RunnerState.runner = runner
-    _RunnerState.generation += 1
+    RunnerState.runner = runner
+    RunnerState.generation += 1
 
 
-@contextmanager
-def use(backend: str | None = None, *, unchecked: bool | None = None) -> Iterator[None]:
+def use(backend: str | None = None, *, unchecked: bool | None = None) -> AbstractContextManager[None]:
     """Realize on the backend of that name inside the block, unless a call names another.
 
     With `unchecked`, indices are not checked (R163: indices of Tensors). None keeps the setting from outside.
     """
-    tokens = _backend.set(backend or _backend.get()), _unchecked.set(_unchecked.get() if unchecked is None else unchecked)
-    try:
-        yield
-    finally:
-        _backend.reset(tokens[0])
-        _unchecked.reset(tokens[1])
+    changes = {"backend": backend or None, "unchecked": unchecked}
+    return change_settings(**{name: value for name, value in changes.items() if value is not None})
 
 
-@contextmanager
-def forbid_realization(function_name: str) -> Iterator[None]:
+def forbid_realization(function_name: str) -> AbstractContextManager[None]:
     """Forbid realization inside the block, in which the @function `function_name` is traced."""
-    token = _tracing.set(function_name)
-    try:
-        yield
-    finally:
-        _tracing.reset(token)
+    return change_settings(tracing=function_name)
 
 
 def is_tracing() -> bool:
     """Return True while a function is traced, in which nothing may be realized."""
-    return bool(_tracing.get())
+    return bool(current_settings().tracing)
 
 
 def compilation_settings() -> tuple[str, bool, int, bool]:
     """Return what a compiled program depends on beside its graph: backend, checks of indices, the runner, and fast-math."""
-    return _backend.get(), _unchecked.get(), _RunnerState.generation, default_config().fast_math
+    settings = current_settings()
+    return settings.backend, settings.unchecked, RunnerState.generation, default_config().fast_math
 
 
 def compile_with_inputs(nodes: Sequence[UOp], params: Mapping[UOp, UOp]) -> TracedProgram:
-    """Compile one program for nodes in which `params` (Buffer -> Param 0, 1, ...) stand for what each call gives."""
+    """Compile one program for nodes in which `params` (Buffer -> Param 0, 1, ...) stand for what each call gives.
+
+    A Param may have another shape than its Buffer, with as many elements.
+    """
     graph = _GraphCapture()
     for memory, param in params.items():
-        graph.done[memory] = param
+        graph.done[memory] = param if param.shape == memory.shape else B.reshape(param, memory.shape)
         graph.inputs[f"p{param.arg.slot}"] = None
     closed = [graph.replace_buffers_by_params(u) for u in nodes]
-    checks = {} if _unchecked.get() else graph.check_known_indices_and_collect_computed_checks()
-    program = _get_or_compile_program(_build_output_graph([*closed, *checks], graph.fresh), _backend.get())
+    settings = current_settings()
+    checks = {} if settings.unchecked else graph.check_known_indices_and_collect_computed_checks()
+    program = _get_or_compile_program(_build_output_graph([*closed, *checks], graph.fresh), settings.backend)
     given = {f"p{param.arg.slot}" for param in params.values()}
     return TracedProgram(program, {k: a for k, a in graph.inputs.items() if k not in given}, tuple(checks.values()))
 
@@ -132,16 +123,17 @@ def compute_in_one_program(nodes: Sequence[UOp], backend: str | None, unchecked:
 
     Raises SpecIndexError for an index out of range, unless `unchecked`.
     """
-    if _tracing.get():
-        raise SpecTypeError(f"@function {_tracing.get()} runs lazily: the value of a Tensor is not known while it is traced")
+    settings = current_settings()
+    if settings.tracing:
+        raise SpecTypeError(f"@function {settings.tracing} runs lazily: the value of a Tensor is not known while it is traced")
     graph = _GraphCapture()
     closed = [graph.replace_buffers_by_params(u) for u in nodes]
     if graph.has_copies_to_devices:
         _verify_nodes_for_device_errors(nodes)
     checks = (
-        {} if (_unchecked.get() if unchecked is None else unchecked) else graph.check_known_indices_and_collect_computed_checks()
+        {} if (settings.unchecked if unchecked is None else unchecked) else graph.check_known_indices_and_collect_computed_checks()
     )
-    program = _get_or_compile_program(_build_output_graph([*closed, *checks], graph.fresh), backend or _backend.get())
+    program = _get_or_compile_program(_build_output_graph([*closed, *checks], graph.fresh), backend or settings.backend)
     try:
         values = program(graph.inputs).values
     except Trap:
@@ -175,13 +167,13 @@ def _build_output_graph(nodes: Sequence[UOp], memories: int) -> UOp:
 
 def _get_or_compile_program(graph: UOp, backend: str) -> Program:
     """Return the compiled graph from this thread's cache, since programs of some backends serve one thread."""
-    if _RunnerState.runner is None:
+    if RunnerState.runner is None:
         raise SpecError("no runner is installed: import uops.backends.api, or take Tensor from uops")
     cache: OrderedDict[tuple[UOp, str, int, bool], Program] = _local.__dict__.setdefault("programs", OrderedDict())
-    key = graph, backend, _RunnerState.generation, default_config().fast_math
+    key = graph, backend, RunnerState.generation, default_config().fast_math
     program = cache.get(key)
     if program is None:
-        program = cache[key] = _RunnerState.runner(graph, backend)
+        program = cache[key] = RunnerState.runner(graph, backend)
         if len(cache) > CACHE_SIZE:
             cache.popitem(last=False)
     else:

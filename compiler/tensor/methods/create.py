@@ -118,7 +118,10 @@ class CreationMethods(IndexingMethods):
 
     @classmethod
     def _integer_arange(cls, first: int, step: int, count: int, wanted_dtype: DType | None) -> Self:
-        """Return n integers, computed in 32 bits at least. Raises SpecValueError if the dtype does not hold them."""
+        """Return `count` integers from `first` on, computed in 32 bits at least.
+
+        Raises SpecValueError if the dtype does not hold them.
+        """
         ends = (first, first + step * (count - 1)) if count else (0,)
         if wanted_dtype is not None:
             for v in ends:

@@ -503,7 +503,7 @@ def build_lambert_tanh_polynomials(terms: int) -> _Fraction:
 
 
 def _add_scaled_and_shifted_polynomials(factor: int, polynomial_to_scale: list[int], polynomial_to_shift: list[int]) -> list[int]:
-    """Return c * p + x^2 * q, without zeros at the end."""
+    """Return factor * p + x^2 * q, without zeros at the end, of the polynomials to scale (p) and to shift (q)."""
     shifted = [0, *polynomial_to_shift]
     n = max(len(polynomial_to_scale), len(shifted))
     out = [

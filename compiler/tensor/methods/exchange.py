@@ -47,7 +47,7 @@ class ExchangeMethods(CreationMethods):
             node = B.const(require_in_range_if_integer_dtype(data, d), d)
         else:
             node = storage.make_leaf_on_array_memory(_make_array_from_list_or_array(data, wanted))
-        self.uop, self._links = node if wanted is None else B.cast(node, wanted), ()
+        self.uop, self._links, self._array = node if wanted is None else B.cast(node, wanted), (), None
 
     @classmethod
     def from_numpy(cls, array: storage.Array) -> Self:

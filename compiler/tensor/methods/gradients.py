@@ -51,7 +51,7 @@ class GradientMethods(DeviceMethods):
             self._require_float("requires_grad_", self)
             if not (is_tracing() or history.is_computed_from_tracked_tensor(self.uop)):
                 array = self._realize_array()
-                self.uop = storage.make_leaf_on_device_and_record_unless_constant(self.uop, array, is_constant=True)
+                self._set_node(storage.make_leaf_on_device_and_record_unless_constant(self.uop, array, is_constant=True))
         history.track_tensor(self, requires_grad)
         return self
 

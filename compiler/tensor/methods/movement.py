@@ -340,7 +340,7 @@ class MovementMethods(LazyTensorBase):
     # Storage and markers
 
     def bitcast(self, dtype: DTypeLike) -> Self:
-        """BitcastOrSlice the bits as another dtype; another item size scales the last axis (R46: Bitcast)."""
+        """Reinterpret the bits as another dtype; another item size scales the last axis (R46: Bitcast)."""
         d = as_dtype(dtype)
         old, new = self.dtype.itemsize, d.itemsize
         if d is dt.bool_ and self.dtype is not dt.bool_:

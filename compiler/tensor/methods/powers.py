@@ -30,7 +30,7 @@ def integer_power(uncast_base: UOp, exponent: UOp, result_dtype: DType) -> UOp:
 
 
 def power_by_squaring(base: UOp, exponent: int) -> UOp:
-    """Return base ** n for n of at least 0."""
+    """Return base ** exponent for an exponent of at least 0."""
     result = None
     while exponent:
         if exponent & 1:

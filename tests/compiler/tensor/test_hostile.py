@@ -161,7 +161,7 @@ ALIASES = {
     "__eq__": "eq", "__ne__": "ne",
 }  # fmt: skip
 #: `of` wraps a node at no cost; the others are called by NumPy and by consumers of DLPack, whose errors they have.
-PROTOCOLS = {"of", "__array__", "__dlpack__"}
+PROTOCOLS = {"of", "__array__", "__dlpack__", "__getattr__"}
 
 
 def variants(c: Call) -> Iterator[tuple[str, Call]]:

@@ -353,8 +353,8 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[UOp]:
 
 def _run_by(monkeypatch: pytest.MonkeyPatch, runner: Any) -> Any:
     """Let `runner` compile all graphs anew. Returns the runner before it."""
-    before = realize._RunnerState.runner
-    monkeypatch.setattr(realize._RunnerState, "runner", runner)
+    before = realize.RunnerState.runner
+    monkeypatch.setattr(realize.RunnerState, "runner", runner)
     monkeypatch.setattr(realize._local, "programs", OrderedDict(), raising=False)
     return before
 

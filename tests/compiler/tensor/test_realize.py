@@ -160,7 +160,7 @@ def test_tensors_realize_in_several_threads() -> None:
 def test_the_front_end_without_a_runner_says_what_to_import(monkeypatch: pytest.MonkeyPatch) -> None:
     from uops.compiler.tensor import realize
 
-    monkeypatch.setattr(realize._RunnerState, "runner", None)
+    monkeypatch.setattr(realize.RunnerState, "runner", None)
     with pytest.raises(SpecError, match=r"no runner is installed: import uops\.backends\.api"):
         (Tensor([1.0]) + 5).realize()
 

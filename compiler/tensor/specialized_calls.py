@@ -1,0 +1,167 @@
+"""A call of a compiled program as one generated Python function, for arguments of one structure.
+
+Takes: the native function of a program, a sample of the arguments, and what the traced function returned. Gives: a function
+`(args, kwargs)` that returns the result, or `DECLINED` if the arguments have another structure, if one is not realized, or if the
+settings are others. It compares what costs little: classes, lengths, keys and constants. Shapes and dtypes are compared by the
+native function, which raises SpecError for others.
+
+A function for two Tensors is, shortened:
+
+    def call(args, kwargs):
+        if current_settings() is not settings or ...: return DECLINED
+        try:
+            if kwargs: return DECLINED
+            t0, t1 = args
+            if t0.__class__ is not Tensor or (a0 := t0._array) is None or ...: return DECLINED
+            r0 = native(a0, a1)
+        except UNFIT: return DECLINED
+        u0 = new(Tensor); u0._array = r0; u0._links = ()
+        return u0
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from uops.compiler.config import default_config
+from uops.compiler.tensor import history, realize
+from uops.compiler.tensor.settings import current_settings
+from uops.compiler.tensor.tensor import Tensor
+from uops.spec.errors import SpecError
+from uops.spec.ir.node import UOp
+
+#: Arguments and keyword arguments of a function -> its result, or DECLINED.
+SpecializedCall = Callable[[tuple[Any, ...], dict[str, Any]], Any]
+#: What a specialized call returns for arguments that are not its own.
+DECLINED = object()
+#: What arguments of another structure raise: on unpacking, at a key or an attribute, and in the native function.
+_UNFIT = (ValueError, TypeError, KeyError, AttributeError, SpecError)
+
+
+def decline_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return DECLINED: the call that fits no arguments."""
+    return DECLINED
+
+
+def specialize_call(
+    native: Callable[..., Any], arguments: Sequence[Any], sample: tuple[tuple[Any, ...], dict[str, Any]],
+    outputs: Sequence[UOp], result: Any,
+) -> SpecializedCall | None:  # fmt: skip
+    """Return the generated function, or None if an argument is a NaN, which is equal to nothing, or a zero, of which there are two.
+
+    `arguments` has, for each argument of the native function, the number of a Tensor of the sample, or an array. `outputs` are the
+    nodes of the results, in order, and those of the Tensors in `result`.
+    """
+    writer = _CallWriter()
+    args, kwargs = sample
+    if not (writer.match_items("args", args) and writer.match_dict("kwargs", kwargs)):
+        return None
+    given = ", ".join(f"a{a}" if a.__class__ is int else writer.bind(a) for a in arguments)
+    results = "".join(f"r{k}, " for k in range(len(outputs)))
+    call = f"{'r0' if len(outputs) == 1 else results} = native({given})"
+    value = writer.write_result(result, {u: f"r{k}" for k, u in enumerate(outputs)})
+    settings = current_settings()
+    names = {
+        "current_settings": current_settings, "settings": settings, "RunnerState": realize.RunnerState, "tracked": history.tracked_by_id,
+        "default_config": default_config, "config": default_config(), "Tensor": Tensor, "DECLINED": DECLINED, "UNFIT": _UNFIT,
+        "native": native, "new": object.__new__,
+    }  # fmt: skip
+    changed = f"RunnerState.generation != {realize.RunnerState.generation} or default_config() is not config or tracked"
+    text = "\n".join([
+        "def call(args, kwargs):",
+        f"    if current_settings() is not settings or {changed}: return DECLINED",
+        "    try:",
+        *[f"        {line}" for line in (*writer.checks, call)],
+        "    except UNFIT: return DECLINED",
+        *[f"    {line}" for line in writer.results],
+        f"    return {value}",
+    ])  # fmt: skip
+    scope: dict[str, Any] = names | writer.constants
+    exec(text, scope)
+    generated: SpecializedCall = scope["call"]
+    return generated
+
+
+class _CallWriter:
+    """The lines of a specialized call, and the objects that they name."""
+
+    def __init__(self) -> None:
+        self.checks: list[str] = []
+        self.results: list[str] = []
+        self.constants: dict[str, Any] = {}
+        self._tensors = self._values = self._made = 0
+
+    def bind(self, value: Any) -> str:
+        """Return a name for an object."""
+        name = f"c{len(self.constants)}"
+        self.constants[name] = value
+        return name
+
+    def match(self, name: str, value: Any) -> bool:
+        """Write the checks that the variable `name` has the structure of `value`; return False if none can tell."""
+        kind = type(value)
+        if kind is Tensor:
+            array = f"a{self._tensors}"
+            self._tensors += 1
+            self.checks.append(f"if {name}.__class__ is not Tensor or ({array} := {name}._array) is None: return DECLINED")
+            return True
+        self.checks.append(f"if {name}.__class__ is not {self.bind(kind)}: return DECLINED")
+        if isinstance(value, (tuple, list)):
+            return self.match_items(name, value)
+        if kind is dict:
+            return self.match_dict(name, value)
+        if dataclasses.is_dataclass(value):
+            fields = [x.name for x in dataclasses.fields(value) if x.init]
+            return all([self._match_part(f"{name}.{field}", getattr(value, field)) for field in fields])
+        self.checks.append(f"if {name} != {self.bind(value)}: return DECLINED")
+        return kind not in (float, complex) or (value == value and value != 0)
+
+    def match_items(self, name: str, values: Sequence[Any]) -> bool:
+        """Write the checks of the items of a tuple or list."""
+        names = [self._name_value() for _ in values]
+        self.checks.append(f"{', '.join(names)}, = {name}" if names else f"if {name}: return DECLINED")
+        return all([self.match(part, value) for part, value in zip(names, values)])
+
+    def match_dict(self, name: str, values: dict[Any, Any]) -> bool:
+        """Write the checks of the keys, in order, and of the values of a dict."""
+        self.checks.append(
+            f"if tuple({name}) != {self.bind(tuple(values))}: return DECLINED" if values else f"if {name}: return DECLINED"
+        )
+        return all([self._match_part(f"{name}[{self.bind(key)}]", value) for key, value in values.items()])
+
+    def _match_part(self, expression: str, value: Any) -> bool:
+        name = self._name_value()
+        self.checks.append(f"{name} = {expression}")
+        return self.match(name, value)
+
+    def _name_value(self) -> str:
+        self._values += 1
+        return f"v{self._values}"
+
+    def write_result(self, value: Any, array_names: dict[UOp, str]) -> str:
+        """Write the lines that make the Tensors of a result; return the expression of the whole."""
+
+        def write(part: Any) -> str:
+            kind = type(part)
+            if isinstance(part, Tensor):
+                name = f"u{self._made}"
+                self._made += 1
+                self.results.append(f"{name} = new(Tensor); {name}._array = {array_names[part.uop]}; {name}._links = ()")
+                return name
+            if isinstance(part, dict):
+                return f"{{{', '.join(f'{self.bind(k)}: {write(v)}' for k, v in part.items())}}}"
+            if isinstance(part, tuple) and hasattr(part, "_fields"):
+                return f"{self.bind(kind)}({', '.join(map(write, part))})"
+            if kind is tuple:
+                return f"({''.join(f'{write(v)}, ' for v in part)})"
+            if kind is list:
+                return f"[{', '.join(map(write, part))}]"
+            if dataclasses.is_dataclass(part) and not isinstance(part, type):
+                fields = [x.name for x in dataclasses.fields(part) if x.init]
+                given = ", ".join(f"{field}={write(getattr(part, field))}" for field in fields)
+                return f"{self.bind(kind)}({given})"  # as `dataclasses.replace` does
+            return self.bind(part)
+
+        return write(value)
