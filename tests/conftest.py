@@ -2,6 +2,7 @@
 and checks of the compiler that are always on: the verifier between all passes, and the validation of every kernel where Z3 is
 installed, as it is in CI."""
 
+import gc
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -26,6 +27,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The corpus first: what was wrong once is the first thing that is asked."""
     corpus = Path(__file__).parent / "corpus"
     items.sort(key=lambda item: corpus not in item.path.parents)
+
+
+def pytest_collection_finish() -> None:
+    """Leave the thirty thousand collected tests out of every later garbage collection."""
+    gc.collect()
+    gc.freeze()
 
 
 def validates() -> bool:

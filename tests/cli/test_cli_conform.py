@@ -433,7 +433,7 @@ def test_the_compiler_is_judged_for_a_target(uops: Uops, tmp_path: Path) -> None
     [
         ("front-end", ("--backend", "llvm"), "--backend"),
         ("specification", ("--opts", "none"), "--opts"),
-        ("compiler", ("--jobs", "3"), "--jobs"),
+        ("compiler", ("--sample", "3"), "--sample"),
         ("compiler", ("--tier", "exhaustive"), "--subject"),
     ],
 )

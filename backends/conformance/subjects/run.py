@@ -1,7 +1,7 @@
 """The run of the cells of one subject that is no backend.
 
 Takes: the subject, a tier, a glob of rows; of the compiler, the target too. Gives: a `ConformanceRun` as that of a backend, whose
-surface is the subject. Cases run in this process, one after the other. A cell fails if an answer of one of its cases is a fault,
+surface is the subject. Cases run in forks of this process, or in it if there is to be only one. A cell fails if an answer of one of its cases is a fault,
 or if its case raises. It has passed only if it has an answer. With a journal, each case is on the disk once it is judged, and a
 case in the journal is not asked again.
 """
@@ -11,10 +11,14 @@ from __future__ import annotations
 import fnmatch
 import itertools
 import os
+import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +44,7 @@ from uops.backends.conformance.subjects.stages import generate_stage_cases
 from uops.backends.testing.journal import Journal
 from uops.compiler.config import Config
 from uops.compiler.target import Target
+from uops.spec.errors import Crash
 from uops.spec.ir import dtypes as dt
 from uops.spec.rows.named.base import RowSubject
 
@@ -66,10 +71,11 @@ class _CellTally:
 def run_subject(
     subject: RowSubject, *, name: str, version: str, target: Target | None = None, tier: ConformanceTier = ConformanceTier.SMOKE,
     rows: str = "*", schedules: SchedulePolicy = CHOSEN, progress: Progress | None = None, journal: Path | None = None,
+    jobs: int = 1,
 ) -> ConformanceRun:  # fmt: skip
-    """Judge a subject; `name` and `version` are those of what is judged. The compiler needs a target.
+    """Judge a subject in `jobs` processes; `name` and `version` are those of what is judged. The compiler needs a target.
 
-    Ctrl-C ends the run early: judged cases are kept, the rest is `not run`, and `complete` is False. Raises JournalMismatch if the
+    Raises Crash if one of the processes ends by itself. Ctrl-C ends the run early: judged cases are kept, the rest is `not run`, and `complete` is False. Raises JournalMismatch if the
     journal belongs to another run, and JournalInUse.
     """
     start = time.monotonic()
@@ -84,15 +90,16 @@ def run_subject(
     with nullcontext() if journal is None else closing(Journal(journal, heading)) as open_journal:
         earlier = {} if open_journal is None else _read_tallies(open_journal)
         try:
-            for k, case in enumerate(cases, 1):
-                tallies = earlier.get(case.name)
-                if tallies is None:
-                    tallies = _ask(case)
-                    if open_journal is not None:
-                        open_journal.add({"answered": {"case": case.name, "tallies": [asdict(t) for t in tallies]}})
-                _merge_tallies_into_run(run, case, tallies)
-                if progress:
-                    progress(k, len(cases))
+            with closing(_ask_in_order([c for c in cases if c.name not in earlier], jobs)) as answers:
+                for k, case in enumerate(cases, 1):
+                    tallies = earlier.get(case.name)
+                    if tallies is None:
+                        tallies = next(answers)
+                        if open_journal is not None:
+                            open_journal.add({"answered": {"case": case.name, "tallies": [asdict(t) for t in tallies]}})
+                    _merge_tallies_into_run(run, case, tallies)
+                    if progress:
+                        progress(k, len(cases))
         except KeyboardInterrupt:
             run.complete = False
     run.seconds = time.monotonic() - start
@@ -117,6 +124,31 @@ def _generate_cases(
             return generate_property_cases(tier)
         case RowSubject.BACKEND:
             raise ValueError("cells of a backend are run by uops.backends.conformance.runner")
+
+
+#: The cases that forks of this process ask: they hold functions, which no message carries.
+_cases_of_forks: Sequence[SubjectCase] = ()
+
+
+def _ask_in_order(cases: Sequence[SubjectCase], jobs: int) -> Generator[list[_CellTally], None, None]:
+    """Yield the answers of each case, asked by that many processes. Raises Crash if one of them ends by itself."""
+    global _cases_of_forks
+    if jobs == 1 or len(cases) < 2:
+        yield from map(_ask, cases)
+        return
+    _cases_of_forks = cases
+    ignore_ctrl_c = signal.SIGINT, signal.SIG_IGN  # it ends the run in this process, which ends the others
+    with ProcessPoolExecutor(min(jobs, len(cases)), get_context("fork"), signal.signal, ignore_ctrl_c) as pool:
+        try:
+            yield from pool.map(_ask_of_fork, range(len(cases)))
+        except BrokenProcessPool as e:
+            raise Crash("a process that judged cases ended: --jobs 1 judges them in one process, and shows where") from e
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _ask_of_fork(number: int) -> list[_CellTally]:
+    return _ask(_cases_of_forks[number])
 
 
 def _ask(case: SubjectCase) -> list[_CellTally]:

@@ -138,7 +138,7 @@ def conform(
         ctx.exit(_run_exhaustive_tier_and_print(backend_name or "", rows, jobs, Path(report), as_json))
     if timeout is not None and not 0 < timeout < math.inf:
         raise click.BadParameter(f"expected a positive number of seconds, got {timeout:g}", param_hint="--timeout")
-    how = {"rows": rows, "schedules": SchedulePolicy(opts, seed, beam), "journal": journal and Path(journal)}
+    how = {"rows": rows, "schedules": SchedulePolicy(opts, seed, beam), "journal": journal and Path(journal), "jobs": jobs}
     wanted = _Wanted(tier, ConformanceLevel(level), Path(report), baseline, as_json, how, probe)
     if subject == "compiler":
         _judge_compiler_and_write_report(ctx, backend_name=backend_name or TARGET, wanted=wanted)
@@ -146,7 +146,7 @@ def conform(
         drawn: Json = {"sample": sample, "sample_seed": seed}
         if timeout is not None:
             drawn["limits"] = Limits(timeout=timeout)
-        ctx.exit(_judge_backend_and_write_report(backend_name or "", wanted, jobs=jobs, dialect=lowered_to, **drawn))
+        ctx.exit(_judge_backend_and_write_report(backend_name or "", wanted, dialect=lowered_to, **drawn))
     else:
         ctx.exit(_judge_subject_and_write_report(subject, wanted, subject, __version__))
 
@@ -164,7 +164,7 @@ def _require_dialect_of_a_stage(name: str) -> Dialect:
 
 def _refuse_options_without_meaning(ctx: click.Context, subject: str, tier: str) -> None:
     """Raise UsageError for an option that says nothing about a subject which is no backend."""
-    of_backends = {"jobs": "--jobs", "dialect": "--dialect", "sample": "--sample", "timeout": "--timeout", "probe": "--probe"}
+    of_backends = {"dialect": "--dialect", "sample": "--sample", "timeout": "--timeout", "probe": "--probe"}
     if subject != "compiler":
         of_backends |= {"backend_name": "--backend", "opts": "--opts", "seed": "--seed", "beam": "--beam"}
     given = [option for name, option in of_backends.items() if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,7 @@ from uops.backends.conformance.runner import ConformanceRun
 from uops.backends.conformance.subjects import run as runs
 from uops.backends.conformance.subjects.model import Answer, SubjectCase, cell_of_claim
 from uops.backends.testing.journal import JournalMismatch
+from uops.spec.errors import Crash
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.rows.named.base import RowSubject
@@ -21,9 +24,9 @@ SHAPE = cell_of_claim("PROPERTY.SHAPE.C1", "values")
 AXIS = cell_of_claim("PROPERTY.AXIS.C1", "values")
 
 
-def run_cases(monkeypatch: pytest.MonkeyPatch, *cases: SubjectCase, rows: str = "*", journal: Path | None = None) -> ConformanceRun:
+def run_cases(monkeypatch: pytest.MonkeyPatch, *cases: SubjectCase, **options: Any) -> ConformanceRun:
     monkeypatch.setattr(runs, "generate_property_cases", lambda tier: iter(cases))
-    return runs.run_subject(RowSubject.SPECIFICATION, name="specification", version="1", rows=rows, journal=journal)
+    return runs.run_subject(RowSubject.SPECIFICATION, name="specification", version="1", **options)
 
 
 def case(name: str, *answers: Answer, cells: tuple = (SHAPE,)) -> SubjectCase:
@@ -74,6 +77,31 @@ def test_a_resumed_run_asks_only_what_is_left(monkeypatch: pytest.MonkeyPatch, t
     resumed = run_cases(monkeypatch, answered, case("b", Answer(AXIS), cells=(AXIS,)), journal=journal)
     whole = run_cases(monkeypatch, first, case("b", Answer(AXIS), cells=(AXIS,)))
     assert resumed.complete and resumed.cells == whole.cells and resumed.reproducers.keys() == whole.reproducers.keys()
+
+
+def test_several_processes_judge_as_one_does(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    cases = [case(f"{k}", Answer(SHAPE, "wrong" if k % 3 == 0 else None), Answer(AXIS), cells=(SHAPE, AXIS)) for k in range(20)]
+    one, two = (run_cases(monkeypatch, *cases, jobs=jobs, journal=tmp_path / f"{jobs}") for jobs in (1, 2))
+    assert one.cells == two.cells and one.reproducers.keys() == two.reproducers.keys()
+    assert (tmp_path / "1").read_text() == (tmp_path / "2").read_text()
+
+
+def test_a_process_that_ends_is_a_crash_and_what_was_judged_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    judged_by = tmp_path / "judged"
+
+    def end_process() -> Iterator[Answer]:
+        os._exit(3)
+
+    def ask() -> Iterator[Answer]:
+        judged_by.touch()
+        yield Answer(SHAPE)
+
+    cases = SubjectCase("a", (SHAPE,), ask), SubjectCase("b", (SHAPE,), end_process)
+    with pytest.raises(Crash, match="--jobs 1"):
+        run_cases(monkeypatch, *cases, jobs=2, journal=tmp_path / "journal")
+    judged_by.unlink()
+    run_cases(monkeypatch, cases[0], case("b", Answer(SHAPE)), journal=tmp_path / "journal")
+    assert not judged_by.exists()
 
 
 def test_a_journal_is_of_one_subject(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
