@@ -289,7 +289,10 @@ def lower(
 
 
 def _require_known_devices_and_verify_if_many(graph: UOp, target: Target) -> None:
-    """Raise Unsupported for a device that the target lacks, and SpecError for a value on another device than its user (R72)."""
+    """Raise Unsupported for a device that no target has; verify a graph on several, as values must be where their users are (R72).
+
+    Raises SpecError for a broken claim.
+    """
     named = find_named_devices(graph)
     require_known_device_names(named, target.name)
     if len(named) > 1:

@@ -509,7 +509,7 @@ def _compose_relations(
 
     Only paths that lead to `end_nodes` are followed.
     """
-    useful = [set(end_nodes)]  # per graph, last one first, the nodes from which `nodes` are reached
+    useful = [set(end_nodes)]  # per graph, last one first, the nodes from which `end_nodes` are reached
     for r in reversed(relations):
         useful.append({u for v in useful[-1] for u in r.owners.get(v, ())})
     first, *later = reversed(useful)

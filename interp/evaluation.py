@@ -99,7 +99,7 @@ def _decide_if_kernel_and_run(
     evaluate_and_collect: Callable[[TensorMachine, UOp, bool], Any],
     trace: Trace | None = None,
 ) -> Any:
-    """Return `collect(machine, root, is_kernel)` of a run of `root`.
+    """Return `evaluate_and_collect(machine, root, is_kernel)` of a run of `root`.
 
     The root runs as a kernel if its op says so, or if it has forms of kernels outside of the loops that an End or Reduce closes.
     Otherwise it runs as a tensor graph.

@@ -34,7 +34,7 @@ def swap_bytes(x: Any) -> Any:
     return np.asarray(x).byteswap()
 
 
-def sort(out: Any, values: Any) -> Any:
+def sort(out_like: Any, values: Any) -> Any:
     """Return the values in ascending order, NaNs last."""
     return np.sort(values)
 

@@ -31,7 +31,10 @@ def find_source_checkout() -> Path | None:
 
 
 def list_extra_requirements(extras: str) -> list[str]:
-    """Return the requirements of `extras`, a comma-separated list, as the installed package's metadata states them."""
+    """Return the requirements of `extras`, a comma-separated list, as the installed package's metadata states them.
+
+    Returns the placeholder `PATH_OF_UOPS[extras]` alone if the metadata states none.
+    """
     try:
         declared = metadata.requires("uops") or []
     except metadata.PackageNotFoundError:

@@ -29,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from uops.backends import registry
+from uops.backends.conformance.judge import format_value_with_bits
 from uops.backends.conformance.references import F32_REFERENCES, F64_REFERENCES, ReferenceFunction, draw_test_points
 from uops.backends.contract import Backend
 from uops.backends.testing.journal import Journal
@@ -271,15 +272,10 @@ def _tally_wrong_and_inexact_of_block(
     k = int(np.argmax(finite))
     if finite[k] > tally.max_ulp:
         tally.max_ulp = float(finite[k])
-        tally.worst = ", ".join(_format_value_with_bits(o[k]) for o in operands)
+        tally.worst = ", ".join(format_value_with_bits(o[k]) for o in operands)
     for k in np.flatnonzero(~accepted)[: max(0, 3 - len(tally.examples))]:
-        given = ", ".join(_format_value_with_bits(o[k]) for o in operands)
-        tally.examples.append(f"f({given}) gave {_format_value_with_bits(got[k])}, error {error[k]} ulp")
-
-
-def _format_value_with_bits(x: Any) -> str:
-    a = np.asarray(x)
-    return f"{a.item()!r} (0x{int.from_bytes(a.tobytes(), 'little'):0{2 * a.dtype.itemsize}x})"
+        given = ", ".join(format_value_with_bits(o[k]) for o in operands)
+        tally.examples.append(f"f({given}) gave {format_value_with_bits(got[k])}, error {error[k]} ulp")
 
 
 def render_ulp_table(tallies: dict[str, Tally]) -> str:

@@ -23,7 +23,6 @@ from uops.interp import run
 from uops.interp.allowed import AllowedSet, compute_allowed_sets
 from uops.interp.opaque import use_meanings
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.dtypes import DTypeKind
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import MARKERS, Op
 from uops.spec.result import Result
@@ -164,7 +163,7 @@ def _make_element_failure(expected: Expectation, s: Segment, want: AllowedSet, g
 
 
 def _format_operand(case: ConformanceCase, key: str, element_index: int, want: AllowedSet) -> str:
-    """Format the input's element that meets that element of the output; empty where input and output differ in shape."""
+    """Format an input that is a number, or its element at that index; empty for an array of another shape than the output."""
     value = case.inputs[key]
     if not isinstance(value, np.ndarray):
         return f"{key} = {value}"
@@ -186,7 +185,7 @@ def bits_of(a: Any) -> Array:
 
 
 def _max_accepted_ulp(want: AllowedSet, got: Array, s: Segment, accepted: npt.NDArray[np.bool_]) -> float:
-    if not want.dtype.is_float or want.dtype.kind is DTypeKind.BOOL:
+    if not want.dtype.is_float:
         return 0.0
     distance = ulp_distance(np.asarray(want.best).reshape(-1)[s.start : s.stop], got.reshape(-1)[s.start : s.stop], want.dtype.bits)
     counted = distance[accepted & np.isfinite(distance)]

@@ -53,7 +53,7 @@ class Place(NamedTuple):
 Apply = Callable[[Place], None]
 
 
-def _store(form: str, *, relative: bool = False, bits: int = 0) -> Apply:
+def _store(form: str, *, relative: bool = False) -> Apply:
     """Return a function that stores an address, or a distance, of the size of `form`."""
     size = 8 * struct.calcsize(form)
 

@@ -90,7 +90,7 @@ def _make_trunc_head_and_body(d: DType) -> tuple[str, str]:
     return f"{f} {{}}({f} x)", f"{body}  return whole == {zero} ? x * {zero} : whole;\n"
 
 
-def _make_float32_fma_head_and_body(d: DType) -> tuple[str, str]:
+def _make_float32_fma_head_and_body(_float32: DType) -> tuple[str, str]:
     """Define x * y + z of float32, rounded once, by float64.
 
     The product is exact, and the error of the sum is computed exactly. An inexact sum takes its odd neighbour, which is never in

@@ -107,7 +107,10 @@ def render_load_matrices(count: int, is_transposed: bool) -> tuple[str, str]:
 
 
 def find_async_buffers(instructions: Sequence[UOp]) -> set[UOp]:
-    """Return the LOCAL Buffers that copies may fill asynchronously: all is read after Barriers, nothing is added atomically."""
+    """Return the LOCAL Buffers that copies may fill asynchronously: all reads follow Barriers, and all Stores are of loaded values.
+
+    A kernel with atomic additions, or with instructions or code of the target, has none.
+    """
     buffers = {u for u in instructions if u.op is Op.BUFFER and u.arg.addrspace is AddrSpace.LOCAL}
     for u in instructions:
         if u.op is Op.LOAD and base_memory(u.buffer) in buffers:

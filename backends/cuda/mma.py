@@ -65,7 +65,10 @@ def packed_per_register(d: DType) -> int:
 
 
 def pack_registers(elements: Sequence[str], d: DType) -> list[str]:
-    """Return the expressions of the registers that hold elements, the first of each in its low bits."""
+    """Return the expressions of the registers that hold elements.
+
+    Each is an element itself, or several packed, the first in its low bits.
+    """
     n = packed_per_register(d)
     if n == 1:
         return list(elements)

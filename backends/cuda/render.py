@@ -175,7 +175,10 @@ class CudaKernelRenderer(family.CKernelRenderer):
         self.w.write_line(f"union {{ w{size} wide; {CUDA.storage_type(d)} one[{size // d.itemsize}]; }} {name};")
 
     def _size_wide_access_and_mark_aligned_slot(self, reference: UOp, d: DType, gate: UOp | None) -> int:
-        """Return the bytes of an access to neighbours that is one instruction; 0 for any other."""
+        """Return the bytes of an access to neighbours that is one instruction; 0 for any other.
+
+        A Param so read is added to `aligned`.
+        """
         at = self.memory_ref(reference)
         memory = base_memory(reference)
         if at.index is None or reference.op is not Op.INDEX or len(reference.positions) != 1 or d is dt.bool_:

@@ -292,12 +292,6 @@ def check_undefined_symbols_if_elf(image: bytes, host: Host, also_allowed_symbol
             raise CompileError(f"the compiled kernel calls {', '.join(foreign)}, which a freestanding object may not")
 
 
-def emit_optimized_ir(source: str, target: Host, tier: LlvmTier) -> str:
-    """Return the IR that the code generator gets."""
-    with _lock:
-        return str(_parse_and_run_tier_passes(source, target, tier))
-
-
 def emit_assembly(source: str, target: Host, tier: LlvmTier) -> str:
     """Return assembly text, for people and tests."""
     with _lock:

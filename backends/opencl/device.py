@@ -52,7 +52,7 @@ _AT_HAND = 32
 class Device:
     """A device with its context and queue. `name`, `platform`, `version` and `driver` decide the code of a text.
 
-    `lanes` is the largest number of work-items in a group. `vector_bytes` is the size of the device's native float32 vector.
+    `lanes` is the largest number of work-items in a group.
     """
 
     def __init__(self, cl: Any, handle: Any) -> None:
@@ -65,7 +65,6 @@ class Device:
         self.local_memory, self.units, self.lanes = map(
             int, (handle.local_mem_size, handle.max_compute_units, handle.max_work_group_size)
         )
-        self.vector_bytes = 4 * int(handle.native_vector_width_float)
         by_float64 = self.traits.float32_by_float64 | _list_ops_computed_in_float64(cl, handle.single_fp_config)
         self.options = (*OPTIONS, *self.traits.options, *(() if Op.DIV in by_float64 else (CORRECTLY_ROUNDED,)))
         self.language = describe_language(self.traits, by_float64, self.lanes)

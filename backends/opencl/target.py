@@ -32,7 +32,7 @@ WIDEST = 16
 def describe_machine(device: Device) -> MachineModel:
     """Return the machine model for schedules: workgroups and their memory. Its cores are behind the workgroups."""
     return MachineModel(
-        vector_bytes=min(max(16, device.vector_bytes), WIDEST),
+        vector_bytes=WIDEST,
         local_memory=device.local_memory,
         workgroup=min(device.lanes, MAX_LANES),
         fma=Op.MULACC not in device.language.float32_by_float64,

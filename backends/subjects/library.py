@@ -117,8 +117,8 @@ class Library(ABC):
         """Return True for an exception by which the library says that it lacks something."""
         return isinstance(error, (NotImplementedError, Unsupported))
 
-    def apply(self, op: Op, values: Sequence[Value], operand_dtype: DType) -> Value:
-        """Apply the library's function for an elementwise op; `operand_dtype` is that of its operands. Raises Unsupported."""
+    def apply(self, op: Op, values: Sequence[Value]) -> Value:
+        """Apply the library's function for an elementwise op. Raises Unsupported."""
         if op not in self.functions:
             raise Unsupported(ROWS[op].id, self.name)
         return self.functions[op](*values)

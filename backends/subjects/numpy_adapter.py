@@ -43,9 +43,9 @@ class Numpy(NumpyMovement, Evaluator):
         with np.errstate(all="ignore"):
             return super().run(graph, inputs)
 
-    def apply(self, op: Op, values: Sequence[Any], dtype: DType) -> Any:
+    def apply(self, op: Op, values: Sequence[Any]) -> Any:
         """Apply a ufunc, whose result for shape () is a NumPy scalar."""
-        return np.asarray(super().apply(op, values, dtype))
+        return np.asarray(super().apply(op, values))
 
     def import_array(self, array: Array, dtype: DType) -> Any:
         """Return a copy."""

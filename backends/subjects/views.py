@@ -40,8 +40,8 @@ class Move:
         """True if a position is computed from data."""
         return self.node.op is Op.INDEX and any(not isinstance(p, np.ndarray) for p in self.operands)
 
-    def apply(self, ops: Movement, x: Any, clamp: Library | None = None) -> Any:
-        """Move the elements of `x`. With `clamp`, positions out of bounds read another element instead of failing."""
+    def apply(self, ops: Movement, x: Any, *, may_be_outside: bool = False) -> Any:
+        """Move the elements of `x`. With `may_be_outside`, positions out of bounds read element 0 instead of failing."""
         u, operands = self.node, self.operands
         if u.op is Op.PERMUTE:
             return ops.permute(x, u.arg.order)
@@ -56,20 +56,21 @@ class Move:
         if u.op is Op.SHRINK:
             offsets, extents = operands
             return ops.shrink(x, offsets, [o + n for o, n in zip(offsets, extents)])
-        return _take_outer(ops, x, operands, clamp)
+        return _take_outer(ops, x, operands, may_be_outside)
 
 
-def _take_outer(ops: Movement, x: Any, positions: Sequence[Any], clamp: Library | None) -> Any:
+def _take_outer(ops: Movement, x: Any, positions: Sequence[Any], may_be_outside: bool) -> Any:
     """Index outer (R45), from the last axis on, so that the axes before it keep their numbers."""
     for axis, p in reversed(list(enumerate(positions))):
         extent = x.shape[axis]
         if isinstance(p, np.ndarray):
             is_inside = (p >= 0) & (p < extent)
-            if clamp is None and not is_inside.all():
+            if not may_be_outside and not is_inside.all():
                 raise Trap(f"Index is out of bounds for axis {axis} of {tuple(x.shape)} (R45)")
             p = np.where(is_inside, p, 0).astype(np.int64)
-        elif clamp is not None:
-            p = clamp.replace_outside_positions_by_zero(p, extent)
+        elif may_be_outside:
+            assert isinstance(ops, Library)  # of a dynamic Index
+            p = ops.replace_outside_positions_by_zero(p, extent)
         x = ops.take(x, p, axis)
     return x
 
@@ -84,7 +85,7 @@ class BitcastOrSlice:
     size: int | None = None
 
     def apply(self, library: Library, x: Value) -> Value:
-        """BitcastOrSlice the elements of a value."""
+        """Reinterpret the elements of a value, or take a part of them."""
         old, new = self.source.itemsize, self.target.itemsize
         if self.size is not None and self.size * new % old == 0:
             x = library.shrink(x, (self.start,), (self.start + self.size * new // old,))
@@ -136,7 +137,7 @@ def load_reference(library: Library, ref: Reference, *, is_gated: bool = False) 
     """Return the present elements of a reference; the gated ones may be out of bounds."""
     x = ref.memory.contents
     for step in ref.steps:
-        x = step.apply(library, x, library if is_gated else None) if isinstance(step, Move) else step.apply(library, x)
+        x = step.apply(library, x, may_be_outside=is_gated) if isinstance(step, Move) else step.apply(library, x)
     return x
 
 

@@ -20,7 +20,7 @@ from uops.backends.subjects.views import HOST, BitcastOrSlice, Memory, Move, Ref
 from uops.spec.errors import Unsupported
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import BINARY, MARKERS, RESHAPING, SHIFT, TO_SHAPE, Op
+from uops.spec.ir.ops import MARKERS, RESHAPING, SHIFT, TO_SHAPE, Op
 from uops.spec.ir.scope import VIEWS, is_variable, scope_nodes
 from uops.spec.verify.infer import is_kernel_or_custom_function_body
 
@@ -120,10 +120,10 @@ def _evaluate_elementwise(s: Scope, u: UOp) -> Cell:
     values = [s.value(x) for x in u.src]
     if u.op is Op.WHERE and u.condition.dtype is not dt.bool_:
         d = u.condition.dtype
-        values[0] = s.library.apply(Op.CMPNE, [values[0], s.library.constant(0, d)], d)
+        values[0] = s.library.apply(Op.CMPNE, [values[0], s.library.constant(0, d)])
     if u.op in SHIFT and u.lhs.dtype is not u.rhs.dtype:
         raise Unsupported(f"{u.op.name} by a count of another dtype", s.library.name)
-    return s.library.apply(u.op, values, u.lhs.dtype if u.op in BINARY else u.dtype)
+    return s.library.apply(u.op, values)
 
 
 def _evaluate_cast(s: Scope, u: UOp) -> Cell:

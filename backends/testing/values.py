@@ -31,7 +31,7 @@ def from_bits(bits: Array, d: DType) -> Array:
     return bits.astype(_UINT[d.bits]).view(STORAGE[d])
 
 
-def bits_to_number(bits: int, d: DType) -> float:
+def bits_to_number(bits: int, d: DType) -> int | float:
     """Return the value of a bit pattern; all NaNs are one."""
     element = from_bits(np.array([bits], np.uint64), d)[0]
     if not d.is_float:

@@ -37,8 +37,8 @@ def lower_elementwise(
     """Return `roots` in primitive ops, where a small float outside `native_dtypes` is the unsigned integer of its bits.
 
     Takes: elementwise nodes, constants and Stacks over `lowered_by_leaf`. Each leaf is replaced by its lowered value, of dtype
-    `soften_dtype(leaf.dtype, native)`. Gives: one lowered node for each root. Every other source of the graph must be among the
-    leaves if its dtype is lowered.
+    `soften_dtype(leaf.dtype, native_dtypes)`. Gives: one lowered node for each root. Every other source of the graph must be among
+    the leaves if its dtype is lowered.
     """
     done: dict[UOp, UOp] = dict(lowered_by_leaf)
     for u in toposort(*roots, gate=lambda n: n not in done):

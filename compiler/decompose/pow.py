@@ -65,7 +65,7 @@ def _build_unrounded_float32_pow(magnitude: Expr, y: Expr) -> Expr:
 
 
 def _pow64(magnitude: Expr, y: Expr) -> Expr:
-    """Return size^y with a relative error of about 2^-62 before the last rounding, or two roundings where it is subnormal."""
+    """Return magnitude^y with a relative error of about 2^-62 before the last rounding, or two roundings where it is subnormal."""
     high, low = _log2_pair(magnitude)
     high = _log2_with_edge_values(magnitude, high)
     y = clamp(y, -(2.0**66), 2.0**66)
@@ -96,7 +96,7 @@ def _log2_pair(magnitude: Expr) -> HighLowPair:
 
 
 def _exp2_of_sum(t: Expr, small_correction: Expr) -> Expr:
-    """Return 2^(t + rest) for |t| <= 1100, |rest| < 2^-42, rounded once to 53 bits before it is scaled.
+    """Return 2^(t + s), s = `small_correction`, for |t| <= 1100, |s| < 2^-42, rounded once to 53 bits before it is scaled.
 
     4t is rounded to n. With w = (t - n/4) * ln 2, |w| <= 0.087, the result is e^w * 2^(n/4). 1 + w + w^2/2 are summed without
     error.

@@ -34,7 +34,7 @@ def find_named_devices(graph: UOp) -> list[Device]:
 
 
 def require_known_device_names(named: Iterable[Device], target_for_message: str) -> None:
-    """Raise Unsupported for a device that the target lacks."""
+    """Raise Unsupported, with a target in the message, for a device that no target of this compiler has."""
     for device in named:
         unknown = next((d for d in (device if isinstance(device, tuple) else (device,)) if not is_known_device(d)), None)
         if unknown is not None:

@@ -145,17 +145,14 @@ class _AxisExpander:
     def expand_elementwise(self, u: UOp) -> None:
         """Rebuild an elementwise op on operands of equal axes; one of shape () stays as it is."""
         masks = tuple(map(self.axis_masks.__getitem__, u.src))
-        mask = functools.reduce(operator.or_, masks, 0)
+        mask = self._union_axis_masks(u.src)
         self.axis_masks[u] = mask
         fits = (0, mask)  # the masks of operands that need no broadcast
         src = tuple([self.done[s] if m in fits else self.broadcast_to_axes(s, mask) for s, m in zip(u.src, masks, strict=True)])
         self.done[u] = u if src == u.src else UOp(u.op, src, u.arg, u.tag)
 
     def _union_axis_masks(self, src: tuple[UOp, ...]) -> int:
-        mask = 0
-        for s in src:
-            mask |= self.axis_masks[s]
-        return mask
+        return functools.reduce(operator.or_, map(self.axis_masks.__getitem__, src), 0)
 
     def replace_range_if_expanded(self, u: UOp) -> None:
         """Replace an expanded range by the Stack of its values. Raises CompileError for a bound that depends on one."""

@@ -107,7 +107,7 @@ def _narrow_format(d: DType) -> smt.Sort:
     return smt.fp(5, d.man_bits + 1)
 
 
-def round_float_term_to_dtype(m: SmtEncoder, target_dtype: DType, float_term: Term) -> Term:
+def round_float_term_to_dtype(target_dtype: DType, float_term: Term) -> Term:
     """Round a float term of any format once to `target_dtype`."""
     if target_dtype not in SMALL:
         return to_float(float_term, smt.fp(*FORMAT[target_dtype]))
@@ -182,7 +182,7 @@ def _encode_float_to_index_and_require_finite(m: SmtEncoder, d: DType, a: Encode
 
 
 def _cast_float_to_float(m: SmtEncoder, d: DType, a: EncodedValue) -> Term:
-    return round_float_term_to_dtype(m, d, a.term)
+    return round_float_term_to_dtype(d, a.term)
 
 
 def _reject_cast(m: SmtEncoder, d: DType, a: EncodedValue) -> Term:
@@ -271,7 +271,7 @@ def _extend_to_72_bits(x: EncodedValue) -> Term:
 
 
 def encode_bitcast(m: SmtEncoder, target_dtype: DType, operand: EncodedValue) -> EncodedValue:
-    """BitcastOrSlice the bits of `operand` in a dtype of the same size (R46: Bitcast). Raises Unmodelled."""
+    """Reinterpret the bits of `operand` in a dtype of the same size (R46: Bitcast). Raises Unmodelled."""
     if m.representation(operand.dtype) is Representation.BOOL:
         bits = smt.ite(operand.term, smt.word(1, 8), smt.word(0, 8))
     elif operand.dtype.is_float:

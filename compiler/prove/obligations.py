@@ -294,7 +294,7 @@ def _claim_for_some_left_side_choice(left_side_choices: Sequence[Term], claim: T
 
 
 def has_lossless_cast_to_float_lemma(source: DType, target: DType) -> bool:
-    """Return True if a lemma says that the cast keeps every number: a lossless cast to a float, by `lossless`."""
+    """Return True if a lemma says that a cast keeps every number: it is to a float that holds them, and not from bool or index."""
     if source is target or not target.is_float or source in (dt.bool_, dt.index):
         return False
     if source.is_float:

@@ -1,9 +1,9 @@
 """Semantics of ops over the real numbers, for rules that change values of floats (R156).
 
 A float is a real number, and an op is its exact real function. Division by 0, and Sqrt and Log2 outside their domains, are
-undefined: every op adds its domain to `Model.definedness`. The claim of a rule is that its assumptions imply that both sides are
-defined, and equal. A square root is defined by its law. Exp2 and Log2 are functions with these laws, stated for the arguments at
-hand:
+undefined: every op adds its domain to `SmtEncoder.definedness`. The claim of a rule is that its assumptions imply that both sides
+are defined, and equal. A square root is defined by its law. Exp2 and Log2 are functions with these laws, stated for the arguments
+at hand:
 
     exp2 a > 0        exp2 0 = 1        exp2 (a + b) = exp2 a * exp2 b
     log2 (exp2 a) = a                   exp2 (log2 b) = b for b > 0

@@ -296,7 +296,7 @@ def _make_rounded_float_encoder(smt_operator: str) -> Callable[..., Term]:
 
     def row(m: SmtEncoder, d: DType, *args: Term) -> Term:
         wide = [_widen_small_float(d, a, dt.float64 if smt_operator == "fp.fma" else dt.float32) for a in args]
-        return _round_to_small_float(m, d, smt.app(smt_operator, RNE, *wide, sort=wide[0].sort))
+        return _round_to_small_float(d, smt.app(smt_operator, RNE, *wide, sort=wide[0].sort))
 
     return row
 
@@ -306,9 +306,9 @@ def _widen_small_float(d: DType, a: Term, wide: DType) -> Term:
     return to_float(a, smt.fp(*FORMAT[wide])) if d in SMALL else a
 
 
-def _round_to_small_float(m: SmtEncoder, d: DType, t: Term) -> Term:
+def _round_to_small_float(d: DType, t: Term) -> Term:
     """Round a result to a float8."""
-    return round_float_term_to_dtype(m, d, t) if d in SMALL else t
+    return round_float_term_to_dtype(d, t) if d in SMALL else t
 
 
 def _encode_recip(m: SmtEncoder, d: DType, a: Term) -> Term:

@@ -131,7 +131,7 @@ def _enumerate_typings(p: Pattern, types_to_extend: Types, path: tuple[int, ...]
         for d in _literal_dtypes(p.value):
             yield {**types_to_extend, path: d}, TypedPattern(p, d)
     else:
-        for source_types, src in _enumerate_source_typings(p, p.src, types_to_extend, path):
+        for source_types, src in _enumerate_source_typings(p.src, types_to_extend, path):
             for full, to in _enumerate_cast_target_dtypes(p.to, source_types):
                 result = infer_result_dtype_if_legal(p.op, [s.dtype for s in src], to)
                 if result is not None:
@@ -139,13 +139,13 @@ def _enumerate_typings(p: Pattern, types_to_extend: Types, path: tuple[int, ...]
 
 
 def _enumerate_source_typings(
-    p: Pattern, src: Sequence[Pattern], types_to_extend: Types, path: tuple[int, ...]
+    src: Sequence[Pattern], types_to_extend: Types, path: tuple[int, ...]
 ) -> Iterator[tuple[Types, tuple[TypedPattern, ...]]]:
     """Yield every typing of some sources that extends `types_to_extend`."""
     if not src:
         yield types_to_extend, ()
         return
-    for source_types, last in _enumerate_source_typings(p, src[:-1], types_to_extend, path):
+    for source_types, last in _enumerate_source_typings(src[:-1], types_to_extend, path):
         for full, typed in _enumerate_typings(src[-1], source_types, (*path, len(src) - 1)):
             yield full, (*last, typed)
 

@@ -337,7 +337,7 @@ class _LeftSideWriter:
 
 
 def _names_bound_by_match(p: Pattern) -> dict[str, None]:
-    """Return the variables and type variables that a match of `p` binds, in the order of `pattern.match`."""
+    """Return the variables and type variables that a match of `p` binds, in the order of `match_pattern_and_bind`."""
     names: dict[str, None] = {}
     pending = [p]
     while pending:

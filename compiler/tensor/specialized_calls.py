@@ -64,9 +64,9 @@ def specialize_call(
     value = writer.write_result(result, {u: f"r{k}" for k, u in enumerate(outputs)})
     settings = current_settings()
     names = {
-        "current_settings": current_settings, "settings": settings, "RunnerState": realize.RunnerState, "tracked": history.tracked_by_id,
-        "default_config": default_config, "config": default_config(), "Tensor": Tensor, "DECLINED": DECLINED, "UNFIT": _UNFIT,
-        "native": native, "new": object.__new__,
+        "current_settings": current_settings, "settings": settings, "tracked": history.tracked_by_id,
+        "RunnerState": realize.RunnerState, "default_config": default_config, "config": default_config(),
+        "Tensor": Tensor, "DECLINED": DECLINED, "UNFIT": _UNFIT, "native": native, "new": object.__new__,
     }  # fmt: skip
     changed = f"RunnerState.generation != {realize.RunnerState.generation} or default_config() is not config or tracked"
     text = "\n".join([
@@ -114,7 +114,7 @@ class _CallWriter:
             return self.match_dict(name, value)
         if dataclasses.is_dataclass(value):
             fields = [x.name for x in dataclasses.fields(value) if x.init]
-            return all([self._match_part(f"{name}.{field}", getattr(value, field)) for field in fields])
+            return all(self._match_part(f"{name}.{field}", getattr(value, field)) for field in fields)
         self.checks.append(f"if {name} != {self.bind(value)}: return DECLINED")
         return kind not in (float, complex) or (value == value and value != 0)
 
@@ -122,14 +122,14 @@ class _CallWriter:
         """Write the checks of the items of a tuple or list."""
         names = [self._name_value() for _ in values]
         self.checks.append(f"{', '.join(names)}, = {name}" if names else f"if {name}: return DECLINED")
-        return all([self.match(part, value) for part, value in zip(names, values)])
+        return all(self.match(part, value) for part, value in zip(names, values))
 
     def match_dict(self, name: str, values: dict[Any, Any]) -> bool:
         """Write the checks of the keys, in order, and of the values of a dict."""
         self.checks.append(
             f"if tuple({name}) != {self.bind(tuple(values))}: return DECLINED" if values else f"if {name}: return DECLINED"
         )
-        return all([self._match_part(f"{name}[{self.bind(key)}]", value) for key, value in values.items()])
+        return all(self._match_part(f"{name}[{self.bind(key)}]", value) for key, value in values.items())
 
     def _match_part(self, expression: str, value: Any) -> bool:
         name = self._name_value()

@@ -168,7 +168,7 @@ def _is_within(a: LinearSum, n: int) -> bool:
 
 
 def _clamp_to_maximum(a: LinearSum, maximum: int) -> LinearSum:
-    """Return min(a, most)."""
+    """Return min(a, maximum)."""
     if T.bounds(a)[1] <= maximum:
         return a
     return T.scale(T.as_sum(Operation("max", (T.scale(a, -1), LinearSum(-maximum)))), -1)

@@ -1,7 +1,8 @@
 """Validation of a program: every kernel against its body before scheduling, and the memory plan.
 
-Takes: the graphs of a lowering by pass, those of the steps of select, and its log. Gives: a `ValidationReport`; `require` raises
-Invalid for the first kernel, or the plan, that is not validated. Verdicts of kernels are memoized per process.
+Takes: the graphs of a lowering by pass, those of the steps of select, and its log. Gives: a `ValidationReport`, whose
+`raise_unless_proved` raises Invalid for the first kernel, or the plan, that is not validated. Verdicts of kernels are memoized per
+process.
 """
 
 from __future__ import annotations

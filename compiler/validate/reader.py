@@ -56,8 +56,8 @@ class _AccessReader:
 
     def read_accesses_and_barriers(self) -> KernelAccesses:
         """Read all accesses and barriers in order."""
-        listed = self.root.op is Op.LINEAR
-        placed = _blocks_around_instructions(self.root.src) if listed else _blocks_around_nodes(self.root)
+        is_listed = self.root.op is Op.LINEAR
+        placed = _blocks_around_instructions(self.root.src) if is_listed else _blocks_around_nodes(self.root)
         self.written_memories = {base_memory(address_of(p.node)) for p in placed if p.node.op in _KIND and p.node.op is not Op.LOAD}
         sites: list[AccessSite] = []
         barriers = []
@@ -66,7 +66,7 @@ class _AccessReader:
                 sites += self._read_one_site_or_one_per_listed_lane(p, at)
             elif p.node.op is Op.BARRIER:
                 barriers.append(BarrierSite(at, p.loops, p.ifs, all(map(self._is_uniform, p.ifs))))
-        return KernelAccesses(self.root, tuple(sites), tuple(barriers), listed)
+        return KernelAccesses(self.root, tuple(sites), tuple(barriers))
 
     def _read_if_condition(self, if_node: UOp) -> Condition:
         """Read the condition of an If."""

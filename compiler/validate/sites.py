@@ -114,15 +114,10 @@ class KernelAccesses:
     root: UOp
     sites: tuple[AccessSite, ...]
     barriers: tuple[BarrierSite, ...] = ()
-    ordered: bool = False
 
     def substitute(self, values: Mapping[Unknown, LinearSum]) -> KernelAccesses:
         """Return the accesses with these values for some unknowns."""
-        return (
-            KernelAccesses(self.root, tuple([s.substitute(values) for s in self.sites]), self.barriers, self.ordered)
-            if values
-            else self
-        )
+        return KernelAccesses(self.root, tuple([s.substitute(values) for s in self.sites]), self.barriers) if values else self
 
 
 def describe_memory(memory: UOp) -> str:

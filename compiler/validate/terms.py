@@ -147,11 +147,6 @@ ZERO, ONE = LinearSum(0), LinearSum(1)
 # Arithmetic
 
 
-def number(n: int) -> LinearSum:
-    """Return a constant sum."""
-    return LinearSum(n)
-
-
 def as_sum(a: Atom) -> LinearSum:
     """Return an atom as a sum."""
     return LinearSum(0, ((a, 1),))

@@ -410,7 +410,10 @@ def make_coverage_claim(site: AccessSite, others: Sequence[AccessSite], kind: Ob
 
 
 def split_index_by_where_and_add_window_end(site: AccessSite) -> Iterator[AccessSite]:
-    """Yield one site per branch of an index that is a choice, each with the branch's condition."""
+    """Yield one site per branch of an index that is a choice, each with the branch's condition.
+
+    After each comes the end of its window, if it begins before its memory (`_generate_window_end_if_padded`).
+    """
     for t, k in site.index.terms:
         if isinstance(t, Operation) and t.op == "where":
             c, *both = t.args

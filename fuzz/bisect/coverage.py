@@ -55,14 +55,9 @@ def record_transforms_until_plan(
 
 
 def _list_matching_but_refused_rules(transform: GraphTransform) -> list[str]:
-    """List the conditional rules whose left sides match a node that the transform left unchanged."""
+    """List the conditional rules whose left sides match one of the first _NODES nodes that the transform left, once per match."""
     rules: dict[Op | None, list[Rule]] = {}
     for r in transform.rules:
         if r.when is not None or r.types is not None or r.witness is not None:
             rules.setdefault(r.lhs.op, []).append(r)
-    return [
-        r.name
-        for u in toposort(transform.after)[:_NODES]
-        for r in rules.get(u.op, ())
-        if rules and match_pattern_and_bind(r.lhs, u, {})
-    ]
+    return [r.name for u in toposort(transform.after)[:_NODES] for r in rules.get(u.op, ()) if match_pattern_and_bind(r.lhs, u, {})]

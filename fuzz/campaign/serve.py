@@ -89,7 +89,10 @@ def _preload_modules_and_prepare_for_forks(settings: Json) -> None:
 
 
 def _fork_case_server_and_wait(settings: Json, requests: BinaryIO, answers: IO[bytes]) -> int:
-    """Fork a child and wait for its end. Return 0 if it was asked to end, else its exit status, or a negative signal number."""
+    """Fork a child and wait for its end.
+
+    Return 0 if it was asked to end or the client is gone, else its exit status, or a negative signal number.
+    """
     server_pid = os.getpid()
     child = os.fork()
     if child == 0:

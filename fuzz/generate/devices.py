@@ -96,7 +96,7 @@ class DeviceProgramMaker:
         self._verify_and_append_if_small(value)
 
     def _verify_and_append_if_small(self, value: UOp) -> bool:
-        """Keep a value if it is legal and small; return True if it is."""
+        """Keep a value if it is small; return True if it is. Raises SpecError for one that breaks a claim."""
         verify(value)
         if math.prod(value.shape) > MOST * len(self.devices):
             return False

@@ -353,7 +353,7 @@ def _draw_indivisible_split(axes: Sequence[Axis], draw: SeededDraw) -> OptOp | N
     return draw.choice(splits) if splits else None
 
 
-def _draw_split_to_forbidden_type(axes: Sequence[Axis], draw: SeededDraw) -> OptOp | None:
+def _draw_split_to_forbidden_type(axes: Sequence[Axis], draw: SeededDraw) -> Split:
     k = draw.integer(0, len(axes) - 1)
     source = axes[k].type
     targets = [t for t in AXIS_TABLE if not split_directions(source, t)]

@@ -307,7 +307,10 @@ class _Trial:
     def _note_triage_time_and_compute_cpu_deadline(
         self, journal_entries: Mapping[str, list[Json]], hunt_cpu_seconds: float
     ) -> float:
-        """Return the processor seconds after which to stop: of the hunt, of triage, or of the reduction."""
+        """Return the processor seconds after which to stop: of the hunt, of triage, or of the reduction.
+
+        Until a finding is triaged, the seconds so far are noted as those at which triage ended.
+        """
         if self._finding_seen_at is None:
             return hunt_cpu_seconds
         if "triaged" not in journal_entries:
@@ -316,7 +319,10 @@ class _Trial:
         return self._confirmed_at + REDUCING
 
     def _reread_journal_and_note_cases_and_finding(self) -> dict[str, list[Json]]:
-        """Read the journal so far, by kind of entry."""
+        """Read the journal so far, by kind of entry.
+
+        Notes the number of cases, and the processor seconds at which a finding was first seen.
+        """
         entries: dict[str, list[Json]] = {}
         path = self.directory / "campaign" / JOURNAL
         for line in read_lines_after_heading_so_far(path):
@@ -362,7 +368,7 @@ def _start_session_with_package(command: list[str], package_path: Path, director
 
 
 def _kill_process_group_if_running(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process and all processes of its session."""
+    """Kill a process that still runs, with all processes of its group, and wait for its end."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

@@ -134,7 +134,7 @@ def render_markdown(doc: Json, equivalent: Sequence[Mutant]) -> str:
 
 
 def _render_score_table_and_scope(doc: Json) -> str:
-    heads = ("Defence", "Killed", "Share", "Median seconds", "Median cases", "Median nodes", "By")
+    heads = ("Defence", "Killed", "Share", "Median seconds", "Median cases", "Median nodes", "Judged by")
     rows = []
     for name, s in doc["score"].items():
         by = ", ".join(f"{who} {n}" for who, n in s["by"].items())

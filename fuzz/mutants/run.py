@@ -70,7 +70,7 @@ class MutantRun:
             return [_parse_result(m, entries[m.id, _hunt_digest(m)]) for m in mutants if (m.id, _hunt_digest(m)) in entries]
 
     def run(self, on_poll: Callable[[MutantRun], None] = lambda run: None) -> list[MutantResult]:
-        """Run to the end, or to Ctrl-C."""
+        """Run to the end, or to Ctrl-C, and return the results. Calls `on_poll` about five times a second."""
         finished = {r.mutant.id for r in self.results}
         pending = iter([m for m in self.mutants if m.id not in finished])
         threads = [

@@ -53,7 +53,10 @@ class Disagreement:
 
 
 def list_op_signatures() -> Iterator[tuple[Op, tuple[DType, ...], DType]]:
-    """Yield every (op, operand dtypes, result dtype) over the storable dtypes (R09 and R10: dtypes of operands)."""
+    """Yield each (op, operand dtypes, result dtype) over the storable dtypes that is tested (R09 and R10: dtypes of operands).
+
+    A shift has counts of three dtypes, and a Where conditions other than bool for uint8 alone.
+    """
     for op in OPS:
         if op is Op.CAST:
             yield from ((op, (s,), d) for s in dt.STORABLE for d in dt.STORABLE if s is not d)

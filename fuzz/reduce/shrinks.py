@@ -337,7 +337,10 @@ def _slice_data(a: Any, n: int, kept_slice: slice) -> Any:
 
 
 def simplify_input_values(s: ProgramSample) -> Iterator[ProgramSample]:
-    """Replace inputs by zeros, ones or small integers; then set halves of an input, and single elements, to zero."""
+    """Replace a number by 0 or 1, and an array by zeros or ones; then set halves of an array and ever smaller pieces to zero.
+
+    An array of at most 64 elements is taken apart to single elements, a longer one to eighths.
+    """
     for key, value in s.inputs.items():
         if isinstance(value, int):
             yield from (s._replace(inputs={**s.inputs, key: v}) for v in (0, 1) if abs(v) < abs(value))

@@ -131,7 +131,7 @@ def operand_layout(u: UOp) -> DTypeLayout:
     return LAYOUT[u.if_true.dtype if u.op is Op.WHERE else u.src[0].dtype]  # operand, lhs
 
 
-def _evaluate_alu(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
+def _evaluate_alu(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets:
     op, f = u.op, operand_layout(u)
     values = [overlay.set_of_node_loading_reference(scope, s) for s in u.src]
     if op in COMPARE and u.lhs is u.rhs and f.is_float and isinstance(values[0], SetArray):
@@ -170,7 +170,7 @@ def _evaluate_add_sub_with_contraction(overlay: Overlay, scope: TensorScope, u: 
     return united
 
 
-def _evaluate_cast(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
+def _evaluate_cast(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets:
     return apply_strict_cast(LAYOUT[u.operand.dtype], LAYOUT[u.dtype], overlay.set_of_node_loading_reference(scope, u.operand))
 
 
@@ -230,7 +230,7 @@ def _evaluate_index(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> 
     return index.gather_elements_at_all_possible_positions(f, u, v, positions, cell)
 
 
-def _evaluate_stack(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
+def _evaluate_stack(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets:
     return stack_values(LAYOUT[u.dtype], [overlay.set_of_node_loading_reference(scope, s) for s in u.src])
 
 
@@ -240,7 +240,7 @@ def _pass_source_through(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any
     return None if _is_view(overlay, scope, source, cell) else overlay.set_of_node_loading_reference(scope, source)
 
 
-def _evaluate_load_or_any_if_gate_inexact(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
+def _evaluate_load_or_any_if_gate_inexact(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets:
     if u.gate is None or u.alternative is None:
         return overlay.set_of_node_loading_reference(scope, u.buffer)
     f = LAYOUT[u.dtype]
@@ -283,28 +283,25 @@ def _evaluate_slice(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> 
     f, r = LAYOUT[u.operand.dtype], LAYOUT[u.dtype]
     first = int(overlay.read_movement_operands_after_data(scope, u)[0])
     size = u.arg.size
+    if not isinstance(v, SetArray):
+        return None
     if f is r:
-        return v.map_components(lambda x, lead: x[..., first : first + size]) if isinstance(v, SetArray) else None
-    if r.np.itemsize < f.np.itemsize or isinstance(v, SetArray):
-        return _allow_anything_where_slice_has_inexact_bytes(f, r, v, first, size, cell)
-    return None
+        return v.map_components(lambda x, lead: x[..., first : first + size])
+    return _allow_anything_where_slice_has_inexact_bytes(f, r, v, first, size, cell)
 
 
 def _allow_anything_where_slice_has_inexact_bytes(
-    f: DTypeLayout, r: DTypeLayout, v: ArrayOrSets, first: int, size: int, cell: Array
+    f: DTypeLayout, r: DTypeLayout, v: SetArray, first: int, size: int, cell: Array
 ) -> ArrayOrSets | None:
     """Return the set of a Slice through another item size: any value where a byte belongs to an element with several."""
-    if not isinstance(v, SetArray):
-        return None
     old, new = f.np.itemsize, r.np.itemsize
     inexact_bytes = np.repeat(~v.exact_mask(), old)[first * old : first * old + size * new]
     anything = np.asarray(inexact_bytes.reshape(size, new).any(1))
     return allow_anything(r, cell, anything) if anything.any() else None
 
 
-def _evaluate_store(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
+def _evaluate_store(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> None:
     overlay.replay_store(scope, u)
-    return None
 
 
 # fmt: off

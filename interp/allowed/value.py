@@ -78,7 +78,7 @@ class SetArray:
         return None if self.flags is None else np.asarray((self.flags & ANY) != 0)
 
     def map_components(self, move_component: Callable[[Array, int], Array]) -> SetArray:
-        """Return the sets with `move(component, number of leading axes)` applied to each component."""
+        """Return the sets with `move_component(component, number of leading axes)` applied to each component."""
         interval, flags, listed_points, is_listed = self.interval, self.flags, self.listed_points, self.is_listed
         return SetArray(
             self.layout,

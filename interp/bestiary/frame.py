@@ -1,7 +1,7 @@
 """Frames hold the values of nodes: one per iteration of a loop, per evaluation of a body, and per lane.
 
 A node's cell is in the frame of the innermost loop that it stands in, so that it is evaluated once per combination of values of
-its Ranges. `base` has the events that happen before everything in the frame: earlier iterations of an ordered loop, the
+its Ranges. `events_before` has the events that happen before everything in the frame: earlier iterations of an ordered loop, the
 arguments of a Call, earlier instructions of a Linear.
 """
 

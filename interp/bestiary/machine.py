@@ -1,6 +1,6 @@
 """The evaluation of a graph of the bestiary: nodes in dependency order, each in its frame, with an explicit stack per frame.
 
-Whatever may come to a barrier is a generator of `lanes.Run`.
+Whatever may come to a barrier is a generator, a `BestiaryCoroutine`.
 """
 
 from __future__ import annotations

@@ -97,10 +97,17 @@ def evaluate_binary_blob(t: NodeEvaluation) -> Array:
 
 def _move_elements(v: Array | ExactRef, movement: layout.SourcePositions, t: NodeEvaluation) -> Array | ExactRef:
     """Return the elements at a movement's source positions; a reference stays one."""
+    if isinstance(v, Array):
+        return _move_array_elements(v, movement, t)
     shape, positions = movement
     t.check_size(shape)
-    if isinstance(v, ExactRef):
-        return ExactRef(v.storage, v.dtype, shape, [None if p < 0 else v.places[p] for p in positions], t.happened_before)
+    return ExactRef(v.storage, v.dtype, shape, [None if p < 0 else v.places[p] for p in positions], t.happened_before)
+
+
+def _move_array_elements(v: Array, movement: layout.SourcePositions, t: NodeEvaluation) -> Array:
+    """Return the elements of a value at a movement's source positions, 0 at a negative one."""
+    shape, positions = movement
+    t.check_size(shape)
     source = elements_of(v)
     return make_array(v.dtype, shape, [source[p] if p >= 0 else AnswerSet(v.dtype, 0) for p in positions])
 
@@ -126,24 +133,24 @@ def evaluate_reshape(t: NodeEvaluation) -> Array | ExactRef:
     return _move_elements(v, movement, t)
 
 
-def evaluate_expand_as_value(t: NodeEvaluation) -> Array | ExactRef:
+def evaluate_expand_as_value(t: NodeEvaluation) -> Array:
     """Evaluate an Expand as a value: two elements of a reference would share an address (R51)."""
     v, new = t.value_of(t.u.operand), t.require_integer_vector(t.u.extents)
     t.check_size(new)
     movement = layout.expand_positions(v.shape, new)
     if movement is None:
         raise t.make_rejection(f"{v.shape} cannot be expanded to {new}", t.u.extents)
-    return _move_elements(v, movement, t)
+    return _move_array_elements(v, movement, t)
 
 
-def evaluate_pad(t: NodeEvaluation) -> Array | ExactRef:
+def evaluate_pad(t: NodeEvaluation) -> Array:
     """Evaluate a Pad, which fills with zeros (R43)."""
     v, offset, new = t.value_of(t.u.operand), t.require_integer_vector(t.u.offsets), t.require_integer_vector(t.u.extents)
     t.check_size(new)
     movement = layout.pad_positions(v.shape, offset, new)
     if movement is None:
         raise t.make_rejection(f"R43: {v.shape} at {offset} does not fit in {new}", t.u.offsets, t.u.extents)
-    return _move_elements(v, movement, t)
+    return _move_array_elements(v, movement, t)
 
 
 def evaluate_shrink(t: NodeEvaluation) -> Array | ExactRef:

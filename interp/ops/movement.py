@@ -208,29 +208,29 @@ def collapse_replicated_or_trap_if_copies_differ(u: UOp, x: Array, operands: Seq
 
 
 def check_slice_and_return_byte_range(u: UOp, element_offset: int, itemsize: int, source_bytes: int) -> tuple[int, int]:
-    """Return the byte range (first, last) of a Slice that begins at element `element_offset`.
+    """Return the byte range of a Slice that begins at element `element_offset`: its first byte, and the end, which is exclusive.
 
     Raises Trap unless it lies inside `source_bytes` bytes and is aligned to the new dtype (R46).
     """
     d = u.arg.dtype
     first = element_offset * itemsize
-    last = first + u.arg.size * d.itemsize
-    if first < 0 or last > source_bytes or first % d.itemsize:
+    end = first + u.arg.size * d.itemsize
+    if first < 0 or end > source_bytes or first % d.itemsize:
         raise Trap(f"Slice of {u.arg.size} {d} at byte {first} is not inside {source_bytes} bytes, or not aligned (R46)")
-    return first, last
+    return first, end
 
 
 def slice_(u: UOp, x: Array, operands: Sequence[Array] = ()) -> Array:
-    """BitcastOrSlice `size` elements of the node's dtype from an offset, counted in elements of 1-D `x` (R46)."""
-    first, last = check_slice_and_return_byte_range(u, int(operands[0]), x.dtype.itemsize, x.nbytes)
-    out: Array = np.ascontiguousarray(x).view(np.uint8)[first:last].view(NUMPY[u.arg.dtype])
+    """Take `size` elements of the node's dtype from an offset, counted in elements of 1-D `x` (R46)."""
+    first, end = check_slice_and_return_byte_range(u, int(operands[0]), x.dtype.itemsize, x.nbytes)
+    out: Array = np.ascontiguousarray(x).view(np.uint8)[first:end].view(NUMPY[u.arg.dtype])
     if u.arg.dtype is dt.bool_:
         check_bool(out, "Slice")
     return out
 
 
 def bitcast(u: UOp, x: Array, operands: Sequence[Array] = ()) -> Array:
-    """BitcastOrSlice the bytes, little-endian; another item size scales the last axis (R46)."""
+    """Reinterpret the bytes, little-endian; another item size scales the last axis (R46)."""
     target = NUMPY[u.arg.dtype]
     if x.dtype.itemsize == target.itemsize:
         return x.view(target)

@@ -59,9 +59,9 @@ def gather_matrix_and_check_copies(d: Descriptor, operand: str, fragments: Array
     return matrix
 
 
-def _trap_if_copies_differ(d: Descriptor, operand: str, fragments: Array, first_copy: Array, copies: Array) -> None:
+def _trap_if_copies_differ(d: Descriptor, operand: str, fragments: Array, gathered_copy: Array, copies: Array) -> None:
     """Raise Trap if lanes that hold copies of an element disagree (R119)."""
-    differs = first_copy != copies
+    differs = gathered_copy != copies
     if not differs.any():
         return
     first = LaneElement(*(int(k) for k in np.argwhere(differs)[0]))

@@ -204,7 +204,8 @@ def _run_kernel_or_enter_or_finish_call(m: TensorMachine, scope: TensorScope, u:
     """Run the body once; every access inside belongs to the Call."""
     body = u.body
     if is_kernel_or_custom_function_body(body):
-        return import_kernel_bridge().run_kernel_or_custom_call(m, scope, u)
+        import_kernel_bridge().run_kernel_or_custom_call(m, scope, u)
+        return VOID
     inner = scope.inner.get(u)
     if inner is None:
         base_accesses = scope.base_accesses

@@ -91,7 +91,7 @@ class Schema:
 
 
 def schema_claim(op: Op, schema: Schema) -> ClaimDraft:
-    """Return claim C1 of a row: the number of sources, the type of the arg and which sources are values."""
+    """Return claim C1 of a row: the number of sources, the type of the arg, which sources are values, and the limit of the rank."""
     kind = ARG_TYPE.get(op)
     arg = "no arg" if kind is None else f"{kind.__name__} or no arg" if op in ARG_OPTIONAL else kind.__name__
     least, most = schema.min_sources, schema.max_sources

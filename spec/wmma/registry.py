@@ -27,7 +27,8 @@ def descriptors_named(name: str) -> tuple[Descriptor, ...]:
 def register_descriptor_unless_conflicting(d: Descriptor) -> None:
     """Add a descriptor for the rest of the process; adding an equal one again does nothing.
 
-    Raises SpecError if its maps are no bijections, or if another descriptor has the same name, dims, dtypes and threads.
+    Raises SpecError if a map does not hold each element as often as its vendor states. Raises it also if another descriptor has the
+    same name, dims, dtypes and threads.
     """
     fault = find_operand_map_fault(d)
     if fault is not None:

@@ -271,7 +271,7 @@ BREAKS: dict[str, Callable[[Dialect], list[UOp]]] = {
     "call_argument_ops_form": _arguments,
     "call_body_form": _bodies,
     "effect_group_source_ops_form": _sinks,
-    "_check_argument_dtypes_and_shapes": _wrong_arguments,
+    "_check_argument_dtypes_and_constant_shapes": _wrong_arguments,
     "_check_param_has_slot": _unbound,
     "_check_kernel_param": _params,
     "_check_access_through_index": _addresses,

@@ -150,9 +150,9 @@ def _make_exhaustive_case(op: Op, d: DType) -> ConformanceCase:
 
 
 def _make_broadcast_case(op: Op, d: DType) -> ConformanceCase:
-    """Create a case of broadcasting (R41: right-aligned): (1, n) with (m, 1) and ()."""
+    """Create a case of broadcasting (R41: right-aligned): of (3, 1, 4), (5, 1) and (), or of (3, 1) and (2, 1, 4)."""
     kinds = operand_dtypes(op, d)
-    shapes: list[tuple[int, ...]] = [(3, 1, 4), (5, 1), ()][: len(kinds)] if len(kinds) == 3 else [(3, 1), (2, 1, 4)]
+    shapes: list[tuple[int, ...]] = [(3, 1, 4), (5, 1), ()] if len(kinds) == 3 else [(3, 1), (2, 1, 4)]
     params = _make_params(kinds, shapes)
     inputs = {
         f"p{k}": to_array(_cycle_ordinary_bits(kind, s, k), kind).reshape(s)
@@ -207,7 +207,7 @@ def _make_cast_case(source: DType, target: DType, tier: ConformanceTier) -> Conf
 
 
 def _list_bits_around_halfway(source: DType, target: DType) -> list[int]:
-    """Return values halfway between neighbours of `target`, and one ulp of the source to either side (R15: one rounding)."""
+    """Return the bits in `source` of values halfway between neighbours of `target`, and those beside them (R15: one rounding)."""
     values = []
     for v in edge_classes(target)["rounding"][:64] + edge_classes(target).get("subnormal", ()) + edge_classes(target)["limit"][:32]:
         low, high = (float(to_array([w], target).astype(np.float64)[0]) for w in (v, v + 1))

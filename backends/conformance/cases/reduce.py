@@ -102,17 +102,19 @@ def _make_matmul_operand_of_distinct_rows(d: DType, shape: tuple[int, ...]) -> A
 
 
 def _make_edge_class_and_cancelling_rows(d: DType, n: int) -> Array:
-    """Create one row of `n` values per edge class, its values among ordinary ones, after two ordinary rows."""
-    rows = [_cycle_pool(ordinary_bits(d), n, 1), _cycle_pool(ordinary_bits(d)[2:], n, 1)]
+    """Create two rows of `n` ordinary values, for bool two constant rows, and two rows per edge class.
+
+    The first of these has the values of the class alone, the second its last value among ordinary ones. For floats, rows that
+    cancel and random rows follow.
+    """
+    rows = [_cycle_pool(ordinary_bits(d), n), _cycle_pool(ordinary_bits(d)[2:], n)]
     if d.kind is DTypeKind.BOOL:
         rows += [[0] * n, [1] * n]
     for pool in edge_classes(d).values():
-        rows.append(_cycle_pool(pool, n, 1))
+        rows.append(_cycle_pool(pool, n))
         rows.append([ordinary_bits(d)[k % 8] if k != 5 else pool[-1] for k in range(n)])
     values = to_array([v for r in rows for v in r], d).reshape(len(rows), n)
-    return (
-        values if not d.is_float else np.concatenate([values, _make_cancelling_rows(d, n), _draw_normal_or_uniform_rows(d, 3, n)])
-    )
+    return values if not d.is_float else np.concatenate([values, _make_cancelling_rows(d, n), _draw_normal_rows(d, 3, n)])
 
 
 def _make_mostly_neutral_rows(op: Op, d: DType, n: int) -> Array:
@@ -137,8 +139,8 @@ def _make_random_rows(op: Op, d: DType, rows: int, n: int) -> Array:
     return to_array(random_bits(d, rows * n, "reduce", op.name.lower()), d).reshape(rows, n)
 
 
-def _cycle_pool(pool: tuple[int, ...], n: int, step: int) -> list[int]:
-    return [pool[k * step % len(pool)] for k in range(n)]
+def _cycle_pool(pool: tuple[int, ...], n: int) -> list[int]:
+    return [pool[k % len(pool)] for k in range(n)]
 
 
 def _make_cancelling_rows(d: DType, n: int) -> Array:
@@ -150,9 +152,5 @@ def _make_cancelling_rows(d: DType, n: int) -> Array:
     return np.array(rows).astype(to_array([], d).dtype)
 
 
-def _draw_normal_or_uniform_rows(d: DType, rows: int, n: int) -> Array:
-    if d.is_float:
-        return make_seeded_generator("normals", d.name, n).standard_normal((rows, n)).astype(to_array([], d).dtype)
-    if d.kind is DTypeKind.BOOL:
-        return np.asarray(make_seeded_generator("bools", n).integers(0, 50, (rows, n)) == 0)
-    return to_array(random_bits(d, rows * n, "long", n), d).reshape(rows, n)
+def _draw_normal_rows(d: DType, rows: int, n: int) -> Array:
+    return make_seeded_generator("normals", d.name, n).standard_normal((rows, n)).astype(to_array([], d).dtype)

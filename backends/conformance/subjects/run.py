@@ -1,9 +1,9 @@
 """The run of the cells of one subject that is no backend.
 
 Takes: the subject, a tier, a glob of rows; of the compiler, the target too. Gives: a `ConformanceRun` as that of a backend, whose
-surface is the subject. Cases run in forks of this process, or in it if there is to be only one. A cell fails if an answer of one of its cases is a fault,
-or if its case raises. It has passed only if it has an answer. With a journal, each case is on the disk once it is judged, and a
-case in the journal is not asked again.
+surface is the subject. Cases run in forks of this process, or in it if there is to be only one. A cell fails if an answer of one
+of its cases is a fault, or if its case raises. It has passed only if it has an answer. With a journal, each case is on the disk
+once it is judged, and a case in the journal is not asked again.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def run_subject(
 ) -> ConformanceRun:  # fmt: skip
     """Judge a subject in `jobs` processes; `name` and `version` are those of what is judged. The compiler needs a target.
 
-    Raises Crash if one of the processes ends by itself. Ctrl-C ends the run early: judged cases are kept, the rest is `not run`, and `complete` is False. Raises JournalMismatch if the
-    journal belongs to another run, and JournalInUse.
+    Ctrl-C ends the run early: judged cases are kept, the rest is `not run`, and `complete` is False. Raises Crash if one of the
+    processes ends by itself, JournalMismatch if the journal belongs to another run, and JournalInUse.
     """
     start = time.monotonic()
     run = ConformanceRun(name, version, tier, rows, {level: {} for level in ConformanceLevel}, schedules=schedules, subject=subject)

@@ -99,7 +99,7 @@ def inline_calls_and_drop_gradient_markers(root: UOp) -> UOp:
     done: dict[UOp, UOp] = {}  # node -> new node, for the nodes that change
     for u in _order_outside_opaque_bodies(root):
         if u.op in _INLINED or not done.keys().isdisjoint(u.src):
-            done[u] = _inline_or_rebuild_node(u, tuple([done.get(s, s) for s in u.src]), root)
+            done[u] = _inline_or_rebuild_node(u, tuple([done.get(s, s) for s in u.src]))
     resolved = done.get(root, root)
     log_transform("resolve", root, resolved, done)
     return resolved
@@ -112,9 +112,9 @@ def _order_outside_opaque_bodies(root: UOp) -> list[UOp]:
     return order if not bodies else toposort(root, gate=lambda u: u not in bodies)
 
 
-def _inline_or_rebuild_node(node: UOp, new_sources: tuple[UOp, ...], error_root: UOp) -> UOp:
+def _inline_or_rebuild_node(node: UOp, new_sources: tuple[UOp, ...]) -> UOp:
     if node.op in CALL_LIKE:
-        return _inline_body_unless_kernel(node, new_sources, error_root)
+        return _inline_body_unless_kernel(node, new_sources)
     if node.op is Op.GETTUPLE:
         (packed,) = new_sources
         element: UOp = packed.src[node.arg.index]
@@ -125,7 +125,7 @@ def _inline_or_rebuild_node(node: UOp, new_sources: tuple[UOp, ...], error_root:
     return node if new_sources == node.src else node.replace(src=new_sources)
 
 
-def _inline_body_unless_kernel(function_or_call: UOp, new_sources: tuple[UOp, ...], error_root: UOp) -> UOp:
+def _inline_body_unless_kernel(function_or_call: UOp, new_sources: tuple[UOp, ...]) -> UOp:
     """Return the body of a Function or Call on its arguments; for a Call, the Group of its effects."""
     body, *arguments = new_sources
     if function_or_call.op is Op.CALL and is_kernel_or_custom_function_body(function_or_call.body):

@@ -83,7 +83,7 @@ def outline_loop_regions(root: UOp) -> OutlinedProgram:
     temporaries: list[UOp] = []
     for u in order:  # a region's leaves stand before it
         if analysis.closes_region(u):
-            _refuse_calls_in_loops(u, analysis.region_of(u).inside, root)
+            _refuse_calls_in_loops(analysis.region_of(u).inside, root)
             done[u] = _call_region(u, analysis.region_of(u), done, unique + len(temporaries), temporaries)
         elif not analysis.open_ranges[u] and not done.keys().isdisjoint(u.src):
             done[u] = u.replace(src=tuple([done.get(s, s) for s in u.src]))
@@ -143,7 +143,7 @@ class _LoopAnalysis:
         return _LoopRegion(tuple(s for s in leaves if s not in inside), tuple(inside))
 
 
-def _refuse_calls_in_loops(closer: UOp, inside: Iterable[UOp], error_root: UOp) -> None:
+def _refuse_calls_in_loops(inside: Iterable[UOp], error_root: UOp) -> None:
     nested = next((u for u in inside if u.op in CALL_LIKE), None)
     if nested is not None:
         detail = f"a {nested.op.name.capitalize()} stands in loops, which are a kernel, and a kernel has none"

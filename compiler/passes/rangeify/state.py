@@ -13,7 +13,7 @@ from uops.compiler.passes.rangeify.cost import RealiseCostModel
 from uops.compiler.passes.rangeify.elements import find_closed_forms_of_reduces
 from uops.compiler.passes.rangeify.kernels import Element, ElementRef, KernelDraft, ranges_of
 from uops.compiler.passes.rangeify.layouts import BIJECTIVE, StorageLayout, fold_view_chains_into_layouts
-from uops.compiler.passes.rangeify.storage import StoreTarget, load_element_or_zero
+from uops.compiler.passes.rangeify.storage import StoreTarget, load_element_gated_unless_hoistable
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.target import MachineModel
 from uops.spec.errors import Crash
@@ -202,7 +202,7 @@ class RangeifyState:
             if u in self.buffers:
                 for ref in self.refs[u]:
                     position = self.indexing.flatten(ref.coords, u.shape)
-                    self.values[u, ref] = B.cast(load_element_or_zero(self.buffers[u], position, ref.gate), u.dtype)
+                    self.values[u, ref] = B.cast(load_element_gated_unless_hoistable(self.buffers[u], position, ref.gate), u.dtype)
 
     def _element_expression(self, u: UOp, ref: ElementRef) -> UOp:
         if ref.gate is not None and ref.gate.op is Op.CONST:  # never true

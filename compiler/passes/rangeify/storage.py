@@ -20,11 +20,11 @@ def as_bool(p: UOp) -> UOp:
     return p if p.dtype is dt.bool_ else UOp(Op.CMPNE, (p, B.const(0, p.dtype)))
 
 
-def load_element_or_zero(memory: UOp, position: UOp, gate: UOp | None) -> UOp:
-    """Load the element at a position of 1-D memory; where the gate is false, give 0 without an access (R52, Load).
+def load_element_gated_unless_hoistable(memory: UOp, position: UOp, gate: UOp | None) -> UOp:
+    """Load the element at a position of 1-D memory; its value where the gate is false is not used (R52, Load).
 
-    A position that is always in bounds and does not depend on the gate's loops needs no gate. Pad chooses the value, and the Load
-    can be hoisted.
+    A Load with the gate gives 0 there, without an access. The gate is left out if the position is always in bounds and depends on
+    none of the gate's loops. Such a Load can be hoisted, and Pad chooses the value.
     """
     if gate is not None and _can_hoist_load_without_gate(memory, position, gate):
         gate = None

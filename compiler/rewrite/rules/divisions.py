@@ -260,7 +260,7 @@ def _propose_quotient_that_decides_comparison(binding: Binding) -> WitnessNodes 
 
 
 def _split_divisible_terms(total: AffineSum, divisor: int) -> tuple[UOp, UOp]:
-    """Return (q, r) with total = q * size + r, where r has the constant and the terms whose coefficients `divisor` does not
+    """Return (q, r) with total = q * divisor + r, where r has the constant and the terms whose coefficients `divisor` does not
     divide."""
     whole = {u: n // divisor for u, n in total.terms.items() if n % divisor == 0}
     rest = {u: n for u, n in total.terms.items() if n % divisor}

@@ -85,7 +85,11 @@ def _propose_source_constant(binding: Binding) -> dict[str, UOp] | None:
 
 
 def _divide_coefficients_with_remainder(total: AffineSum, divisor: int) -> tuple[UOp, UOp]:
-    """Return (q, r) with total = q * by + r. Coefficients of q are those of the total divided by `divisor`, rounded toward zero."""
+    """Return (q, r) with total = q * divisor + r.
+
+    A coefficient of q is that of the total divided by `divisor`, rounded toward zero if `divisor` is positive. The constant is
+    rounded down.
+    """
     quotient, remainder = divmod(total.constant, divisor)
     whole = {t: n // divisor if n > 0 else -(-n // divisor) for t, n in total.terms.items() if abs(n) >= abs(divisor)}
     rest = {t: n - divisor * whole.get(t, 0) for t, n in total.terms.items()}

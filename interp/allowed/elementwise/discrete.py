@@ -34,23 +34,20 @@ def evaluate_all_point_combinations(kernel: ArrayKernel, operand_points: Sequenc
     return np.broadcast_to(out, shape).reshape(math.prod(shape[:n]), *shape[n:])
 
 
-def align_array_or_listed_points_else_none(v: ArrayOrSets, shape: tuple[int, ...]) -> Array | None:
-    """Return the rows of points of `v` with the shape aligned to `shape`; None for a float set that is not listed."""
+def align_array_or_listed_points(v: ArrayOrSets, shape: tuple[int, ...]) -> Array:
+    """Return the rows of points of `v`, an array or a set that is listed point by point, with the shape aligned to `shape`."""
     if not isinstance(v, SetArray):
         return v[None] if v.ndim == len(shape) else v.reshape(1, *(1,) * (len(shape) - v.ndim), *v.shape)
-    if v.listed_points is None:
-        return None
+    assert v.listed_points is not None
     return v.listed_points.reshape(v.listed_points.shape[0], *(1,) * (len(shape) - len(v.shape)), *v.shape)
 
 
 def apply_to_point_combinations_or_allow_any(
     result_layout: DTypeLayout, kernel: ArrayKernel, operands: Sequence[ArrayOrSets]
 ) -> SetArray:
-    """Return the set of fn on arrays and sets of integers or bools; *any* in an operand gives *any*."""
+    """Return the set of `kernel` on arrays and sets of integers or bools; *any* in an operand gives *any*."""
     shape = np.broadcast_shapes(*(v.shape for v in operands))
-    aligned = [align_array_or_listed_points_else_none(v, shape) for v in operands]
-    lists = [points for points in aligned if points is not None]
-    assert len(lists) == len(aligned)
+    lists = [align_array_or_listed_points(v, shape) for v in operands]
     anything = find_anything_elements(operands, shape)
     if math.prod(len(points) for points in lists) > MAX_COMBINATIONS:
         anything = np.zeros(shape, np.bool_) if anything is None else anything

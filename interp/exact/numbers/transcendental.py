@@ -169,7 +169,7 @@ def sin_sign_and_magnitude_enclosure(m: int, e: int, bits: int) -> tuple[int, En
 
 
 def _sin_taylor(r: int, fraction_bits: int) -> int:
-    """Return sin(r / 2**work) in units of 2**-work, for |r| / 2**work not much above pi / 4."""
+    """Return sin(r / 2**b) in units of 2**-b, b = `fraction_bits`, for |r| / 2**b not much above pi / 4."""
     u = abs(r)
     square = u * u >> fraction_bits
     total = term = u
@@ -182,7 +182,7 @@ def _sin_taylor(r: int, fraction_bits: int) -> int:
 
 
 def _cos_taylor(r: int, fraction_bits: int) -> int:
-    """Return cos(r / 2**work) in units of 2**-work, for |r| / 2**work not much above pi / 4."""
+    """Return cos(r / 2**b) in units of 2**-b, b = `fraction_bits`, for |r| / 2**b not much above pi / 4."""
     square = r * r >> fraction_bits
     total = term = 1 << fraction_bits
     n = 0

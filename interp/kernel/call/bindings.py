@@ -235,7 +235,7 @@ class MemoryBinding:
             self._invalidate_elements_not_last_written_by(arena_owners, argument)
 
     def _invalidate_elements_not_last_written_by(self, arena_owners: ArenaOwners, own_slice: UOp) -> None:
-        """Mark elements that another Slice wrote last as holding no value of this one (R126)."""
+        """Mark elements as holding no value unless this Slice wrote all of their bytes last (R126)."""
         self.slice_number = arena_owners.find_or_add_slice_number(own_slice)
         assert self.byte_positions is not None
         owner_of_byte = arena_owners.owner_of_byte[self.byte_positions]

@@ -57,7 +57,10 @@ def run_loop_region(m: TensorMachine, scope: TensorScope, closer: UOp, leaves: S
 
 def run_root(m: TensorMachine, root: UOp) -> Cell:
     """Run a graph whose root is a kernel or a Linear of Calls; return the value of the root, None where it has none."""
-    return run_linear_of_calls(m, root) if is_linear_of_calls(root) else run_whole_graph_kernel(m, root)
+    if is_linear_of_calls(root):
+        run_linear_of_calls(m, root)
+        return VOID
+    return run_whole_graph_kernel(m, root)
 
 
 def run_whole_graph_kernel(m: TensorMachine, root: UOp) -> Cell:
@@ -76,7 +79,7 @@ def run_whole_graph_kernel(m: TensorMachine, root: UOp) -> Cell:
     return value
 
 
-def run_linear_of_calls(m: TensorMachine, root: UOp) -> Cell:
+def run_linear_of_calls(m: TensorMachine, root: UOp) -> None:
     """Run a Linear of Calls, each after all that the ones before it did, and as often as it is listed (R151)."""
     get_or_make_kernel_state(m).arenas = {m.get_or_bind_input_storage(b): ArenaOwners(b) for b in find_sliced_arenas(root)}
     for call in root.instructions:
@@ -84,13 +87,13 @@ def run_linear_of_calls(m: TensorMachine, root: UOp) -> Cell:
         m.root.cells.pop(call, None)
         m.evaluate(m.root, call)
     m.root.cells[root] = VOID
-    return VOID
 
 
-def run_kernel_or_custom_call(m: TensorMachine, scope: TensorScope, u: UOp) -> Cell:
+def run_kernel_or_custom_call(m: TensorMachine, scope: TensorScope, u: UOp) -> None:
     """Run a Call of a kernel, or of a CustomFunction."""
     if u.body.op is Op.CUSTOM_FUNCTION:
-        return _run_custom_function(m, scope, u)
+        _run_custom_function(m, scope, u)
+        return
     call = analyze_kernel_call_or_reject_undeclared_writes(u)
     if m.check:
         check_derived_devices_and_axes_of_kernel(u.body, tuple(a.device for a in u.arguments))
@@ -106,13 +109,12 @@ def run_kernel_or_custom_call(m: TensorMachine, scope: TensorScope, u: UOp) -> C
         note_call(e, u)
         raise
     inner.cells.update(call.void_cells)
-    return VOID
 
 
 # Functions of the device
 
 
-def _run_custom_function(m: TensorMachine, scope: TensorScope, u: UOp) -> Cell:
+def _run_custom_function(m: TensorMachine, scope: TensorScope, u: UOp) -> None:
     """Run a Call of a CustomFunction: it gets the contents of all arguments and gives those that the Call writes."""
     declared = u.arg.written if u.arg is not None else None
     arenas = get_or_make_kernel_state(m).arenas
@@ -130,4 +132,3 @@ def _run_custom_function(m: TensorMachine, scope: TensorScope, u: UOp) -> Cell:
     for k, value in zip(written, call_custom_function(u.body.arg.name, contents, len(written))):
         bindings[k].replace_contents_by_custom_function_result(value)
     check_races_and_write_back(AccessRecorder(m, scope, u), bindings.values())
-    return VOID

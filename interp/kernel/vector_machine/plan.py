@@ -121,9 +121,9 @@ def plan_vectorization_or_give_up(
     _give_up_on_barriers_under_if_or_free_loop(loop_nest)
     memories = {memory_node: _plan_memory(loop_nest, memory_node, tuple(s), sequential) for memory_node, s in sites.items()}
     resets: dict[UOp | None, list[MemoryPlan]] = {}
-    for memory_node in memories.values():
-        if memory_node.space is not AddrSpace.GLOBAL:
-            resets.setdefault(memory_node.home, []).append(memory_node)
+    for memory_plan in memories.values():
+        if memory_plan.space is not AddrSpace.GLOBAL:
+            resets.setdefault(memory_plan.home, []).append(memory_plan)
     fused_products = _map_sums_to_fusable_muls(loop_nest)
     return VectorPlan(kernel, block, loop_nest, sequential, memories, resets, fused_products, frozenset(fused_products.values()))
 
@@ -315,9 +315,9 @@ def _plan_conflict_checks(
 def _iter_prefixes_at_sequential_or_lane_edges(
     loop_nest: LoopNest, path: LoopPath, sequential: frozenset[UOp]
 ) -> Iterator[LoopPath]:
-    """Yield the beginnings of `path` whose axes must agree on their own.
+    """Yield the prefixes of `path` that get a conflict check of their own.
 
-    They end at a loop that runs in order, or where loops of lanes begin or end. The last one is the path itself.
+    They end before a loop that runs in order, or where loops of lanes begin or end. The last one is the path itself.
     """
     for k in range(1, len(path)):
         lanes_begin_or_end = (loop_nest.kinds[path[k]] is LoopKind.LANE) is not (loop_nest.kinds[path[k - 1]] is LoopKind.LANE)

@@ -102,7 +102,7 @@ def copy_late(patch: pytest.MonkeyPatch) -> None:
     [
         (shift_shards, {"Source/Param sharded-inner", "Store/Store of-whole"}),
         (spoil_a_replica, {"Movement/Replicated every-copy", "Reduce/Reduce sharded-axis-of-every-copy"}),
-        (share_memory, {"Ordering/After copies-in-order", "Store/Store sharded"}),
+        (share_memory, {"Ordering/After copies-in-order", "Store/Store sharded", "Marker/Contiguous copies-apart"}),
         (copy_late, {"Ordering/After copies-in-order", "Collective/allreduce 3-devices"}),
     ],
     ids=lambda x: getattr(x, "__name__", ""),

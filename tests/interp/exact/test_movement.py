@@ -242,7 +242,7 @@ def test_values_above_the_limit_are_refused():
     x, inputs = iota(8)
     with pytest.raises(Unsupported, match="64"):
         run(B.expand(B.reshape(x, (8, 1)), (8, 9)), inputs)
-    assert one(B.expand(B.reshape(x, (8, 1)), (8, 9)), inputs, limit=72).shape == (8, 9)
+    assert one(B.expand(B.reshape(x, (8, 1)), (8, 9)), inputs, max_elements=72).shape == (8, 9)
 
 
 def test_random_movement_chains_agree_on_values_and_references():

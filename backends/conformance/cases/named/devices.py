@@ -86,12 +86,18 @@ def _store_after_copy(copy: Callable[[UOp], UOp], d: DType, i: Inputs) -> UOp:
 
 
 def _store_copy_of_value_on_each_device(d: DType, i: Inputs) -> UOp:
-    """Change the copies of one value on each device: memory that devices share would be changed several times."""
-    x = add_sharded_param(d, (4,), None, i)
-    parts = b.copy(b.expand(b.reshape(x, (1, 4)), (3, 4)), DEVICES)
-    changed = UOp(Op.WHERE, (UOp(Op.CMPEQ, (parts, parts)), parts, b.const(0, d)))
+    """Change the copy of one value on each device in another way, and read it once all are changed.
+
+    Of memory that devices share, the last change would stay.
+    """
+    x, change = add_sharded_param(d, (4,), None, i), add_sharded_param(d, (3, 4), 0, i)
+    keeps = add_sharded_param(dt.bool_, (3, 4), 0, i)
+    i["p1"], i["p2"] = np.flip(i["p1"]).copy(), np.eye(3, 4, dtype=np.bool_)  # so no two devices change their copies alike
+    copies = b.copy(b.expand(b.reshape(x, (1, 4)), (3, 4)), DEVICES)
+    changed = b.contiguous(b.where(keeps, copies, change))
+    others = b.copy(b.flip(b.copy(changed, "D1"), (True, False)), DEVICES)
     buffer = add_buffer_on_devices(d, 4, i)
-    return b.after(buffer, b.store(b.reshape(buffer, (3, 4)), changed))
+    return b.after(buffer, b.store(b.reshape(buffer, (3, 4)), b.where(keeps, others, changed)))
 
 
 def _gated_load(d: DType, i: Inputs) -> UOp:

@@ -181,7 +181,7 @@ def _strides(loops: Sequence[UOp]) -> list[int]:
 
 
 def _is_offset_within_block(address: AffineSum, loops_to_ignore: Sequence[UOp], block_size: int) -> bool:
-    """Return True if an address, without the terms of the shared loops, is in [0, size)."""
+    """Return True if an address, without the terms of `loops_to_ignore`, is in [0, `block_size`)."""
     low = high = address.constant
     for u, k in address.terms.items():
         if u not in loops_to_ignore:

@@ -69,7 +69,7 @@ ELEMENTWISE_VECTORS = 2
 LONG = 6
 #: Most vectors of reduced columns side by side: they read long contiguous pieces of each row.
 COLUMN_VECTORS = 16
-#: Least work, in units of `rangeify.cost`, of a value that is staged because two loops share it.
+#: Least work, in units of `estimate_work_per_element`, of a value that is staged because two loops share it.
 KEPT_WORK = 14
 #: Most values that are staged in one kernel.
 _MOST_KEPT = 3
@@ -177,10 +177,10 @@ def _choose_strategy_and_vectorize_output_loop(
             return _vectorize_two_loops_as_square_tile(s, lane_loop, across, lanes)
         streams = summed and all(a.stride(lane_loop) is not None for a in f.loads)
         vectors = min(COLUMN_VECTORS, machine.registers // 2) if streams else _elementwise_vector_count(f)
-        if streams and constant_extent(lane_loop) > lanes * vectors and shortest_reduce_extent(s, f, lane_loop) >= SWEPT_ROWS:
+        if streams and constant_extent(lane_loop) > lanes * vectors and shortest_reduce_extent(f, lane_loop) >= SWEPT_ROWS:
             return _accumulate_column_tiles_row_by_row(s, f, lane_loop, None, lanes, machine, uniques)
         return split_into_vectors_or_vectorize_whole(s, lane_loop, lanes, vectors, AxisType.UPCAST)
-    streamed = shortest_reduce_extent(s, f, lane_loop) * constant_extent(lane_loop) * f.itemsize > (machine.caches or CACHES)[1]
+    streamed = shortest_reduce_extent(f, lane_loop) * constant_extent(lane_loop) * f.itemsize > (machine.caches or CACHES)[1]
     if constant_extent(rows) <= FEW_ROWS and streamed and len(f.reduces) == 1:
         return _accumulate_column_tiles_row_by_row(s, f, lane_loop, rows, lanes, machine, uniques)
     return tile_product_in_registers(s, f, rows, lane_loop, machine, uniques)
@@ -253,7 +253,7 @@ def _accumulate_column_tiles_row_by_row(
     return s
 
 
-def shortest_reduce_extent(s: Schedule, f: VectorizationFacts, lane: UOp) -> int:
+def shortest_reduce_extent(f: VectorizationFacts, lane: UOp) -> int:
     """Return the trip count of the shortest Reduce whose operand depends on `lane`."""
     return min(math.prod(map(constant_extent, ranges_closed_by(u))) for u in f.reduces if lane in f.enclosing_loops[u.operand])
 

@@ -69,7 +69,7 @@ REUSED_ROWS = 24
 
 @dataclass(frozen=True, slots=True)
 class _RegisterTile:
-    """A register tile of `rows` times `vectors` vectors, for `beside` iterations of a second column loop."""
+    """A register tile of `rows` times `vectors` vectors, for `second_columns` iterations of a second column loop."""
 
     rows: int
     vectors: int
@@ -335,8 +335,8 @@ def vectorize_reduce_if_contiguous(s: Schedule, f: VectorizationFacts, reduce: U
 
 
 def _can_vectorize_reduce(f: VectorizationFacts, u: UOp, lanes: int) -> bool:
-    """Return True if a Reduce loads contiguously and its last loop fills a vector."""
-    return f.are_loads_below_contiguous_or_fixed(u) and constant_extent(ranges_closed_by(u)[-1]) >= lanes
+    """Return True if the loads of a Reduce are as cheap as contiguous ones and its last loop fills a vector."""
+    return f.are_loads_below_as_cheap_as_contiguous(u) and constant_extent(ranges_closed_by(u)[-1]) >= lanes
 
 
 def vectorize_dot_products_if_contiguous(s: Schedule, f: VectorizationFacts, lanes: int) -> Schedule:

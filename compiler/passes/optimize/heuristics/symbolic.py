@@ -37,7 +37,7 @@ def vectorize_contiguous_loops_if_machine_masks(s: Schedule, machine: MachineMod
     for u in f.reduces:
         r = ranges_closed_by(u)[-1]
         if (
-            f.are_loads_below_contiguous_or_fixed(u)
+            f.are_loads_below_as_cheap_as_contiguous(u)
             and r not in around
             and (lane is None or lane not in f.enclosing_loops[u.operand])
         ):

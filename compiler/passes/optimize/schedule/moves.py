@@ -60,9 +60,11 @@ class VectorizationFacts:
         """Return the cost of the loads per iteration of `r` in vector lanes; a load that does not depend on `r` is free."""
         return sum(COST.get(a.stride(r), GATHER) for a in loads)
 
-    def are_loads_below_contiguous_or_fixed(self, reduce: UOp) -> bool:
-        """Return True if the loads below a Reduce, those of nested Reduces included, are contiguous or invariant along its last
-        loop."""
+    def are_loads_below_as_cheap_as_contiguous(self, reduce: UOp) -> bool:
+        """Return True if the last loop of a Reduce may become lanes in which its loads cost at most as much as contiguous ones.
+
+        The loads of nested Reduces count, too. Loads that do not depend on the loop can make up for a gathered one.
+        """
         r, nodes = ranges_closed_by(reduce)[-1], set(toposort(reduce.operand))
         loads = [a for a in self.loads if a.node in nodes]
         return r not in self.unvectorizable and self.gather_cost(r, loads) <= len(loads)

@@ -120,7 +120,7 @@ def _explain_split_reordering(s: Schedule, opt: Split) -> str | None:
 
 
 def _explain_swap_conflict(s: Schedule, opt: Swap, machine: MachineModel) -> str | None:
-    """Return why a Swap would reorder iterations that may write one element, or None."""
+    """Return why a Swap would reorder iterations that may write one element, or repeat an intermediate Store, or None."""
     low, high = sorted(int(s.ranges[k].arg.axis_id) for k in (opt.axis, opt.other))
     if len(s.ordered_ids & {low, high}) == 2 or (s.ordered_ids & {low, high} and any(low < k < high for k in s.ordered_ids)):
         return f"iterations of axes {opt.axis} and {opt.other}, or between them, may meet in one element (R57, R158)"
@@ -216,12 +216,13 @@ def apply(s: Schedule, opt: OptOp, machine: MachineModel = PLAIN) -> Schedule:
 def apply_padto_and_split(s: Schedule, pad: Padto, opt: Split) -> Schedule:
     """Apply Padto, then a Split of the same loop, in one substitution.
 
-    The loop has a constant extent that the multiple does not divide. The result is that of `apply` twice. Raises RejectedOptOp.
+    The loop has a constant extent that the multiple does not divide. The result is that of `apply` twice. Raises RejectedOptOp;
+    the number of lanes of a workgroup is not checked.
     """
     r = s.ranges[opt.axis]
-    bound, multiple = r.bound, index_constant(round_up(r, pad.multiple))
+    bound, padded_bound = r.bound, index_constant(round_up(r, pad.multiple))
     longer = [*s.axes]
-    longer[opt.axis] = Axis(r.arg.axis_id, r.arg.type, multiple.arg.value)
+    longer[opt.axis] = Axis(r.arg.axis_id, r.arg.type, padded_bound.arg.value)
     reason = (
         find_rejection_reason(s, pad)
         or illegality_reason(opt, longer, applied=(*s.done, pad))
@@ -230,7 +231,7 @@ def apply_padto_and_split(s: Schedule, pad: Padto, opt: Split) -> Schedule:
     )
     if reason is not None or pad.axis != opt.axis:
         raise RejectedOptOp(f"{pad}, {opt}: {reason or f'expected one axis, got {pad.axis} and {opt.axis}'}")
-    value, loops = _build_split_value_and_loops(s, r, multiple, opt)
+    value, loops = _build_split_value_and_loops(s, r, padded_bound, opt)
     masked = replace_range_and_mask_iterations(s.effect, r, (value, loops), UOp(Op.CMPLT, (value, bound)))
     changed = _replace_loop_in_outputs(s, r, loops, masked)
     reason = _explain_extra_loop_around_awaited_store(opt, changed)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,16 +17,18 @@ from uops.compiler.passes.expand import expand_vector_axes_and_split_ends
 from uops.compiler.passes.linearize import linearize_kernel
 from uops.compiler.passes.select.select import select_instructions
 from uops.compiler.target import Kernel, Target, load_or_remake_kernel
+from uops.spec.errors import Unsupported
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 
 Array = Any
-#: Most runs of one kernel, most seconds for them, and how many times slower than the best a kernel may be before timing stops. Each
-#: kernel runs twice at least.
-RUNS, SECONDS, FAR = 12, 0.02, 2.0
-#: Most bytes of memory in all.
+#: Most runs of one kernel, and the seconds after which it is not run a third time or again.
+RUNS, SECONDS = 12, 0.02
+#: A kernel that is this many times slower than the best, in a run that takes over SECONDS, is not run a second time.
+FAR = 2.0
+#: Most bytes of a kernel's arguments in all; a larger kernel is not timed.
 MOST = 4 << 30
 #: Alignment of arrays, in bytes.
 _ALIGNMENT = 64
@@ -62,9 +64,13 @@ class TargetClock:
         return load_or_remake_kernel(self.target, source, self.target.compile(source))
 
     def _time_on_synthetic_arguments(self, kernel: Kernel, body: UOp, best_seconds: float) -> float:
-        """Run a kernel on arguments for its Params and return the seconds of the fastest run."""
+        """Run a kernel on arguments for its Params and return the seconds of the fastest run.
+
+        Raises Unsupported if the arguments are too large.
+        """
         params = tuple(sorted({u for u in toposort(body) if u.op is Op.PARAM}, key=lambda u: int(u.arg.slot)))
         if params != self._params:
+            _require_timing_memory(params, self.target.name)
             self._arrays = [make_timing_argument(u) for u in params]
             self._params = params
         slots = 1 + max((int(u.arg.slot) for u in params), default=-1)
@@ -78,7 +84,7 @@ class TargetClock:
             return self._measure_fastest_run(lambda: kernel(addresses, scalars), best_seconds)
 
     def _measure_fastest_run(self, run: Callable[[], None], best_seconds: float) -> float:
-        """Return the seconds of the fastest of a few runs; a run much slower than `best_seconds` ends the timing early."""
+        """Return the seconds of the fastest of a few runs; only one, if it is long and much slower than `best_seconds`."""
         start = self.now()
         fastest = self._time_once(run)
         runs = 1
@@ -95,8 +101,15 @@ class TargetClock:
         return self.now() - start
 
 
+def _require_timing_memory(params: Sequence[UOp], target_for_message: str) -> None:
+    """Raise Unsupported if the arrays for Params have more than MOST bytes in all."""
+    size = sum(math.prod(map(_extent, u.shape)) * u.dtype.itemsize for u in params if u.arg.name is None)
+    if size > MOST:
+        raise Unsupported(f"timing a kernel with more than {MOST:,} bytes of arguments, got {size:,}", target_for_message)
+
+
 def make_timing_argument(param: UOp) -> Array:
-    """Return an argument for a Param: an aligned array, or the maximum of a variable. Raises Unsupported if it is too large."""
+    """Return an argument for a Param: an aligned array, or the maximum of a variable."""
     if param.arg.name is not None:
         lo, hi = param.arg.bounds or (0, 1 << 10)
         return np.asarray(max(lo, min(hi, 1 << 20)))

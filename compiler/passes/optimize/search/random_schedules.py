@@ -161,7 +161,7 @@ def _try_random_tensor_core(s: Schedule, machine: MachineModel, rng: random.Rand
         if find_rejection_reason(s, opt, machine) is not None:
             continue
         after = apply(s, opt, machine)
-        if _is_within_limits(after, max_iterations) and count_workgroup_lanes(after) <= (machine.workgroup or _LANES):
+        if _is_within_limits(after, max_iterations) and not 0 < machine.workgroup < count_workgroup_lanes(after):
             _count_applied(str(_FIRST))
             return after
     return None

@@ -26,7 +26,7 @@ from uops.compiler.passes.optimize.search.store import ScheduleStore, StoredSche
 from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.compiler.target import PLAIN, MachineModel
 from uops.interp import run
-from uops.spec.errors import CompileError
+from uops.spec.errors import CompileError, Unsupported
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import WmmaArg
@@ -273,6 +273,16 @@ def test_a_clock_times_what_the_target_runs() -> None:
     )
     assert 0 < clock(short, 1.0) < clock(long, 1.0)
     assert clock.again(short) > 0
+
+
+def test_a_kernel_whose_arguments_are_too_large_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = close_output_loops_into_sink(schedule_for_cpu(first(b.add(p(0, 16), 1.0)), PLAIN, count(100)))
+    target = LlvmTarget(LlvmTier.FAST, ObjectCache(None))
+    monkeypatch.setattr(f"{TargetClock.__module__}.MOST", 2 * 16 * 4)
+    assert TargetClock(target)(body, 1.0) > 0
+    monkeypatch.setattr(f"{TargetClock.__module__}.MOST", 2 * 16 * 4 - 1)
+    with pytest.raises(Unsupported, match="more than 127 bytes of arguments, got 128"):
+        TargetClock(target)(body, 1.0)
 
 
 def test_memory_for_timing_is_aligned_and_holds_plain_numbers() -> None:
