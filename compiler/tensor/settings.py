@@ -14,9 +14,9 @@ DEFAULT_BACKEND = "llvm"
 
 
 class FrontEndSettings(NamedTuple):
-    """What `use` and the transforms set: backend, whether indices are unchecked, and what function is traced or differentiated.
+    """The backend, whether indices are unchecked, and which function is traced or differentiated.
 
-    `tracing` is the name of the function that is traced now, or "". `differentiating` is true in a function that is differentiated
+    `use` and the transforms set them. `tracing` is the name of the function that is traced now, or "". `differentiating` is true in a function that is differentiated
     afterwards.
     """
 
