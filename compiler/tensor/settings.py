@@ -16,8 +16,8 @@ DEFAULT_BACKEND = "llvm"
 class FrontEndSettings(NamedTuple):
     """The backend, whether indices are unchecked, and which function is traced or differentiated.
 
-    `use` and the transforms set them. `tracing` is the name of the function that is traced now, or "". `differentiating` is true in a function that is differentiated
-    afterwards.
+    `use` and the transforms set them. `tracing` is the name of the function that is traced now, or "". `differentiating` is true in
+    a function that is differentiated afterwards.
     """
 
     backend: str = DEFAULT_BACKEND

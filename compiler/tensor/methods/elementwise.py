@@ -30,13 +30,15 @@ from uops.spec.errors import SpecError, SpecTypeError
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.derive.shape import broadcast
-from uops.spec.ir.dtypes import DTypeKind
+from uops.spec.ir.dtypes import DType, DTypeKind
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import SHIFT, Op
 from uops.spec.rows.signatures import find_claim_broken_by_dtypes
 
 _LOG2_E = 1 / math.log(2)
 _LN_2 = math.log(2)
+#: Ops and dtypes known to need no conversion: two operands of this dtype and of one shape are the sources of the op's node.
+_TAKEN_AS_THEY_ARE: set[tuple[Op, DType]] = set()
 
 
 class ElementwiseMethods(MovementMethods):
@@ -60,6 +62,10 @@ class ElementwiseMethods(MovementMethods):
 
     def _apply_binary(self, method: str, op: Op, other: Operand, swap: bool = False, promote_to_float: bool = False) -> Self:
         """Apply a binary op to this Tensor and an operand. Raises SpecTypeError for dtypes that the op lacks."""
+        if other.__class__ is self.__class__ and (op, self.uop.dtype) in _TAKEN_AS_THEY_ARE:
+            a, b = self.uop, other.uop
+            if a.dtype is b.dtype and a.shape == b.shape:
+                return self.of(UOp(op, (b, a) if swap else (a, b)))
         a, b = self._collect_operand_nodes(other, swap, promote_to_float)
         broken = find_claim_broken_by_dtypes(op, (a.dtype, b.dtype) if op in SHIFT else (promote(a.dtype, b.dtype),) * 2)
         if broken is not None:
@@ -68,7 +74,10 @@ class ElementwiseMethods(MovementMethods):
             raise fault(
                 method, broken.id, f"expected an integer shift count, got {b.dtype}" if is_count else operands, SpecTypeError
             )
-        return self._build_alu(method, op, a, b)
+        built = self._build_alu(method, op, a, b)
+        if built.uop.src == (a, b) and a.dtype is b.dtype is self.dtype:
+            _TAKEN_AS_THEY_ARE.add((op, self.dtype))
+        return built
 
     def _build_alu(self, method: str, op: Op, *nodes: UOp) -> Self:
         """Return the Tensor of an elementwise op. Raises SpecValueError for shapes that do not broadcast."""

@@ -316,3 +316,22 @@ def test_relu_keeps_nan_and_gives_zeros(agree: Any) -> None:
 def test_mistakes_name_the_claim_and_what_was_given(call: Fn, message: str) -> None:
     with pytest.raises(SpecError, match=message):
         call()
+
+
+@pytest.mark.parametrize("d", ["f32", "i32", "bool"])
+@pytest.mark.parametrize(
+    "name", ["__add__", "__mul__", "__truediv__", "__lt__", "__lshift__", "__and__", "__floordiv__", "__mod__"]
+)
+def test_a_second_use_of_an_op_builds_and_refuses_what_the_first_did(name: str, d: str) -> None:
+    """What is known of an op and a dtype skips checks that cannot fail again, and no others."""
+    x, y, other = (Tensor([1, 0, 1][:n]).cast(d) for n in (3, 3, 2))
+    apply = getattr(Tensor, name)
+
+    def outcome(a: Tensor, b: Any) -> Any:
+        try:
+            return apply(a, b).uop
+        except Exception as e:
+            return type(e), str(e)
+
+    first = [outcome(x, y), outcome(x, other), outcome(x, x.reshape(3, 1)), outcome(x, y.cast("f64")), outcome(x, 1)]
+    assert first == [outcome(x, y), outcome(x, other), outcome(x, x.reshape(3, 1)), outcome(x, y.cast("f64")), outcome(x, 1)]
