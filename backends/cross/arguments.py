@@ -174,7 +174,7 @@ def _address_of_part(part: _Region, copies: Mapping[_Region, int]) -> int:
     return next((c + part.start - r.start for r, c in copies.items() if r.item == part.item and r.start <= part.start < r.stop), 0)
 
 
-def _host_array(region: _Region) -> Any:
+def _view_host_memory_as_bytes(region: _Region) -> Any:
     """Return a region of host memory as bytes."""
     size = region.stop - region.start
     memory: Any = (ctypes.c_uint8 * size).from_address(region.start)
@@ -183,7 +183,7 @@ def _host_array(region: _Region) -> Any:
 
 def _read_region_in_engine_byte_order(region: _Region) -> memoryview:
     """Return a region's bytes in the engine's order."""
-    array = _host_array(region)
+    array = _view_host_memory_as_bytes(region)
     if region.item > 1:
         array = np.ascontiguousarray(array.reshape(-1, region.item)[:, ::-1])
     return memoryview(array).cast("B")
@@ -191,7 +191,7 @@ def _read_region_in_engine_byte_order(region: _Region) -> memoryview:
 
 def _copy_back_in_host_byte_order(engine: Engine, region: _Region, address: int) -> None:
     """Copy what a kernel wrote to host memory."""
-    array = _host_array(region)
+    array = _view_host_memory_as_bytes(region)
     engine.read_into(address, memoryview(array))
     if region.item > 1:
         elements = array.reshape(-1, region.item)

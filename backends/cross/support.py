@@ -43,7 +43,7 @@ done:
 """
 
 
-def _division(name: str, part: int, signed: bool) -> str:
+def _render_division_function(name: str, part: int, signed: bool) -> str:
     """Return a function that gives one part of a division: 0 the quotient, truncated, 1 the remainder, with the sign of `%n`."""
     operands = [
         f"""  %{x}.sign = ashr i64 %{x}, 63
@@ -323,10 +323,10 @@ define internal i128 @shift_{name}(i128 %x, i64 %n) #0 {{
 
 #: Name -> the texts that define it.
 _FUNCTIONS: dict[str, tuple[str, ...]] = {
-    "__udivdi3": (_DIVIDE, _division("__udivdi3", 0, False)),
-    "__umoddi3": (_DIVIDE, _division("__umoddi3", 1, False)),
-    "__divdi3": (_DIVIDE, _division("__divdi3", 0, True)),
-    "__moddi3": (_DIVIDE, _division("__moddi3", 1, True)),
+    "__udivdi3": (_DIVIDE, _render_division_function("__udivdi3", 0, False)),
+    "__umoddi3": (_DIVIDE, _render_division_function("__umoddi3", 1, False)),
+    "__divdi3": (_DIVIDE, _render_division_function("__divdi3", 0, True)),
+    "__moddi3": (_DIVIDE, _render_division_function("__moddi3", 1, True)),
     "fmaf": (_FMAF,),
     "fma": (_shift("left", "shl", "fshl"), _shift("right", "lshr", "fshr"), _FMA),
     "truncf": (_truncation("truncf", "float", 32, 23),),

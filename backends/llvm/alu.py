@@ -60,7 +60,7 @@ COMPARISON: dict[Op, dict[str, str]] = {
 # fmt: on
 
 
-def _lookup_mnemonic(table: dict[Op, dict[str, str]], u: UOp) -> str:
+def _lookup_mnemonic_for_operand_dtype(table: dict[Op, dict[str, str]], u: UOp) -> str:
     """Return the mnemonic of an op for the dtype of its operands. Raises Unsupported."""
     d = u.src[0].dtype  # lhs
     mnemonic = table[u.op].get(dtype_class_letter(d))
@@ -71,12 +71,12 @@ def _lookup_mnemonic(table: dict[Op, dict[str, str]], u: UOp) -> str:
 
 def emit_binary(b: IRBuilder, u: UOp, x: str, y: str) -> str:
     """Emit a binary instruction."""
-    return b.emit(f"{_lookup_mnemonic(INSTRUCTION, u)} {type_of(u)} {x}, {y}")
+    return b.emit(f"{_lookup_mnemonic_for_operand_dtype(INSTRUCTION, u)} {type_of(u)} {x}, {y}")
 
 
 def emit_comparison(b: IRBuilder, u: UOp, x: str, y: str) -> str:
     """Emit a comparison."""
-    return b.emit(f"{_lookup_mnemonic(COMPARISON, u)} {type_of(u.lhs)} {x}, {y}")
+    return b.emit(f"{_lookup_mnemonic_for_operand_dtype(COMPARISON, u)} {type_of(u.lhs)} {x}, {y}")
 
 
 def emit_max(b: IRBuilder, u: UOp, x: str, y: str) -> str:

@@ -126,7 +126,7 @@ _opened: dict[tuple[str, ...], Device | str] = {}
 
 def _open_and_probe(cl: Any, c: Candidate) -> Device | str:
     """Open a device, or return why it does not conform."""
-    missing = [f.name for f in _list_required_features(cl, c.handle) if f.device_config & f.required_bits != f.required_bits]
+    missing = [f.name for f in _list_required_float_features(cl, c.handle) if f.device_config & f.required_bits != f.required_bits]
     if missing:
         return f"it lacks {', '.join(missing)}"
     try:
@@ -175,7 +175,7 @@ class _RequiredFeature(NamedTuple):
     device_config: int
 
 
-def _list_required_features(cl: Any, device: Any) -> Iterator[_RequiredFeature]:
+def _list_required_float_features(cl: Any, device: Any) -> Iterator[_RequiredFeature]:
     """Yield the features that strict results need of a device, whether it has them or not.
 
     Of float32 they do not include fma and correctly rounded division: float64 can stand in for both.

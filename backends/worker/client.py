@@ -294,14 +294,14 @@ class BackendProcess:
         if "broken" in greeting:
             raise BrokenBackend(one_line(str(greeting["broken"])))
         try:
-            self.read_greeting_of_subclass(greeting)
+            self.read_greeting_fields(greeting)
         except (BadFrame, LookupError, TypeError, ValueError, AttributeError) as e:
             raise BrokenBackend(
                 f"{backend_name_for_errors}: its process sent a malformed greeting: {describe_exception(e)}"
             ) from None
         return str(greeting.get("ready", ""))
 
-    def read_greeting_of_subclass(self, greeting: Mapping[str, Any]) -> None:
+    def read_greeting_fields(self, greeting: Mapping[str, Any]) -> None:
         """Read the greeting of a subclass's process that says more than a version, and set `_pids`, the processes whose time
         counts.
 
@@ -423,7 +423,7 @@ class _WorkerProcess(BackendProcess):
 
     backend_info: BackendInfo | None = None
 
-    def read_greeting_of_subclass(self, greeting: Mapping[str, Any]) -> None:
+    def read_greeting_fields(self, greeting: Mapping[str, Any]) -> None:
         """Read the BackendInfo that the process sends."""
         self.backend_info = BackendInfo.of_json(dict(greeting))
 

@@ -216,7 +216,7 @@ class _WmmaLowering:
                 continue
             position = _locate_element(lane_map, lanes.lane, e, lambda place: place[0] * columns + place[1])
             address = self.out.append(UOp(Op.INDEX, (matrix, _add(part, position))))
-            gate = None if all(holds) else _select(lanes.lane, holds, dt.bool_)
+            gate = None if all(holds) else _select_by_comparisons(lanes.lane, holds, dt.bool_)
             stores.append(self.out.append(B.store(address, x, gate)))
         return stores
 
@@ -292,7 +292,7 @@ def _locate(lane_map: LaneMap, lane: UOp, element: UOp, scale: Callable[[Place],
     if isinstance(lane_map, AffineLaneMap):
         return _add(_sum_digits(lane, lane_map.lane, scale), _sum_digits(element, lane_map.element, scale))
     number = _add(_multiply(lane, B.const(lane_map.elements, _POSITION)), element)
-    return _select(number, [scale(place) for _, place in lane_elements(lane_map)], _POSITION)
+    return _select_by_comparisons(number, [scale(place) for _, place in lane_elements(lane_map)], _POSITION)
 
 
 def _sum_digits(number: UOp, digits: Sequence[MapDigit], scale: Callable[[Place], int]) -> UOp:
@@ -314,10 +314,10 @@ def _locate_element(lane_map: LaneMap, lane: UOp, element: int, scale: Callable[
     """Return `scale` of the place of a lane's element whose number is known."""
     if isinstance(lane_map, AffineLaneMap):
         return _add(_sum_digits(lane, lane_map.lane, scale), B.const(scale(lane_map.place(0, element)), _POSITION))
-    return _select(lane, [scale(lane_map.place(t, element)) for t in range(lane_map.lanes)], _POSITION)
+    return _select_by_comparisons(lane, [scale(lane_map.place(t, element)) for t in range(lane_map.lanes)], _POSITION)
 
 
-def _select(number: UOp, values: Sequence[int], dtype: DType) -> UOp:
+def _select_by_comparisons(number: UOp, values: Sequence[int], dtype: DType) -> UOp:
     """Return `values[number]`, by as few comparisons as equal neighbours allow."""
 
     def select_from(begin: int, end: int) -> UOp:

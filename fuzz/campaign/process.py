@@ -99,7 +99,7 @@ class _CaseServerProcess(BackendProcess):
                 if self.module.encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
                     os.kill(pid, signal.SIGKILL)
 
-    def read_greeting_of_subclass(self, greeting: Mapping[str, Any]) -> None:
+    def read_greeting_fields(self, greeting: Mapping[str, Any]) -> None:
         self.declared = SupportedOpDtypes.from_json(greeting["declared"])
         self.compiler, self.compiles_together = (require_exact_type(bool, greeting[k]) for k in ("compiler", "together"))
         self._pids = [self._popen.pid, require_exact_type(int, greeting["pid"])]
@@ -127,7 +127,7 @@ class _CaseServerProcess(BackendProcess):
         if frame is None:
             raise ProcessLost(self.end_and_explain_no_answer(LIMITS.start))
         with end_process_on_malformed_answer(self):
-            self.read_greeting_of_subclass(frame[0])
+            self.read_greeting_fields(frame[0])
 
 
 class ProcessLost(Exception):

@@ -234,7 +234,7 @@ _FACTORS = (2, 3, 4, 5, 7, 8, 16)
 _MAX_DRAWN_ITERATIONS = 1 << 13
 
 
-def list_legal_optops(axes: Sequence[Axis], applied: Sequence[OptOp] = ()) -> list[OptOp]:
+def list_some_legal_optops(axes: Sequence[Axis], applied: Sequence[OptOp] = ()) -> list[OptOp]:
     """Return the legal OptOps of a kernel with these axes after the OptOps `applied`, the simplest first.
 
     There is one for each factor and multiple of a short list, but no TC, which needs a product and a target. An OptOp that would
@@ -276,7 +276,7 @@ def draw_optop_sequence(source: ChoiceSource, axes: Sequence[Axis], max_optops: 
     applied: list[OptOp] = []
     current = list(axes)
     while len(applied) < max_optops and source.chance(75):
-        legal = list_legal_optops(current, applied)
+        legal = list_some_legal_optops(current, applied)
         if not legal:
             break
         applied.append(source.choice(legal))
@@ -307,7 +307,7 @@ class OptOpDrawer:
         for _ in range(self._max_optops):
             if not s.axes or not self._source.chance(75):
                 break
-            options = list_legal_optops(s.axes, s.done)
+            options = list_some_legal_optops(s.axes, s.done)
             if not options:
                 break
             chosen = self._source.choice(options)

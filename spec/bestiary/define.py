@@ -11,9 +11,9 @@ from uops.spec.ir.sizes import divides, show_shape
 from uops.spec.rows.claims import (
     ClaimDraft,
     check_all_same_shape,
+    claim_sources_share_dtype,
     is_integer,
     nonempty_field_claim,
-    same_dtype_claim,
     source_op_claim,
 )
 from uops.spec.rows.table.base import RowTable
@@ -119,7 +119,7 @@ r(Op.UNIQUE, None, "UNIQUE", "", "An identity in the whole program.", [ID], LEGA
 r(Op.LUNIQUE, None, "LUNIQUE", "", "An identity in its own scope.", [ID], LEGALIZE[Op.LUNIQUE])
 r(Op.DEVICE, None, "DEVICE", "", "Names a device, or several.", [], LEGALIZE[Op.DEVICE])
 r(Op.MSTACK, None, "MStack", "T+", "Values of one device each, as the shards of one value on all of them.", [
-    same_dtype_claim("sources"),
+    claim_sources_share_dtype("sources"),
     ClaimDraft("sources have one shape", check_all_same_shape),
     ClaimDraft("sources have rank at least 1", _check_rank_at_least_one, "R75"),
     ClaimDraft("each source is on one device of its own", _check_sources_on_distinct_single_devices, "R116", gate=True),

@@ -12,11 +12,11 @@ from uops.spec.ir.sizes import provably_at_most, same_shape, show_shape
 from uops.spec.rows.claims import (
     ClaimDraft,
     arg_dtype_claim,
+    claim_sources_share_dtype,
     distinct_ranges_claim,
     dtype_claim,
     is_boolean,
     is_storable,
-    same_dtype_claim,
     same_shape_claim,
     scalar_claim,
     sharded_axis_untouched_claim,
@@ -205,7 +205,7 @@ r(Op.B_LOAD, None, "LOAD", "buf index alt?", "What memory holds at the index; al
 r(Op.B_STORE, None, "STORE", "index val range...",
   "Writes val at the index, where its gate is true, in the loops of the ranges, which it closes.", [
     source_op_claim("index", 0, ADDRESSES, "R100"),
-    same_dtype_claim("index and val", 0, 2),
+    claim_sources_share_dtype("index and val", 0, 2),
     same_shape_claim("index and val", 0, 1),
     distinct_ranges_claim(2, frozenset({Op.B_RANGE})),
 ], LEGALIZE[Op.B_STORE])

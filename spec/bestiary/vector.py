@@ -12,13 +12,13 @@ from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Family, Op
 from uops.spec.ir.scope import VerifyContext
 from uops.spec.ir.sizes import show_shape
-from uops.spec.rows.claims import SAME_DEVICE, ClaimDraft, same_dtype_claim
+from uops.spec.rows.claims import SAME_DEVICE, ClaimDraft, claim_sources_share_dtype
 from uops.spec.rows.table.base import RowTable
 from uops.spec.rows.table.codegen import check_template_placeholders_name_sources
 from uops.spec.rows.table.elementwise import binary_claims
 from uops.spec.rows.table.source import is_representable
 
-SAME = same_dtype_claim("sources")
+SAME = claim_sources_share_dtype("sources")
 #: The maximum lanes of a vector; each lane becomes a node of its own.
 MOST_LANES = 1 << 16
 

@@ -175,7 +175,7 @@ def arg_dtype_claim(is_legal: Callable[[DType], bool], requirement: str, ruling:
     return ClaimDraft(f"dtype is {requirement}", check, ruling, gate=True)
 
 
-def same_dtype_claim(names: str, first: int = 0, last: int | None = None) -> ClaimDraft:
+def claim_sources_share_dtype(names: str, first: int = 0, last: int | None = None) -> ClaimDraft:
     """Return the claim that the sources `first` to `last`, exclusive, have one dtype (R25, operand dtypes)."""
 
     def check_same_dtype(u: UOp, ctx: VerifyContext) -> str | None:

@@ -129,7 +129,7 @@ class _VerifierRun:
 
     def check_node_and_allow_users(self, u: UOp) -> bool:
         """Check the claims of `u`; return True if its users can be checked."""
-        position = self.position_of(u)
+        position = self.classify_position_in_call_bodies(u)
         plan = self.plans.get((u.op, position))
         if plan is None:
             plan = self.plans[u.op, position] = self.plan_claims(u.op, position)
@@ -180,7 +180,7 @@ class _VerifierRun:
         self.findings.append((claim, u, detail))
         return True
 
-    def position_of(self, u: UOp) -> _Position:
+    def classify_position_in_call_bodies(self, u: UOp) -> _Position:
         """Return the position of a node: 1 outside of Call bodies, 2 inside of one, 4 the root; and its later dialects."""
         if self.spec is None:
             return 0, ()

@@ -61,7 +61,7 @@ def test_what_the_template_lacks_stays_in_both_denominators(report: dict[str, An
     assert scores["conformance"] == scores["coverage"] == passed / scores["required"]
 
 
-@pytest.mark.parametrize("kinds", ["tensor", "all"])
+@pytest.mark.parametrize("kinds", ["tensor", pytest.param("all", marks=pytest.mark.slow)])
 def test_the_template_refuses_what_it_lacks_of_random_programs(tmp_path: Path, kinds: str) -> None:
     """And nothing that it takes is wrong."""
     path = os.pathsep.join([str(TEMPLATE / "src"), str(Path(uops.__file__).parents[1])])

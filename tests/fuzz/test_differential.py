@@ -42,7 +42,7 @@ def _campaign(backend: Any, seeds: range) -> int:
     return ran
 
 
-@pytest.mark.parametrize("tier", ["fast", "full"])
+@pytest.mark.parametrize("tier", ["fast", pytest.param("full", marks=pytest.mark.slow)])
 def test_compiled_graphs_stay_within_the_allowed_sets(tier: str) -> None:
     assert _campaign(registry.create_backend("llvm", tier=tier), range(200)) > 150
 

@@ -257,12 +257,14 @@ def _keep_device_elements_through_movement(d: DType) -> _Faults:
     )]  # fmt: skip
     moves += [b.reshape(b.permute(_make_sharded(d, 4, 6), (1, 0)), new) for new in ((6, 2, 2), (2, 3, 4), (6, 4, 1))]
     for u in moves:
-        yield expect(f"elements on each device after {u.op.name} to {u.shape}", *_split_elements_by_buffer_and_own_axis(u))
+        yield expect(
+            f"elements on each device after {u.op.name} to {u.shape}", *_list_elements_per_device_by_buffer_axis_and_own_axis(u)
+        )
     across = b.permute(_make_sharded(d, 4, 6), (1, 0))
     yield _expect_refusal("a Reshape that moves elements between devices", lambda: b.reshape(across, (24,)))
 
 
-def _split_elements_by_buffer_and_own_axis(u: UOp) -> tuple[list[list[int]], list[list[int]]]:
+def _list_elements_per_device_by_buffer_axis_and_own_axis(u: UOp) -> tuple[list[list[int]], list[list[int]]]:
     """Return which elements of its Buffer each device holds: by the Buffer's axis, and by the axis of `u`."""
     memory = next(x for x in toposort(u) if x.op is Op.BUFFER)
     numbers = np.arange(math.prod(memory.shape))

@@ -78,7 +78,7 @@ class RangeifyState:
 
     def _realise_node_or_request_its_sources(self, u: UOp) -> None:
         """Open a kernel for a value that is realised; request the source elements of any other."""
-        if not self._decide_to_realise_or_fit_loops(u):
+        if not self._decide_to_realise_else_adapt_kernel_loops(u):
             for ref in self.refs[u]:
                 self._request_source_elements((u, ref))
             return
@@ -110,7 +110,7 @@ class RangeifyState:
         self.targets[u] = self.handlers.store_target(self, kernel, u.buffer)
         self.source_elements[u, kernel.root_ref] = [self.request_element(s, self.align_ref(kernel.root_ref, s)) for s in operands]
 
-    def _decide_to_realise_or_fit_loops(self, u: UOp) -> bool:
+    def _decide_to_realise_else_adapt_kernel_loops(self, u: UOp) -> bool:
         """Decide whether a value is computed into memory. Loops of its kernel may be reordered or pinned to avoid that."""
         if u.op in COPIES:
             return not self._is_device_copy_stored_by_sole_user(u)

@@ -117,7 +117,7 @@ def _propose_split_by_factor_shared_with_a_term(binding: Binding) -> dict[str, U
     return {"q": parts[0], "r": parts[1], "g": index_constant(best), "d": index_constant(by // best)}
 
 
-def _make_witness_merging_constant_if_int32_fits(op: Op) -> Witness:
+def _make_witness_moving_constant_into_sum_if_int32_fits(op: Op) -> Witness:
     """Return the witness of the canonical form of x + m or x - m, where x is a sum, too, and int32 holds both x and that form.
 
     A kernel computes an index in a machine integer (R08, index dtype), which the rule must not widen. Of index arithmetic it has
@@ -185,14 +185,14 @@ RULES = (
         cast(x, _T) + m,
         cast(q, _T),
         eq(cast(m, INDEX[0]), k) & eq(q, x + k),
-        _make_witness_merging_constant_if_int32_fits(Op.ADD),
+        _make_witness_moving_constant_into_sum_if_int32_fits(Op.ADD),
     ),
     _sum_rule(
         "cast-difference",
         cast(x, _T) - m,
         cast(q, _T),
         eq(cast(m, INDEX[0]), k) & eq(q, x - k),
-        _make_witness_merging_constant_if_int32_fits(Op.SUB),
+        _make_witness_moving_constant_into_sum_if_int32_fits(Op.SUB),
     ),
     Rule("max-right", maximum(x, y), y, when=x <= y),
     Rule("max-left", maximum(x, y), x, when=y <= x),

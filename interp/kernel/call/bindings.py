@@ -79,11 +79,11 @@ class KernelBindings:
         for storage, refs in refs_of_storage.items():
             self._assign_kernel_memories_to_references(storage, refs)
 
-    def run_kernel_and_write_back_as_node(self, u: UOp, is_only_node: bool = False) -> Cell:
-        """Run the kernel as the node `u` and return its value; with `is_only_node`, the graph does nothing else."""
+    def run_kernel_and_write_back_as_node(self, u: UOp, is_after_all_accesses: bool = False) -> Cell:
+        """Run the kernel as the node `u` and return its value; with `is_after_all_accesses`, no other node ran beside it."""
         m = self.m
         value = run_kernel(self.body.kernel, self.operands, check=m.check, schedule=m.schedule, lanes=m.lanes)
-        check_races_and_write_back(AccessRecorder(m, self.scope, u, is_only_node), self.bindings)
+        check_races_and_write_back(AccessRecorder(m, self.scope, u, is_after_all_accesses), self.bindings)
         return value
 
     def _assign_kernel_memories_to_references(self, storage: TensorStorage, refs_by_leaf: Mapping[UOp, StorageRef]) -> None:
@@ -360,10 +360,10 @@ class KernelAccess(StorageAccess):
 
 
 class AccessRecorder:
-    """The log of the accesses of one node, each after the one before it; with `is_only_node`, after all others too."""
+    """The log of the accesses of one node, each after the one before it; with `is_after_all_accesses`, after all others too."""
 
-    def __init__(self, m: TensorMachine, scope: TensorScope, node: UOp, is_only_node: bool = False) -> None:
-        self.m, self.scope, self.node, self.is_only_node = m, scope, node, is_only_node
+    def __init__(self, m: TensorMachine, scope: TensorScope, node: UOp, is_after_all_accesses: bool = False) -> None:
+        self.m, self.scope, self.node, self.is_after_all_accesses = m, scope, node, is_after_all_accesses
         self.own_accesses = scope.own_accesses.get(node, 0)
         self.mask: int | None = None
 
@@ -388,7 +388,7 @@ class AccessRecorder:
 
     def _compute_preceding_access_mask(self, conflicting_accesses: int) -> int:
         """Return accesses before the next one of the node; the graph is searched only if `conflicting_accesses` needs it."""
-        if self.is_only_node:
+        if self.is_after_all_accesses:
             return conflicting_accesses
         if conflicting_accesses & ~self.own_accesses and self.mask is None:
             self.mask = self.m.accesses_before_end_of(self.scope, self.node)

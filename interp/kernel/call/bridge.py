@@ -74,7 +74,7 @@ def run_whole_graph_kernel(m: TensorMachine, root: UOp) -> Cell:
     body = analyze_whole_kernel(root)
     m.evaluate(m.root, *body.required_leaves)
     bindings = KernelBindings(m, m.root, body, {s: m.root.cells[s] for s in body.required_leaves}, {})
-    value = bindings.run_kernel_and_write_back_as_node(root, is_only_node=True)
+    value = bindings.run_kernel_and_write_back_as_node(root, is_after_all_accesses=True)
     m.root.cells.update(body.void_cells)
     return value
 

@@ -15,6 +15,7 @@ from uops.spec.ir.sizes import show_shape
 from uops.spec.rows.claims import (
     SAME_DEVICE,
     ClaimDraft,
+    claim_sources_share_dtype,
     distinct_ranges_claim,
     dtype_claim,
     is_boolean,
@@ -22,7 +23,6 @@ from uops.spec.rows.claims import (
     is_numeric,
     nonempty_field_claim,
     reference_claim,
-    same_dtype_claim,
     same_shape_claim,
     scalar_claim,
     source_op_claim,
@@ -145,7 +145,7 @@ r(Op.CUSTOM, "Custom", "Custom", "args...", "A line of target code with {k} for 
 ])
 r(Op.ATOMICADD, "AtomicAdd", None, "idx val", "Adds val to memory, as if at once; the order of several is free.", [
     reference_claim("idx", 0),
-    same_dtype_claim("idx and val"),
+    claim_sources_share_dtype("idx and val"),
     same_shape_claim("idx and val", 0, 1),
     dtype_claim("idx", is_numeric, "is not bool", "R56", 0),
     SAME_DEVICE,

@@ -7,7 +7,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Family, Op
-from uops.spec.rows.claims import dtype_claim, is_boolean, is_numeric, same_dtype_claim
+from uops.spec.rows.claims import claim_sources_share_dtype, dtype_claim, is_boolean, is_numeric
 from uops.spec.rows.table.base import RowTable
 from uops.spec.rows.table.elementwise import FLOATS, TOGETHER, binary_claims
 
@@ -91,7 +91,7 @@ r(Op.SQRT,   "Sqrt",   None, "A",   "The square root of x, correctly rounded.", 
 r(Op.POW,    "Pow",    None, "A B",
   "a to the power b, as IEEE 754 pow.", binary_claims(FLOATS), lambda u: b.exp2(b.mul(b.log2(u.lhs), u.rhs)))
 r(Op.MULACC, "Mulacc", None, "A B C",
-  "a * b + c, rounded once.", [same_dtype_claim("A, B, C"), *TOGETHER], lambda u: b.add(b.mul(u.lhs, u.rhs), u.addend))
+  "a * b + c, rounded once.", [claim_sources_share_dtype("A, B, C"), *TOGETHER], lambda u: b.add(b.mul(u.lhs, u.rhs), u.addend))
 r(Op.THREEFRY, "Threefry", None, "A B", "Threefry2x32 of counter a under key b, words low first.", [
     dtype_claim("counter and key", _is_uint64, "are uint64", "R22", 0, 1), *TOGETHER,
 ], threefry)

@@ -10,17 +10,17 @@ from uops.spec.rows.claims import (
     SAME_DEVICE,
     ClaimDraft,
     arg_dtype_claim,
+    claim_sources_share_dtype,
     dtype_claim,
     is_bitwise,
     is_floating,
     is_integer,
-    same_dtype_claim,
 )  # fmt: skip
 from uops.spec.rows.table.base import RowTable
 
 #: The last claims of every row with more than one source.
 TOGETHER = (BROADCAST, SAME_DEVICE, SAME_AXIS)
-SAME = same_dtype_claim("A, B")
+SAME = claim_sources_share_dtype("A, B")
 FLOATS = dtype_claim("T", is_floating, "is a float", "R10", 0)
 INTEGERS = dtype_claim("A", is_integer, "is an integer, not bool", "R09", 0)
 BITS = dtype_claim("A", is_bitwise, "is an integer or bool", "R10", 0)
@@ -52,6 +52,7 @@ r(Op.AND,   "And",   None, "A B",   "Bits in both a and b.", binary_claims(BITS)
 r(Op.SHR,   "Shr",   None, "A B",
   "a shifted right by b: by sign for signed a, with zeros for unsigned.", [INTEGERS, COUNT, *TOGETHER])
 r(Op.SHL,   "Shl",   None, "A B",   "a shifted left by b; 0 from the width on.", [INTEGERS, COUNT, *TOGETHER])
-r(Op.WHERE, "Where", None, "P A B", "a where p is not zero, else b; both are evaluated.", [same_dtype_claim("A, B", 1), *TOGETHER])
+r(Op.WHERE, "Where", None, "P A B", "a where p is not zero, else b; both are evaluated.",
+  [claim_sources_share_dtype("A, B", 1), *TOGETHER])
 # fmt: on
 ROWS = tuple(r.rows)

@@ -307,6 +307,7 @@ def test_a_backend_that_drops_nans_fails_exactly_where_nans_must_come_out(judged
     assert need and {c for c, s in statuses.items() if s is CellStatus.FAIL} == need
 
 
+@pytest.mark.slow
 def test_the_interpreter_as_a_backend_scores_everything() -> None:
     found = _run("Interp", "*")
     for level in ConformanceLevel:

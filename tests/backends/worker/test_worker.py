@@ -154,7 +154,7 @@ def test_a_process_that_is_kept_from_running_does_not_hang(path: list[str]) -> N
     """The limit is one of processor time, unless the process sleeps."""
     with BackendWorker("fake_backends:Fake", limits=Limits(timeout=0.5), path=path) as w:
         assert w.run(case()).status == "ok"
-        pid = w._ensure_process()._popen.pid
+        pid = w._start_process_if_none()._popen.pid
         os.kill(pid, signal.SIGSTOP)
         threading.Timer(2.0, os.kill, (pid, signal.SIGCONT)).start()
         assert w.run(case()).status == "ok" and w.restarts == 0
@@ -165,7 +165,7 @@ def test_a_process_that_stays_stopped_is_not_waited_for_without_end(path: list[s
     monkeypatch.setattr("uops.backends.worker.patience.STOPPED", 1.0)
     with BackendWorker("fake_backends:Fake", limits=Limits(timeout=0.25), path=path) as w:
         assert w.run(case()).status == "ok"
-        os.kill(w._ensure_process()._popen.pid, signal.SIGSTOP)
+        os.kill(w._start_process_if_none()._popen.pid, signal.SIGSTOP)
         start = time.monotonic()
         outcome = w.run(case())
         assert time.monotonic() - start >= 1.0
@@ -216,7 +216,7 @@ def test_a_process_that_babbles_is_ended_at_once_and_said_so(path: list[str], tm
 def test_the_system_ends_a_worker_before_the_process_that_judges_it(worker: BackendWorker) -> None:
     """Where memory is short. A worker's own limit comes first: that is an error of its case."""
     assert worker.run(case()).status == "ok"
-    pid = worker._ensure_process()._popen.pid
+    pid = worker._start_process_if_none()._popen.pid
     assert Path(f"/proc/{pid}/oom_score_adj").read_text().strip() == "1000"
     os.kill(pid, signal.SIGKILL)
     outcome = worker.run(case())

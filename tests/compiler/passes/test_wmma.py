@@ -29,7 +29,14 @@ from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.verify.dialects import Dialect
-from uops.spec.wmma import DESCRIPTORS, OPERANDS, Descriptor, TableLaneMap, find_descriptor, register_descriptor_unless_conflicting
+from uops.spec.wmma import (
+    DESCRIPTORS,
+    OPERANDS,
+    Descriptor,
+    TableLaneMap,
+    find_descriptor,
+    register_descriptor_unless_key_conflicts,
+)
 
 
 def wmma_arg(d: Descriptor) -> WmmaArg:
@@ -283,7 +290,7 @@ def test_a_lane_map_that_is_a_table_is_followed() -> None:
     for model in (INT8, COPIES):
         maps = {o: table_of(model, o) for o in OPERANDS}
         d = dataclasses.replace(model, name=f"table of {model.name}", a=maps["A"], b=maps["B"], c=maps["C"])
-        register_descriptor_unless_conflicting(d)
+        register_descriptor_unless_key_conflicts(d)
         judge_product(d, kernel(product_of_lane(d, special("lidx0", 64), 2)), 2, "c")
 
 

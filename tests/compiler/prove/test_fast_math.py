@@ -197,6 +197,8 @@ FUNCTIONS = (
     _false("log2-quotient-turned", log2(x) - log2(y), log2(div(y, x)), (x > 0.0) & (y > 0.0)),
     _false("sin-is-odd-not-even", operation(Op.SIN, -x), operation(Op.SIN, x)),
 )
+#: Rules on which the solver runs into its time limit.
+SLOW = {"sin-is-odd-not-even"}
 
 
 def verdict(rule: Rule, worker: SolverWorker) -> ProofVerdict | None:
@@ -212,7 +214,9 @@ def test_a_false_rule_is_refuted_in_fractions_and_in_float64(rule: Rule, worker:
     assert seen.confirmed, seen.words
 
 
-@pytest.mark.parametrize("rule", FUNCTIONS, ids=lambda r: r.name)
+@pytest.mark.parametrize(
+    "rule", [pytest.param(r, marks=pytest.mark.slow) if r.name in SLOW else r for r in FUNCTIONS], ids=lambda r: r.name
+)
 def test_a_false_rule_of_functions_is_not_proved_and_float64_refutes_it(rule: Rule, worker: SolverWorker) -> None:
     v = verdict(rule, worker)
     assert v is not None and v.status in (ProofStatus.UNKNOWN, ProofStatus.REFUTED), v

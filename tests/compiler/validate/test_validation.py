@@ -407,6 +407,7 @@ def test_an_if_that_the_graph_lacks_may_hold_what_its_stores_alone_need() -> Non
         assert fault is None or fault in found.words, (listed, found)
 
 
+@pytest.mark.slow
 def test_a_tile_that_one_lane_stores_is_decided_without_the_solver():
     """All 256 elements of AMX's tile are of lane 0, whose number has one value: pairs of Stores need no query each."""
     (case,) = (c for c in generate_cases(ConformanceTier.FULL, "Codegen/Wmma") if c.name == "tdpbf16ps-16x16x32-float32")

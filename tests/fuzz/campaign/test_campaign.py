@@ -121,6 +121,7 @@ def test_findings_of_the_compiler_are_merged(tmp_path: Path) -> None:
     assert all((f.nodes or 99) <= 6 for f in found.findings)
 
 
+@pytest.mark.slow
 def test_findings_of_one_pass_are_told_apart_by_what_is_left_of_them(tmp_path: Path) -> None:
     swaps = [["xor ", "or "], ["fmul ", "fadd "]]
     found = ran("Compiled", tmp_path, 4 * BATCH, options={"swaps": swaps}, oracles=("allowed",), kinds=("ops",))
@@ -220,6 +221,7 @@ def timeless(report: Path) -> Any:
     return found
 
 
+@pytest.mark.slow
 def test_a_campaign_killed_ten_times_ends_as_one_that_was_not(tmp_path: Path) -> None:
     rng = random.Random(1)
     whole, killed = tmp_path / "whole", tmp_path / "killed"

@@ -115,6 +115,7 @@ def test_a_finding_that_is_not_reduced_in_time_is_said_and_has_its_turn(
     assert later.raw == found.raw and not later.unfinished_findings_text and any(f.file for f in later.findings)
 
 
+@pytest.mark.slow
 def test_a_campaign_that_is_cut_off_many_times_ends_as_one_that_was_not(tmp_path: Path) -> None:
     whole = Campaign(setup("Lasting"), tmp_path / "whole", cases=BATCH, max_questions=6).run()
     assert {"allowed crash", "allowed value", "allowed valueerror"} & whole.raw.keys()

@@ -20,7 +20,7 @@ from uops.fuzz.generate import kinds
 from uops.fuzz.generate.draw import SeededDraw
 from uops.fuzz.generate.graphs import generate_tensor_graph
 from uops.fuzz.generate.kinds import KINDS, ProgramSample
-from uops.fuzz.generate.schedules import list_legal_optops, pipeline_with_scheduler, run_passes_up_to
+from uops.fuzz.generate.schedules import list_some_legal_optops, pipeline_with_scheduler, run_passes_up_to
 from uops.fuzz.generate.strategies import (
     PrintableCase,
     PrintableSample,
@@ -99,7 +99,7 @@ def test_a_sequence_of_optops_is_legal(optops: list[OptOp]) -> None:
 
 def test_a_sequence_shrinks_to_the_simplest_optop() -> None:
     small = find(optop_sequences(AXES), lambda optops: len(optops) > 0, settings=settings(database=None))
-    assert small == list_legal_optops(AXES)[:1]
+    assert small == list_some_legal_optops(AXES)[:1]
 
 
 @DRAWN
@@ -171,6 +171,7 @@ def test_dtypes_bound_the_root_and_not_the_graph() -> None:
 # The guide
 
 
+@pytest.mark.slow
 def test_the_example_of_the_guide_runs(tmp_path: Path) -> None:
     (example,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
     done = pytested(tmp_path, example)

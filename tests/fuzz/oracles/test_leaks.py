@@ -11,6 +11,8 @@ import pytest
 
 from uops.fuzz.oracles.leaks import CALLS, find_leak_in_repeated_calls
 
+pytestmark = pytest.mark.usefixtures("frozen_heap")
+
 C = ctypes.CDLL(None)
 C.malloc.restype, C.malloc.argtypes, C.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
 

@@ -117,6 +117,7 @@ def test_drawn_cases_count_their_judges_once() -> None:
         assert (c.counts["oracle:reference"], c.counts["oracle:allowed"]) == (1, 1)
 
 
+@pytest.mark.usefixtures("frozen_heap")
 def test_a_program_that_keeps_its_results_leaks(monkeypatch: pytest.MonkeyPatch) -> None:
     kept: list[Any] = []
 

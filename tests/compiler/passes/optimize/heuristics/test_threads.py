@@ -65,7 +65,7 @@ def many_cores() -> LlvmTarget:
 SHARED = frozenset({"gemm in panels", "softmax", "layernorm", "row sums", "transposed", "elementwise"})
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n == "few rows" else n for n in PROGRAMS])
 def test_results_stay_at_every_stage_and_on_the_machine(name: str, eager: None) -> None:
     graph = PROGRAMS[name]()
     given, (out,) = inputs(graph), outputs(graph)
