@@ -10,7 +10,6 @@ captures is a constant from the first call on; what changes has to be an argumen
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import threading
 from collections.abc import Callable, Sequence
@@ -25,7 +24,7 @@ from uops.compiler.tensor.dtypes import as_dtype
 from uops.compiler.tensor.faults import fault, format_for_error
 from uops.compiler.tensor.specialized_calls import DECLINED, SpecializedCall, decline_call, specialize_call
 from uops.compiler.tensor.tensor import Tensor
-from uops.compiler.tensor.trace import collect_tensors_with_repeats, map_tensors
+from uops.compiler.tensor.trace import collect_tensors_with_repeats, map_tensors, open_container
 from uops.spec.errors import SpecTypeError, SpecValueError
 from uops.spec.ir import build as B
 from uops.spec.ir.node import UOp
@@ -45,7 +44,7 @@ class CompiledCall:
     def __init__(self, traced: realize.TracedProgram, outputs: tuple[UOp, ...], result: Any) -> None:
         """Take the program, the nodes of the results, and what the function returned when it was traced."""
         self._program, self._result, self._outputs, self._checks = traced.program, result, outputs, traced.checks
-        self._native = getattr(traced.program, "function", None)
+        self._native: Any = getattr(traced.program, "function", None)
         keys: tuple[str, ...] = getattr(traced.program, "keys", ())
         self._captured = dict(traced.captured)
         #: For each argument of the native function: the number of the array, or the captured array.
@@ -80,14 +79,8 @@ class CompiledCall:
     def specialize(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Set `specialized` for arguments with the structure of these, unless the call checks indices or is not native."""
         is_native = getattr(self._program, "has_native_function", False)
-        if (
-            self._native is None
-            or not is_native
-            or self._checks
-            or any(as_dtype(numpy_dtype(u.dtype.storage)) is not u.dtype for u in self._outputs)
-        ):
-            return
-        self.specialized = specialize_call(self._native, self._arguments, (args, kwargs), self._outputs, self._result)
+        if is_native and not self._checks and all(as_dtype(numpy_dtype(u.dtype.storage)) is u.dtype for u in self._outputs):
+            self.specialized = specialize_call(self._native, self._arguments, (args, kwargs), self._outputs, self._result)
 
 
 class JitFunction(Generic[P, R]):
@@ -171,12 +164,9 @@ def _describe_structure(value: Any, tensors: list[Tensor]) -> Any:
         if (u.device or HOST) != HOST:
             raise fault("jit", None, f"expected Tensors on the host, got one on {format_for_error(u.device)}", SpecTypeError)
         return u.shape, u.dtype
-    if kind is tuple or kind is list or isinstance(value, (tuple, list)):
-        return kind, *[_describe_structure(v, tensors) for v in value]
-    if kind is dict:
-        return dict, *[(k, _describe_structure(v, tensors)) for k, v in value.items()]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return kind, *[_describe_structure(getattr(value, x.name), tensors) for x in dataclasses.fields(value) if x.init]
+    container = open_container(value)
+    if container is not None:
+        return kind, container.keys, *[_describe_structure(v, tensors) for v in container.parts]
     if kind is float or kind is complex:
         return kind, repr(value)  # -0.0 is equal to 0.0, and NaN to nothing
     try:

@@ -21,7 +21,6 @@ A function for two Tensors is, shortened:
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,6 +28,7 @@ from uops.compiler.config import default_config
 from uops.compiler.tensor import history, realize
 from uops.compiler.tensor.settings import current_settings
 from uops.compiler.tensor.tensor import Tensor
+from uops.compiler.tensor.trace import open_container
 from uops.spec.errors import SpecError
 from uops.spec.ir.node import UOp
 
@@ -108,15 +108,15 @@ class _CallWriter:
             self.checks.append(f"if {name}.__class__ is not Tensor or ({array} := {name}._array) is None: return DECLINED")
             return True
         self.checks.append(f"if {name}.__class__ is not {self.bind(kind)}: return DECLINED")
+        container = open_container(value)
+        if container is None:
+            self.checks.append(f"if {name} != {self.bind(value)}: return DECLINED")
+            return kind not in (float, complex) or (value == value and value != 0)
         if isinstance(value, (tuple, list)):
             return self.match_items(name, value)
-        if kind is dict:
+        if isinstance(value, dict):
             return self.match_dict(name, value)
-        if dataclasses.is_dataclass(value):
-            fields = [x.name for x in dataclasses.fields(value) if x.init]
-            return all(self._match_part(f"{name}.{field}", getattr(value, field)) for field in fields)
-        self.checks.append(f"if {name} != {self.bind(value)}: return DECLINED")
-        return kind not in (float, complex) or (value == value and value != 0)
+        return all(self._match_part(f"{name}.{field}", part) for field, part in zip(container.keys, container.parts, strict=True))
 
     def match_items(self, name: str, values: Sequence[Any]) -> bool:
         """Write the checks of the items of a tuple or list."""
@@ -144,24 +144,15 @@ class _CallWriter:
         """Write the lines that make the Tensors of a result; return the expression of the whole."""
 
         def write(part: Any) -> str:
-            kind = type(part)
             if isinstance(part, Tensor):
                 name = f"u{self._made}"
                 self._made += 1
                 self.results.append(f"{name} = new(Tensor); {name}._array = {array_names[part.uop]}; {name}._links = ()")
                 return name
-            if isinstance(part, dict):
-                return f"{{{', '.join(f'{self.bind(k)}: {write(v)}' for k, v in part.items())}}}"
-            if isinstance(part, tuple) and hasattr(part, "_fields"):
-                return f"{self.bind(kind)}({', '.join(map(write, part))})"
-            if kind is tuple:
-                return f"({''.join(f'{write(v)}, ' for v in part)})"
-            if kind is list:
-                return f"[{', '.join(map(write, part))}]"
-            if dataclasses.is_dataclass(part) and not isinstance(part, type):
-                fields = [x.name for x in dataclasses.fields(part) if x.init]
-                given = ", ".join(f"{field}={write(getattr(part, field))}" for field in fields)
-                return f"{self.bind(kind)}({given})"  # as `dataclasses.replace` does
-            return self.bind(part)
+            container = open_container(part)
+            if container is None:
+                return self.bind(part)
+            parts = "".join(f"{write(v)}, " for v in container.parts)
+            return f"({parts})" if type(part) is tuple else f"{self.bind(container.rebuild)}([{parts}])"
 
         return write(value)

@@ -98,16 +98,34 @@ def map_tensors(value: Any, f: Callable[[Tensor], Any], other: Callable[[Any], A
     """Apply `f` to the Tensors in a value, and `other` to what is neither a Tensor nor a container; containers are rebuilt."""
     if isinstance(value, Tensor):
         return f(value)
+    container = open_container(value)
+    if container is None:
+        return other(value)
+    return container.rebuild([map_tensors(v, f, other) for v in container.parts])
+
+
+class OpenedContainer(NamedTuple):
+    """The parts of a container in order, its keys or fields (none for a sequence), and a function that makes one of other parts."""
+
+    keys: tuple[Any, ...]
+    parts: list[Any]
+    rebuild: Callable[[list[Any]], Any]
+
+
+def open_container(value: Any) -> OpenedContainer | None:
+    """Open a dict, a list, a tuple, a NamedTuple or a dataclass; return None for any other value, which is passed as it is."""
+    kind = type(value)
     if isinstance(value, dict):
-        return {k: map_tensors(v, f, other) for k, v in value.items()}
+        return OpenedContainer(tuple(value), list(value.values()), lambda parts: dict(zip(value, parts, strict=True)))
     if isinstance(value, tuple) and hasattr(value, "_fields"):  # a NamedTuple
-        return type(value)(*(map_tensors(v, f, other) for v in value))
-    if type(value) in (list, tuple):
-        return type(value)(map_tensors(v, f, other) for v in value)
+        return OpenedContainer((), list(value), lambda parts: kind(*parts))
+    if kind in (list, tuple):
+        return OpenedContainer((), list(value), kind)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {x.name: getattr(value, x.name) for x in dataclasses.fields(value) if x.init}
-        return dataclasses.replace(value, **{k: map_tensors(v, f, other) for k, v in fields.items()})
-    return other(value)
+        names = tuple([x.name for x in dataclasses.fields(value) if x.init])
+        parts = [getattr(value, name) for name in names]
+        return OpenedContainer(names, parts, lambda parts: dataclasses.replace(value, **dict(zip(names, parts, strict=True))))
+    return None
 
 
 def collect_tensors_with_repeats(value: Any) -> list[Tensor]:

@@ -126,29 +126,33 @@ def _generate_cases(
             raise ValueError("cells of a backend are run by uops.backends.conformance.runner")
 
 
-#: The cases that forks of this process ask: they hold functions, which no message carries.
-_cases_of_forks: Sequence[SubjectCase] = ()
+#: In a fork, the cases that it asks: they hold functions, which no message carries.
+_cases_of_fork: Sequence[SubjectCase] = ()
 
 
 def _ask_in_order(cases: Sequence[SubjectCase], jobs: int) -> Generator[list[_CellTally], None, None]:
     """Yield the answers of each case, asked by that many processes. Raises Crash if one of them ends by itself."""
-    global _cases_of_forks
     if jobs == 1 or len(cases) < 2:
         yield from map(_ask, cases)
         return
-    _cases_of_forks = cases
-    ignore_ctrl_c = signal.SIGINT, signal.SIG_IGN  # it ends the run in this process, which ends the others
-    with ProcessPoolExecutor(min(jobs, len(cases)), get_context("fork"), signal.signal, ignore_ctrl_c) as pool:
-        try:
-            yield from pool.map(_ask_of_fork, range(len(cases)))
-        except BrokenProcessPool as e:
-            raise Crash("a process that judged cases ended: --jobs 1 judges them in one process, and shows where") from e
-        finally:
-            pool.shutdown(cancel_futures=True)
+    pool = ProcessPoolExecutor(min(jobs, len(cases)), get_context("fork"), _begin_fork, (cases,))
+    try:
+        yield from pool.map(_ask_in_fork, range(len(cases)))
+    except BrokenProcessPool as e:
+        raise Crash("a process that judged cases ended: --jobs 1 judges them in one process, and shows where") from e
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
-def _ask_of_fork(number: int) -> list[_CellTally]:
-    return _ask(_cases_of_forks[number])
+def _begin_fork(cases: Sequence[SubjectCase]) -> None:
+    """Take the cases, and leave Ctrl-C to the process that forked this one."""
+    global _cases_of_fork
+    _cases_of_fork = cases
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _ask_in_fork(number: int) -> list[_CellTally]:
+    return _ask(_cases_of_fork[number])
 
 
 def _ask(case: SubjectCase) -> list[_CellTally]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -112,6 +113,18 @@ def test_other_arguments_are_declined(own: Any, other: Any, slow_calls: list[int
     assert to_arrays(jitted(*other)) == to_arrays(f(*other))
     assert len(slow_calls) == before + 1
     assert to_arrays(jitted(*own)) == to_arrays(f(*own))
+
+
+class ListOfItsOwn(list):  # type: ignore[type-arg]
+    """A list that is no container of arguments."""
+
+
+def test_what_is_a_container_is_one_question() -> None:
+    """Tensors are numbered by the containers of the structure, and given to the program by those of the traced function."""
+    ordered = OrderedDict(a=X, b=numbers(3, 4))
+    assert uops.jit(lambda d, y: d["b"] * y)(ordered, X).tolist() == [3, 8]
+    with pytest.raises(TypeError, match="expected a Tensor or a hashable value, got"):
+        uops.jit(lambda values, y: y * 10)(ListOfItsOwn([X]), numbers(3, 4))
 
 
 def test_a_nan_is_its_own_argument() -> None:
