@@ -24,7 +24,7 @@ from uops.compiler.tensor.checks import (
 )
 from uops.compiler.tensor.dtypes import DTypeLike, as_dtype, make_constant_in_dtype_if_it_fits
 from uops.compiler.tensor.faults import fault, format_for_error, require_axes, require_integer_of_at_most_64_bits
-from uops.compiler.tensor.history import is_computed_from_tracked_tensor, is_differentiating
+from uops.compiler.tensor.history import depends_on_tracked_tensor, is_differentiating
 from uops.compiler.tensor.realize import compute_in_one_program
 from uops.spec.errors import SpecIndexError, SpecTypeError
 from uops.spec.ir import build as B
@@ -65,8 +65,8 @@ ViewLink = tuple["weakref.ref[LazyTensorBase]", tuple[MovementStep | None, ...]]
 class LazyTensorBase:
     """A lazy value. `uop` is its node; extents in `shape` are ints.
 
-    `_array` may hold the array of a realized value, in its shape. A Tensor that a compiled call gives has only that: its node is
-    made when it is read first.
+    `_array` may hold the array of a realized value, in its shape. A Tensor that depends on a tracked one has none, as
+    `requires_grad_` makes a new node. A Tensor that a compiled call gives has only that: its node is made when it is read first.
     """
 
     __slots__ = ("__weakref__", "_array", "_links", "uop")
@@ -169,7 +169,7 @@ class LazyTensorBase:
                 for u, (a, c, inputs) in zip(missing, computed, strict=True)
             }
         for t in tensors:
-            if not (is_differentiating() or is_computed_from_tracked_tensor(t.uop)):
+            if not (is_differentiating() or depends_on_tracked_tensor(t.uop)):
                 t._set_node(leaves.get(t.uop) or storage.find_realized_leaf(t.uop) or t.uop)
         return self
 

@@ -68,7 +68,7 @@ def is_tracked(t: HasNode) -> bool:
 
 def any_needs_history(tensors: Iterable[HasNode]) -> bool:
     """Return True if a derivative may be asked for with respect to one of these Tensors, or to what it was computed from."""
-    return bool(tracked_by_id) and any(is_tracked(t) or is_computed_from_tracked_tensor(t.uop) for t in tensors)
+    return any(depends_on_tracked_tensor(t.uop) for t in tensors)
 
 
 def list_tracked_tensors() -> list[HasNode]:
@@ -76,12 +76,12 @@ def list_tracked_tensors() -> list[HasNode]:
     return [t for reference in list(tracked_by_id.values()) if (t := reference()) is not None]
 
 
-def is_computed_from_tracked_tensor(u: UOp) -> bool:
-    """Return True if a derivative may flow from `u` to an operand of it that a tracked Tensor has."""
+def depends_on_tracked_tensor(u: UOp) -> bool:
+    """Return True if a derivative may flow from `u` to the node of a tracked Tensor, or if `u` is such a node."""
     if not tracked_by_id:
         return False
     nodes = collect_tracked_nodes()
-    return any(s in nodes for s in walk_undetached(u) if s is not skip_reshapes(u))
+    return any(s in nodes for s in walk_undetached(u))
 
 
 def walk_undetached(root: UOp) -> Iterable[UOp]:

@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from uops.compiler.config import default_config
-from uops.compiler.tensor import history, realize
+from uops.compiler.tensor import realize
 from uops.compiler.tensor.settings import current_settings
 from uops.compiler.tensor.tensor import Tensor
 from uops.compiler.tensor.trace import open_container
@@ -64,11 +64,11 @@ def specialize_call(
     value = writer.write_result(result, {u: f"r{k}" for k, u in enumerate(outputs)})
     settings = current_settings()
     names = {
-        "current_settings": current_settings, "settings": settings, "tracked": history.tracked_by_id,
+        "current_settings": current_settings, "settings": settings,
         "RunnerState": realize.RunnerState, "default_config": default_config, "config": default_config(),
         "Tensor": Tensor, "DECLINED": DECLINED, "UNFIT": _UNFIT, "native": native, "new": object.__new__,
     }  # fmt: skip
-    changed = f"RunnerState.generation != {realize.RunnerState.generation} or default_config() is not config or tracked"
+    changed = f"RunnerState.generation != {realize.RunnerState.generation} or default_config() is not config"
     text = "\n".join([
         "def call(args, kwargs):",
         f"    if current_settings() is not settings or {changed}: return DECLINED",

@@ -44,12 +44,12 @@ class GradientMethods(DeviceMethods):
     def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Set `requires_grad`, and return this Tensor. Raises SpecTypeError for a dtype that is no float.
 
-        A Tensor that depends on no other one with `requires_grad` is realized, as data of its own: equal expressions, such as two
+        A Tensor that depends on none with `requires_grad` yet is realized, as data of its own: equal expressions, such as two
         Tensors of zeros, are one value else.
         """
         if requires_grad:
             self._require_float("requires_grad_", self)
-            if not (is_tracing() or history.is_computed_from_tracked_tensor(self.uop)):
+            if not (is_tracing() or history.depends_on_tracked_tensor(self.uop)):
                 array = self._realize_array()
                 self._set_node(storage.make_leaf_on_device_and_record_unless_constant(self.uop, array, is_constant=True))
         history.track_tensor(self, requires_grad)

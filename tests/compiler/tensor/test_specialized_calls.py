@@ -171,6 +171,39 @@ def test_a_tracked_argument_has_a_derivative_later() -> None:
     assert jitted(X).item() == 5
 
 
+def test_a_view_of_a_tracked_argument_has_a_derivative() -> None:
+    jitted = uops.jit(lambda x: (x * x).sum())
+    x = numbers(1, 2)
+    jitted(x.reshape(2))
+    x.requires_grad_()
+    jitted(x.reshape(2)).backward()
+    assert x.grad is not None and x.grad.tolist() == [2, 4]
+    x.requires_grad_(False)
+    row = x.reshape(2)
+    assert jitted(row).item() == jitted(row).item() == 5
+    x.requires_grad_()
+    jitted(x.reshape(2)).backward()
+    assert x.grad.tolist() == [4, 8]
+
+
+def test_calls_are_quick_while_other_tensors_are_tracked(slow_calls: list[int]) -> None:
+    jitted = uops.jit(lambda x: x * 2)
+    weights = numbers(1, 2).requires_grad_()
+    for _ in range(3):
+        assert jitted(X).tolist() == [2, 4]
+    assert weights.requires_grad and len(slow_calls) == 1
+
+
+def test_what_only_looks_like_a_tensor_is_none() -> None:
+    class Impostor:
+        _array = np.ones(2, np.float32)
+
+    jitted = uops.jit(lambda x: x + 1)
+    jitted(X)
+    with pytest.raises(TypeError):
+        jitted(Impostor())
+
+
 def test_indices_are_checked_however_often() -> None:
     jitted = uops.jit(lambda x, i: x[i])
     for _ in range(3):

@@ -336,6 +336,24 @@ def test_gradients_on_several_devices(name: str) -> None:
         np.testing.assert_allclose(g.numpy(), e, rtol=1e-9)
 
 
+def test_a_reshape_of_a_tracked_tensor_keeps_its_history() -> None:
+    x = Tensor(np.array([1, 2], np.float32)).requires_grad_()
+    row = x.reshape(1, 2).requires_grad_()
+    (row * row).sum().realize().backward()
+    assert x.grad is not None and x.grad.tolist() == [2, 4]
+    assert row.grad is not None and row.grad.tolist() == [[2, 4]]
+    x.reshape(2, 1).realize().sum().backward()
+    assert x.grad.tolist() == [3, 5]
+
+
+def test_to_track_a_tensor_again_keeps_what_was_computed_from_it() -> None:
+    x = Tensor(np.array([1, 2], np.float32)).requires_grad_()
+    y = (x * x).sum()
+    x.requires_grad_()
+    y.backward()
+    assert x.grad is not None and x.grad.tolist() == [2, 4]
+
+
 def test_gradients_inside_of_a_function() -> None:
     @uops.function
     def step(w: Tensor, x: Tensor) -> Tensor:
