@@ -13,10 +13,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from uops.spec.errors import Unsupported
+from uops.spec.errors import Trap, Unsupported
 from uops.spec.ir.dtypes import DType, DTypeKind
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
+
+#: The most bits by which an index is shifted left; Python would try to allocate any number.
+_MAX_INDEX_SHIFT = 1 << 16
 
 Objects = np.ndarray[Any, np.dtype[np.object_]]
 
@@ -78,8 +81,6 @@ _VALUES: dict[Op, Callable[..., Any]] = {
     Op.OR: operator.or_,
     Op.AND: operator.and_,
     Op.NOT: np.frompyfunc(operator.not_, 1, 1),
-    Op.SHL: np.frompyfunc(lambda a, k: a << k if 0 <= k < 64 else 0, 2, 1),
-    Op.SHR: np.frompyfunc(lambda a, k: a >> k if 0 <= k < 64 else (-1 if a < 0 else 0), 2, 1),
 }
 _BOOL_MEANING = {Op.ADD: Op.OR, Op.MUL: Op.AND, Op.MAX: Op.OR}
 
@@ -94,12 +95,36 @@ def evaluate_elementwise(u: UOp, operands: list[Dual]) -> Dual:
         return _map_parts(lambda a, b: np.where(chosen, a, b), operands[1], operands[2])
     if op in (Op.DIV, Op.RECIP):
         return _divide_fractions_or_take_reciprocal(operands)
+    if op in (Op.SHL, Op.SHR):
+        return Dual(_wrap(_shift_integers(u, *(d.value for d in operands)), u.dtype), None)
     if op not in _VALUES:
         raise NotRational(op.name)
     value = as_objects(_VALUES[op](*(d.value for d in operands)))
     if not u.dtype.is_float:
         return Dual(_wrap(value, u.dtype), None)
     return Dual(as_objects(_to_fraction(value)), as_objects(_find_tangent(op, operands, value)))
+
+
+def _shift_integers(u: UOp, values: Objects, counts: Objects) -> Objects:
+    """Shift integers by counts that are read as unsigned (R06, R07), or for dtype index must not be negative (R29, R81).
+
+    Raises Trap for a negative count of an index, and NotRational for a left shift of an index by more than
+    `_MAX_INDEX_SHIFT` bits.
+    """
+    is_index = u.dtype.kind is DTypeKind.INDEX
+
+    def shift(a: int, count: int) -> int:
+        if count < 0 and (is_index or u.rhs.dtype.kind is DTypeKind.INDEX):
+            raise Trap(f"a shift count of dtype index must not be negative (R29, R81), got {count}")
+        if not is_index and not 0 <= count < u.dtype.bits:
+            count = u.dtype.bits
+        if u.op is Op.SHR:
+            return a >> count
+        if a and count > _MAX_INDEX_SHIFT:
+            raise NotRational(f"an index shifted left by {count}")
+        return a << count if a else 0
+
+    return as_objects(np.frompyfunc(shift, 2, 1)(values, counts))
 
 
 def _map_parts(f: Callable[..., Any], *operands: Dual) -> Dual:

@@ -62,7 +62,7 @@ def evaluate_duals(root: UOp, inputs: Mapping[str, Any], tangents: Mapping[str, 
     for what has no exact meaning, and Trap for an index out of range.
     """
     results = _Machine(inputs, tangents or {}, None).evaluate(root)
-    values = results if isinstance(results, tuple) else (results,)
+    values = (results,) if results is None or isinstance(results, (Dual, MemoryView)) else results
     return tuple(_value_of(r) for r in values)
 
 

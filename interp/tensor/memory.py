@@ -146,7 +146,7 @@ class StorageAccess:
 
 
 def touched_byte_mask(ref: StorageRef, active_mask: Array | None) -> Array:
-    """Return a mask of the bytes of the storage that the `active_mask` elements of `ref` have."""
+    """Return a mask of the bytes of the storage that the active elements of `ref` have."""
     mask = np.zeros(ref.storage.data.nbytes, bool)
     mask[touched_byte_positions_or_trap_outside(ref, active_mask)] = True
     return mask
@@ -333,7 +333,7 @@ def flat_bytes(data: Array) -> Array:
 
 
 def load_elements_zeroing_inactive(ref: StorageRef, active_mask: Array | None = None) -> Array:
-    """Return the elements of `ref`; those that are not `active_mask` are not touched and read as 0.
+    """Return the elements of `ref`; those that are not active are not touched and read as 0.
 
     Raises Trap for an element out of bounds (R45) or never written (R61).
     """
@@ -364,7 +364,7 @@ def _unwritten_trap(ref: StorageRef) -> Trap:
 
 
 def store_elements_by_replacing_data(ref: StorageRef, value: Array, active_mask: Array | None) -> None:
-    """Replace the storage's data by a copy with `value` in the elements of `ref` that are `active_mask`."""
+    """Replace the storage's data by a copy with `value` in the active elements of `ref`."""
     storage = ref.storage
     storage.version += 1
     if ref.covers_storage and active_mask is None:
@@ -440,7 +440,7 @@ def _check_no_race(
     logged: Sequence[StorageRef | StorageAccess],
     unordered_accesses: int,
 ) -> None:
-    """Raise Trap if `access` shares bytes with one of the `unordered_accesses` accesses among `logged`."""
+    """Raise Trap if `access` shares bytes with an unordered access among `logged`."""
     for other in logged:
         if other.bit is not None and unordered_accesses >> other.bit & 1:
             both = access.touched_byte_mask() & other.touched_byte_mask()

@@ -28,7 +28,7 @@ from uops.spec.rows.gradients.movement import scatter_into_viewed_operand
 
 
 def _copy_back_and_split_load_cotangent_by_gate(u: UOp, g: UOp) -> tuple[UOp, ...]:
-    """Return the cotangent to the device it came from, the gated part of it to the alternative."""
+    """Copy the cotangent back to the device of the buffer. Where the gate is false, it belongs to the alternative."""
     source = u.buffer.device
     if u.arg.device is not None and source is not None and source != u.arg.device:
         g = b.copy(g, source)

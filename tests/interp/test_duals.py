@@ -1,0 +1,47 @@
+"""Shifts of duals are those of the interpreter, of an index by any count included."""
+
+from __future__ import annotations
+
+import pytest
+
+from uops.interp import run
+from uops.interp.duals.elementwise import NotRational
+from uops.interp.duals.evaluate import evaluate_duals
+from uops.spec.errors import Trap
+from uops.spec.ir import build as B
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+
+
+def shift(op: Op, value: int, count: int, d: DType, count_dtype: DType) -> UOp:
+    return UOp(op, (B.const(value, d), B.const(count, count_dtype)))
+
+
+@pytest.mark.parametrize("op", [Op.SHL, Op.SHR])
+@pytest.mark.parametrize("value", [0, 1, -1, 5, -7])
+@pytest.mark.parametrize("count", [0, 1, 31, 32, 63, 64, 70])
+def test_index(op: Op, value: int, count: int) -> None:
+    u = shift(op, value << 80 if op is Op.SHR else value, count, dt.index, dt.index)
+    assert evaluate_duals(u, {})[0].value.item() == int(run(u, {}).values[0])
+
+
+@pytest.mark.parametrize("op", [Op.SHL, Op.SHR])
+@pytest.mark.parametrize("d", [dt.int8, dt.int32, dt.int64])
+@pytest.mark.parametrize("value", [0, 1, -1, 100, -128])
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 31, 32, 63, 64, 127, -1])
+def test_integers(op: Op, d: DType, value: int, count: int) -> None:
+    u = shift(op, value, count, d, dt.int8)
+    assert evaluate_duals(u, {})[0].value.item() == int(run(u, {}).values[0])
+
+
+def test_a_negative_count_of_an_index_traps() -> None:
+    with pytest.raises(Trap, match="must not be negative"):
+        evaluate_duals(shift(Op.SHR, 5, -1, dt.index, dt.index), {})
+
+
+def test_an_index_of_too_many_bits_is_refused() -> None:
+    with pytest.raises(NotRational):
+        evaluate_duals(shift(Op.SHL, 5, 1 << 40, dt.index, dt.index), {})
+    assert evaluate_duals(shift(Op.SHL, 0, 1 << 40, dt.index, dt.index), {})[0].value.item() == 0
