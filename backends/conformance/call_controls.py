@@ -31,7 +31,7 @@ class RemembersFirstResult(Interp):
 
 
 class ChangesInputs(Interp):
-    """A control that leaves its result in an input."""
+    """A control that overwrites its inputs by their own elements in reverse."""
 
     name = "control-changes-inputs"
 

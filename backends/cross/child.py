@@ -15,7 +15,7 @@ Start = Callable[[int], "subprocess.Popen[bytes]"]
 
 
 class ChildProcess:
-    """A program with pipes for input and output. `start` is called by `ask`, if it does not run."""
+    """A program with pipes for input and output. `start` is called by the first question, and after its end."""
 
     def __init__(self, start: Start) -> None:
         self._start = start

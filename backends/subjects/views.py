@@ -142,13 +142,20 @@ def load_reference(library: Library, ref: Reference, *, is_gated: bool = False) 
 
 
 def store_reference(library: Library, ref: Reference, value: Value, gate: Value | None) -> None:
-    """Replace the elements of a reference."""
+    """Replace the elements of a reference, where the gate is open. Raises Trap for a position outside of the memory.
+
+    Raises Unsupported for a gated Store at positions outside of the memory, or computed from data.
+    """
     memory, root = ref.memory, ref.memory.node.dtype
     shape = tuple(memory.contents.shape)
     if gate is not None:
         if any(isinstance(s, Move) and s.is_dynamic for s in ref.steps):
             raise Unsupported("a gated Store at positions that are computed from data", library.name)
-        value = library.select(gate, value, load_reference(library, ref))
+        try:
+            kept = load_reference(library, ref)
+        except Trap as e:  # where the gate is closed, a position outside is none
+            raise Unsupported("a gated Store at positions outside of its memory", library.name) from e
+        value = library.select(gate, value, kept)
     memory.is_written = True
     word = min([root, *(s.target for s in ref.steps if isinstance(s, BitcastOrSlice))], key=lambda d: d.itemsize)
     positions = _compute_first_word_positions(library, ref, shape, word.itemsize)

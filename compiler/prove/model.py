@@ -145,7 +145,7 @@ def within(t: Term, low: int, high: int) -> Term:
 
 def encode_same_bits_if_known_else_equal(original: EncodedValue, replacement: EncodedValue) -> Term:
     """Return the condition that `replacement` may replace `original`: the same bits if they are known (R28), else equal up to
-    NaNs (R20)."""
+    NaNs (R20). A NaN of known bits cannot become one of free bits."""
     if original.bits is None:
         return smt.equals(original.term, replacement.term)
     if replacement.bits is None:  # the bits of a computed NaN are free

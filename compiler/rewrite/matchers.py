@@ -1,16 +1,17 @@
-"""Rules compiled to Python: one function per op that finds the first rule that matches a node.
+"""Rules compiled to Python: functions that find the first rule that matches a node.
 
 `Rule.apply` defines the meaning of a rule. `get_or_make_matcher_table(rules)` maps an op to a function `step(u)`, which gives the
 result of trying every rule of that op in order: (rule, replacement, binding) of the first that applies, or None. Tests hold the
-two together for every rule. A function is compiled when its op is first met. It tests the left sides of all its rules, cheap
-tests first, so that most rules are refused by the ops of the sources. The tail of a rule is its witness, its condition and its
-right side. It is compiled when the left side first matches, because most rules never match in a process and compilation is their
-main cost. Conditions on integers are decided by the bounds of their operands, without a node for the comparison.
+two together for every rule.
+
+Compilation is the main cost of rules, because most never match in a process. So a step first looks up the ops of the node's
+sources. They refuse most rules. A function that tests the left sides of the others is compiled when these ops are first met. The
+right side and the condition of a rule are compiled when its left side first matches and its witness proposes values. Conditions on
+integers are decided by the bounds of their operands, without a node for the comparison.
 """
 
 from __future__ import annotations
 
-import operator
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -37,7 +38,7 @@ def match_nothing(u: UOp) -> None:
 
 
 class MatcherTable(dict[Op, OpMatcher]):
-    """The step of each op, compiled on first use."""
+    """The step of each op, made on first use."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self.by_op: dict[Op, list[Rule]] = {}
@@ -48,11 +49,59 @@ class MatcherTable(dict[Op, OpMatcher]):
 
     def __missing__(self, op: Op) -> OpMatcher:
         rules = self.by_op.get(op)
-        step = (
-            match_nothing if rules is None else _find_compiled_matcher(op, rules) or _MatcherWriter().compile_op_matcher(op, rules)
-        )
+        step = match_nothing if rules is None else _make_step_that_dispatches_on_source_ops(rules)
         self[op] = step
         return step
+
+
+def _make_step_that_dispatches_on_source_ops(rules: Sequence[Rule]) -> OpMatcher:
+    """Return the step of the rules of one op; a matcher is compiled when a tuple of the sources' ops is first met."""
+    max_sources = max(len(r.lhs.src) for r in rules)
+    matchers: dict[tuple[Op, ...], OpMatcher] = {}
+
+    def step(u: UOp) -> RuleApplication | None:
+        src = u.src
+        if len(src) > max_sources:  # a tuple of thousands of ops is no key
+            return None
+        source_ops = tuple([s.op for s in src])
+        matcher = matchers.get(source_ops)
+        if matcher is None:
+            matcher = matchers[source_ops] = _get_or_compile_matcher([r for r in rules if _accepts_source_ops(r, source_ops)])
+        return matcher(u)
+
+    return step
+
+
+def _accepts_source_ops(rule: Rule, source_ops: tuple[Op, ...]) -> bool:
+    """Return True unless the ops of a node's sources refuse the left side."""
+    patterns = rule.lhs.src
+    return len(patterns) == len(source_ops) and all(map(_accepts_op, patterns, source_ops))
+
+
+def _accepts_op(p: Pattern, op: Op) -> bool:
+    if p.op is not None:
+        return op is p.op
+    return op is Op.CONST if p.name is None or p.constant else True
+
+
+#: Most compiled matchers that are kept for other tables.
+_MAX_MATCHERS = 1024
+#: By the identities of the rules. Each entry keeps its rules alive, so that their identities stay theirs.
+_matchers: OrderedDict[tuple[int, ...], tuple[Sequence[Rule], OpMatcher]] = OrderedDict()
+
+
+def _get_or_compile_matcher(rules: Sequence[Rule]) -> OpMatcher:
+    """Return the function that tries rules whose left sides accept the sources' ops, memoized by the identities of the rules."""
+    if not rules:
+        return match_nothing
+    key = tuple(map(id, rules))
+    entry = _matchers.get(key)
+    if entry is None:
+        entry = _matchers[key] = rules, _MatcherWriter().compile_matcher(rules)
+        if len(_matchers) > _MAX_MATCHERS:
+            _matchers.popitem(last=False)
+    _, matcher = entry
+    return matcher
 
 
 #: Most lists of rules whose tables are kept.
@@ -71,15 +120,6 @@ def get_or_make_matcher_table(rules: Sequence[Rule]) -> MatcherTable:
             _tables.popitem(last=False)
     _, table = entry
     return table
-
-
-def _find_compiled_matcher(op: Op, rules: Sequence[Rule]) -> OpMatcher | None:
-    """Return the matcher of a table that has the same rules for `op` and has compiled them; None if there is none."""
-    for _, table in list(_tables.values()):
-        others = table.by_op.get(op, ())
-        if op in table and len(others) == len(rules) and all(map(operator.is_, others, rules)):
-            return table[op]
-    return None
 
 
 def make_const(value: bool | int | float, d: DType) -> UOp:
@@ -130,64 +170,43 @@ class _MatcherWriter:
         """Append a line, indented `depth` times."""
         self.lines.append("    " * depth + text)
 
-    def compile_op_matcher(self, op: Op, rules: Sequence[Rule]) -> OpMatcher:
-        """Compile `step(u)`, which tries `rules` in order on a node of `op`."""
-        self.put_line(0, "def step(u):")
-        self.put_line(1, "src = u.src")
-        self.put_line(1, "n = len(src)")
-        for arity in sorted({len(r.lhs.src) for r in rules}):
-            self.put_line(1, f"if n == {arity}:")
-            self.put_line(2, "".join(f"s{k}, " for k in range(arity)) + "= src")
-            for k in range(arity):
-                self.put_line(2, f"o{k} = s{k}.op")
-            for rule in rules:
-                if len(rule.lhs.src) == arity:
-                    _LeftSideWriter(self, rule).write_match_tests_and_replacement_call(2)
+    def compile_matcher(self, rules: Sequence[Rule]) -> OpMatcher:
+        """Compile `match(u)`, which tries `rules` in order; their left sides accept the op of the node and those of its sources."""
+        self.put_line(0, "def match(u):")
+        if arity := len(rules[0].lhs.src):
+            self.put_line(1, "".join(f"s{k}, " for k in range(arity)) + "= u.src")
+        for rule in rules:
+            _LeftSideWriter(self, rule).write_match_tests_and_replacement_call(1)
         self.put_line(1, "return None")
-        step: OpMatcher = self.compile_lines("step", f"<rules of {op.name}>")
-        return step
+        matcher: OpMatcher = self.compile_lines("match", f"<{rules[0].name} and {len(rules) - 1} other rules>")
+        return matcher
 
     def compile_lines(self, name: str, origin: str) -> Any:
         """Return the function `name` that the lines define."""
         exec(compile("\n".join(self.lines), origin, "exec"), self.namespace)
         return self.namespace[name]
 
-    # Tails: witness, condition and right side.
+    # Tails: what follows a match of the left side.
 
-    def name_replacement_compiled_on_first_call(self, rule: Rule) -> str:
-        """Return a global name for a rule's tail, which is compiled at its first call."""
+    def name_tail(self, rule: Rule) -> str:
+        """Return a global name for the function that completes a match of the left side."""
         name = f"tail_{len(self.namespace)}"
-
-        def compile_and_call_tail(*arguments: Any) -> RuleApplication | None:
-            tail = self.namespace[name] = _MatcherWriter().compile_witness_condition_and_replacement(rule)
-            return tail(*arguments)
-
-        self.namespace[name] = compile_and_call_tail
+        self.namespace[name] = _make_tail(rule)
         return name
 
-    def compile_witness_condition_and_replacement(self, rule: Rule) -> Callable[..., RuleApplication | None]:
-        """Compile `tail(u, variables...)`, which returns the result for a node that matches the left side, or None."""
-        bound = list(_names_bound_by_match(rule.lhs))
-        self.put_line(0, f"def tail(u{''.join(f', {v}_' for v in bound)}):")
-        self.put_line(1, "binding = {" + ", ".join(f"{v!r}: {v}_" for v in bound) + "}")
-        if rule.types is not None:
-            collect = collect_type_variables_and_cast_source_type
-            types = f"{self.get_or_make_global_name(collect, collect.__name__)}(binding)"
-            self.put_line(1, f"if not {self.get_or_make_global_name(rule.types, 'types')}({types}): return None")
-        if rule.witness is not None:
-            self.put_line(1, f"proposed = {self.get_or_make_global_name(rule.witness, 'witness')}(binding)")
-            self.put_line(1, "if proposed is None: return None")
-            self.put_line(1, "binding.update(proposed)")
-            proposed = [v for p in (rule.when, rule.rhs) if p is not None for v in variables(p) if v not in bound]
-            for v in dict.fromkeys(proposed):
-                self.put_line(1, f"{v}_ = binding[{v!r}]")
+    def compile_condition_and_replacement(self, rule: Rule) -> Callable[[UOp, Binding], RuleApplication | None]:
+        """Compile `replace(u, binding)`, which returns the result if the condition is proved, else None."""
+        self.put_line(0, "def replace(u, binding):")
+        used = [v for p in (rule.when, rule.rhs) if p is not None for v in variables(p)]
+        for v in dict.fromkeys(used):
+            self.put_line(1, f"{v}_ = binding[{v!r}]")
         for condition in _split_conjuncts(rule.when):
             self.put_line(1, f"if not ({self.build_condition_proof_expression(condition)}): return None")
         self.put_line(
             1, f"return {self.get_or_make_global_name(rule, 'rule')}, {self.build_node_expression(rule.rhs, 'u.dtype')}, binding"
         )
-        tail: Callable[..., RuleApplication | None] = self.compile_lines("tail", f"<rule {rule.name}>")
-        return tail
+        replace: Callable[[UOp, Binding], RuleApplication | None] = self.compile_lines("replace", f"<rule {rule.name}>")
+        return replace
 
     def build_condition_proof_expression(self, p: Pattern) -> str:
         """Return an expression that is true if a comparison is proved."""
@@ -252,6 +271,27 @@ class _MatcherWriter:
         return f", {self.get_or_make_global_name(form(p.to), 'arg')}"
 
 
+def _make_tail(rule: Rule) -> Callable[..., RuleApplication | None]:
+    """Return `tail(u, values...)`, which takes the values that a match binds, and returns the result of the rule or None."""
+    names, replace = tuple(_names_bound_by_match(rule.lhs)), None
+
+    def tail(u: UOp, *values: Any) -> RuleApplication | None:
+        nonlocal replace
+        binding: Binding = dict(zip(names, values))
+        if rule.types is not None and not rule.types(collect_type_variables_and_cast_source_type(binding)):
+            return None
+        if rule.witness is not None:
+            proposed = rule.witness(binding)
+            if proposed is None:
+                return None
+            binding.update(proposed)
+        if replace is None:
+            replace = _MatcherWriter().compile_condition_and_replacement(rule)
+        return replace(u, binding)
+
+    return tail
+
+
 class _LeftSideWriter:
     """The tests of one left side, written as nested conditions."""
 
@@ -264,21 +304,18 @@ class _LeftSideWriter:
         """Write all tests, and the call of the rule's tail inside them."""
         w, rule = self.writer, self.rule
         indentation = self.write_cast_test_and_return_depth(rule.lhs, "u", indentation)
-        indentation = self.write_source_tests_and_return_depth(rule.lhs, "s", indentation, has_op_locals=True)
+        indentation = self.write_source_tests_and_return_depth(rule.lhs, "s", indentation, knows_ops=True)
         arguments = "".join(f", {self.variable_locals.get(v) or self.type_locals[v]}" for v in _names_bound_by_match(rule.lhs))
-        w.put_line(indentation, f"r = {w.name_replacement_compiled_on_first_call(rule)}(u{arguments})")
+        w.put_line(indentation, f"r = {w.name_tail(rule)}(u{arguments})")
         w.put_line(indentation, "if r is not None: return r")
 
-    def write_source_tests_and_return_depth(
-        self, p: Pattern, local_prefix: str, indentation: int, has_op_locals: bool = False
-    ) -> int:
+    def write_source_tests_and_return_depth(self, p: Pattern, local_prefix: str, indentation: int, knows_ops: bool = False) -> int:
         """Write the tests on the sources of a node, in local variables `local_prefix`0, `local_prefix`1, ...; return the depth
         inside them.
 
-        With `has_op_locals`, their ops are in the variables o0, o1, ...
+        With `knows_ops`, their ops have been tested.
         """
-        ops = [f"o{k}" if has_op_locals else f"{local_prefix}{k}.op" for k in range(len(p.src))]
-        if tests := [t for k, q in enumerate(p.src) for t in self.op_and_number_tests(q, f"{local_prefix}{k}", ops[k])]:
+        if tests := [t for k, q in enumerate(p.src) for t in self.op_and_number_tests(q, f"{local_prefix}{k}", knows_ops)]:
             indentation = self.open_condition(" and ".join(tests), indentation)
         for k, q in enumerate(p.src):
             if late := list(self.bind_and_yield_identity_dtype_bits_tests(q, f"{local_prefix}{k}")):
@@ -296,13 +333,12 @@ class _LeftSideWriter:
         self.writer.put_line(depth, f"if {test}:")
         return depth + 1
 
-    def op_and_number_tests(self, q: Pattern, source_local: str, op_expression: str) -> Iterator[str]:
-        """Yield the tests of a source's op, and of a constant's number."""
+    def op_and_number_tests(self, q: Pattern, source_local: str, knows_op: bool) -> Iterator[str]:
+        """Yield the tests of a source's op unless it is known, of the number of its sources, and of a constant's number."""
+        if not knows_op and (q.op is not None or q.name is None or q.constant):
+            yield f"{source_local}.op is {self.writer.name_op(Op.CONST if q.op is None else q.op)}"
         if q.op is not None:
-            yield f"{op_expression} is {self.writer.name_op(q.op)}"
             yield f"len({source_local}.src) == {len(q.src)}"
-        elif q.name is None or q.constant:
-            yield f"{op_expression} is {self.writer.name_op(Op.CONST)}"
         if q.op is None and q.name is None and q.value == q.value:
             yield f"{source_local}.arg.value == {q.value!r}"
 

@@ -91,7 +91,10 @@ class Rule:
 
 
 def collect_type_variables_and_cast_source_type(binding: Binding) -> dict[str, DType]:
-    """Return the bound type variables, and as `S` the dtype of the cast value, which no type variable names."""
+    """Return the bound type variables, and as `S` the dtype of the first bound node.
+
+    Rules of Casts use it: no type variable names the dtype of the value that is cast.
+    """
     types = {name: d for name, d in binding.items() if isinstance(d, DType)}
     source = next((n.dtype for n in binding.values() if isinstance(n, UOp)), None)
     return types if source is None else {**types, "S": source}

@@ -97,7 +97,8 @@ class Optimizer(ABC):
         computed = [*values, *(s for state in states for s in state)]
         computed[0].realize(*computed[1:], *collect_tensors_with_repeats(others))
         for k, value, state in zip(moved, values, states, strict=True):
-            self.params[k].uop, self.state[k] = value.uop, state
+            self.params[k]._set_node(value.uop)
+            self.state[k] = state
 
     def _make_state(self, p: Tensor) -> list[Tensor]:
         """Return the first state of a parameter."""

@@ -180,7 +180,7 @@ def find_wraps_without_memory_values(x: LinearSum | Condition) -> Iterator[Opera
 
 
 def _attach_index_graphs_to_refutation(verdict: ValidationVerdict, s: AccessSite) -> ValidationVerdict:
-    """Add to a refutation graphs of the index and the gate that show it."""
+    """Add to a refutation the graphs of the indices that show it."""
     counterexample = verdict.counterexample
     if counterexample is None:
         return verdict

@@ -268,8 +268,8 @@ def mark_elements_or_refute_overlap(
 ) -> PointValues | ValidationVerdict | None:
     """Return a mask of the elements that the sites touch.
 
-    Returns None if they are unknown, too many, or depend on a named variable. If `refute_overlap_in` names a memory, a second
-    touch of an element returns a refuted verdict.
+    Returns None if they are unknown, too many, or depend on a named variable. If `refute_overlap_in` names a memory, an
+    element that two sites touch returns a refuted verdict, unless the touch is atomic.
     """
     if size > MAX_MARKS or any(s.named_variables for s in sites):
         return None

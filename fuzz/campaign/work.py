@@ -81,7 +81,7 @@ class WorkerPool(Protocol):
 
     @property
     def missing_workers_message(self) -> str:
-        """The condition that the pool waits for; "" if it works."""
+        """What the pool lacks to go on, as that it has no workers; "" if it works."""
         ...
 
     def stop(self) -> None:

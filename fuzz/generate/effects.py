@@ -119,7 +119,7 @@ def make_copy_to_devices_and_back(m: GraphMaker, d: DType, shape: Shape, budget:
 
 
 def make_store_root(m: GraphMaker, values: list[UOp]) -> UOp:
-    """Make a root that stores its values in Buffers, one of them sometimes twice: a Sink or a Group."""
+    """Make a root that stores its values in Buffers, or the first one in two: a Sink or a Group."""
     values = values[:1] * 2 if m.draw.chance(25) else values
     stores = [b.store(make_buffer_with_data(m, v.dtype, math.prod(v.shape)), b.reshape(v, (math.prod(v.shape),))) for v in values]
     return b.sink(*stores) if m.draw.chance(50) else b.group(*stores)

@@ -226,14 +226,14 @@ def _check_same_bits_on_second_compile(c: OracleContext) -> Fault | None:
 
 
 def _check_user_calls_and_invalid_arguments(c: OracleContext) -> Fault | None:
-    """Check the program as users call it, through all caches and natively if the target supports it."""
+    """Check the program as users call it: through all caches, or results that share memory; natively if the target can."""
     return calls.find_result_aliasing_or_cache_fault(
         c.sample.graph, c.sample.inputs, c.require_target(), c.own_run[0], c.draw("called"), c.require_target().uncached
     )
 
 
 def _check_some_rewrite_steps_per_rule(c: OracleContext) -> Fault | None:
-    """Check that every rewrite step preserves the value for any values of its leaves."""
+    """Check that `_STEPS_PER_RULE` different steps of each rule preserve the value for any values of their leaves."""
     _ = c.own_run
     counts: Counter[str] = Counter()
     steps: dict[tuple[str, UOp, UOp], RewriteStep] = {}
@@ -461,7 +461,7 @@ ORACLES: dict[str, Oracle] = {o.name: o for o in (
     Oracle("again",       "a second compilation gives the same bits", _check_same_bits_on_second_compile, 32),
     Oracle("twice",       "a second lowering gives the same instructions", _check_lowering_deterministic, 32,
            frozenset({COMPILER})),
-    Oracle(STEPS,         "every rewrite step keeps the value, whatever its leaves are", _check_some_rewrite_steps_per_rule, 4,
+    Oracle(STEPS,         "sampled rewrite steps keep the value, whatever the leaves are", _check_some_rewrite_steps_per_rule, 4,
            frozenset({COMPILER})),
     Oracle("stages",      "every stage gives what the one before it gives", _bisect_stages_and_count_coverage, 32,
            frozenset({COMPILER})),

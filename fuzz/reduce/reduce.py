@@ -57,6 +57,7 @@ def reduce_sample(
 ) -> ProgramSample:  # fmt: skip
     """Return the smallest failing sample found.
 
+    With `fails_in_fresh_process` it is the smallest of the last candidates that fails there, or `sample` itself.
     `before_each_candidate` is called before each candidate; an exception that it raises ends the reduction.
     """
     if fails_in_fresh_process is None:

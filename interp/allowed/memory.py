@@ -59,7 +59,10 @@ class StorageSets:
         return out
 
     def has_nan_with_free_bits(self, ref: StorageRef, best: Array) -> bool:
-        """Return True if a float element of `ref` is a NaN made by arithmetic, whose bits are free (R20)."""
+        """Return True if a float element of `ref` is a NaN made by arithmetic, whose bits are free (R20).
+
+        A reference of another item size counts if it touches any byte of a set.
+        """
         value = self.read_sets(ref, best)
         if value is None or LAYOUT[ref.node.dtype].np.itemsize != self.layout.np.itemsize:
             return value is not None

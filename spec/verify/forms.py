@@ -133,7 +133,10 @@ _BODY_ROOTS = (Op.SINK, Op.LINEAR, Op.PROGRAM, Op.CUSTOM_FUNCTION)
 
 
 def call_body_form(earliest_root_op: Op, *, needs_sink_name: bool = True) -> DialectForm:
-    """Return the form that the bodies of Calls are of the given op, or of a later stage; the Sink of a kernel has a name."""
+    """Return the form that the bodies of Calls are of the given op, or of a later stage; a Sink then has a name.
+
+    Without `needs_sink_name` a Sink needs none, and later stages are refused.
+    """
     named = needs_sink_name and earliest_root_op is Op.SINK
     later = _BODY_ROOTS[_BODY_ROOTS.index(earliest_root_op) + 1 :] if named or earliest_root_op is not Op.SINK else ()
 

@@ -70,7 +70,11 @@ def find_broken_claims(
     target: SelectionTarget | None = None,
     disabled: Collection[str] = frozenset(),
 ) -> list[BrokenClaim]:
-    """Return every broken claim, in the order of the nodes; the parameters are those of `verify`."""
+    """Return the broken claims in the order of the nodes, without those that may follow from another.
+
+    These are the claims of users of bad nodes, and of a node after the first broken claim on which its others rest. The parameters
+    are those of `verify`.
+    """
     ctx = VerifyContext(root, toposort(root), target)
     return _VerifierRun(ctx, dialect_to_check, frozenset(disabled)).check_nodes_except_users_of_bad()
 

@@ -54,12 +54,10 @@ class KernelBuilder:
         self.written.append(len(self.params) - 1)
         return param
 
-    def add_argument(self, memory: UOp, *, written: bool = False) -> UOp:
+    def add_argument(self, memory: UOp) -> UOp:
         """Add memory of the launch, and return the Param that stands for it."""
         self.arguments.append(memory)
         self.params.append(self.make_param(len(self.params), memory))
-        if written:
-            self.written.append(len(self.params) - 1)
         return self.params[-1]
 
     def make_buffer(self, size: int, d: DType, unique: int) -> UOp:

@@ -213,7 +213,10 @@ class _DevicePartition:
     # Memory
 
     def _copy_parts_of_host_memory(self, memory: UOp) -> _PlacedValue:
-        """Return the parts of a Buffer or Param of the caller: copies, in Buffers of their own if the memory is written."""
+        """Return the parts of a Buffer or Param of the caller.
+
+        They are copies in Buffers of their own if the memory is written. A Param that is only read is reached in place.
+        """
         devices = memory.device
         assert isinstance(devices, tuple)
         axis, n = memory.axis, len(devices)

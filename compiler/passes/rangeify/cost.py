@@ -113,6 +113,7 @@ class RealiseCostModel:
     ) -> bool:
         """Return True if a kernel for `u` and reads of its result are cheaper than computing `u` at each of `refs`.
 
+        For a product whose operands are reused, False means that the kernel of the reference has claimed it.
         `one_ref_computes_each_once` says that there is one reference, at which every element is computed once.
         """
         first = refs[0]

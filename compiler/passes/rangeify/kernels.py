@@ -122,7 +122,7 @@ class ElementRef(NamedTuple):
         return any(r.arg.type is AxisType.REDUCE for r in self.enclosing_loops())
 
     def enclosing_loops(self) -> set[UOp]:
-        """Return the loops in which the element is computed: those that its index depends on, and all around them."""
+        """Return the loops in which the element is computed: those that its index or gate depends on, and all around them."""
         outer_loops, placeholder_refs = self.kernel.outer_loops, self.kernel.placeholder_refs
         loops: set[UOp] = set()
         pending = [*self.coords] if self.gate is None else [*self.coords, self.gate]

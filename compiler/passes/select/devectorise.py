@@ -14,7 +14,7 @@ from uops.spec.ir.node import UOp
 def lower_to_native_vectors(kernel: UOp, machine: MachineModel, uniques: Iterator[int]) -> UOp:
     """Lower a kernel to vectors that the machine has; `uniques` are ids for accumulators.
 
-    Raises CompileError for a shape that is not constant.
+    Raises CompileError for an op that has no vectors.
     """
     selector = VectorSelector(kernel, machine, uniques, plan_reduce_and_request_terms, build_needed_reduce_pieces)
     selector.request_needed_pieces()

@@ -125,7 +125,7 @@ class GradientMethods(DeviceMethods):
         self._require_float(method, self)
         if cotangent is None:
             if self.numel() != 1:
-                raise fault(method, None, f"expected one element or a cotangent `cotangent`, got shape {self.shape}")
+                raise fault(method, None, f"expected one element, or a cotangent as `gradient`, got shape {self.shape}")
             return self.ones_like().uop
         if self._require_tensor("gradient", cotangent).shape != self.shape or cotangent.dtype is not self.dtype:
             wanted, got = f"{self.dtype} of shape {self.shape}", f"{cotangent.dtype} of shape {cotangent.shape}"

@@ -49,7 +49,7 @@ def cut_into_piece_ends_and_presence(f: DTypeLayout, v: SetArray) -> tuple[Array
 def evaluate_piece_corners(
     f: DTypeLayout, kernel: ArrayKernel, operands: list[SetArray], float32_kernel_if_no_inf: ArrayKernel | None = None
 ) -> SetArray:
-    """Return the set of fn over 1-D sets of one layout; `float32_kernel_if_no_inf` is fn in float32, for a dtype without
+    """Return the set of `kernel` over 1-D sets of one layout; `float32_kernel_if_no_inf` is it in float32, for a dtype without
     infinities."""
     m = operands[0].shape[0]
     n = len(operands)
@@ -84,7 +84,7 @@ def evaluate_piece_corners(
 def evaluate_clamping_nan_overflows_to_max(
     f: DTypeLayout, kernel: ArrayKernel, operands: list[Array], float32_kernel_for_overflow_sign: ArrayKernel | None
 ) -> tuple[Array, Array | None]:
-    """Evaluate fn on arrays, and return with its results where a dtype without infinities overflowed (None: nowhere).
+    """Evaluate `kernel` on arrays, and return with its results where a dtype without infinities overflowed (None: nowhere).
 
     There the results are the greatest values of the dtype, with the signs that `float32_kernel_for_overflow_sign` gives (R15: e4m3
     overflows to NaN).

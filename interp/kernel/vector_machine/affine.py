@@ -55,7 +55,7 @@ class AffineValue:
         return self.array
 
     def _compute_broadcastable_values(self, extents: Sequence[int]) -> Array:
-        """Compute the array of `values`. Raises GiveUp beyond 64 bits."""
+        """Compute the values as int64. Raises GiveUp beyond 64 bits."""
         if self.lo < -_INT64 or self.hi >= _INT64:
             raise GiveUp("an index value beyond 64 bits")
         values: Array = np.array(self.base, np.int64)

@@ -3,7 +3,7 @@ drive ends, is idempotent, and gives the same values in whatever order the rules
 
 import random
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from digits import digits
 
 from uops.compiler.rewrite import matchers
 from uops.compiler.rewrite.matchers import MatcherTable, _MatcherWriter, get_or_make_matcher_table
-from uops.compiler.rewrite.pattern import Pattern, TypeVar, as_pattern, coerce_literal, cst, operation, var
+from uops.compiler.rewrite.pattern import Pattern, TypeVar, as_pattern, coerce_literal, cst, match_pattern_and_bind, operation, var
 from uops.compiler.rewrite.rewriter import Rewriter, weighted_tree_cost
 from uops.compiler.rewrite.rule import Rule
 from uops.compiler.rewrite.rules import INDEXING, VALUES
@@ -128,14 +128,14 @@ def compiled(table: MatcherTable, u: UOp) -> object:
 
 def test_what_follows_a_match_is_written_when_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[str] = []
-    tail = _MatcherWriter.compile_witness_condition_and_replacement
+    compile_replacement = _MatcherWriter.compile_condition_and_replacement
 
     def counted(self: _MatcherWriter, rule: Rule) -> object:
         written.append(rule.name)
-        return tail(self, rule)
+        return compile_replacement(self, rule)
 
-    monkeypatch.setattr(_MatcherWriter, "compile_witness_condition_and_replacement", counted)
-    monkeypatch.setattr(matchers, "_tables", OrderedDict())  # none is compiled already
+    monkeypatch.setattr(_MatcherWriter, "compile_condition_and_replacement", counted)
+    monkeypatch.setattr(matchers, "_matchers", OrderedDict())  # none is compiled already
     table = MatcherTable(INDEXING)
     x, zero = b.param(0, (), dt.int32), b.const(0, dt.int32)
     assert table[Op.ADD](UOp(Op.ADD, (x, x))) is None and not written
@@ -144,12 +144,34 @@ def test_what_follows_a_match_is_written_when_there_is_one(monkeypatch: pytest.M
         assert found is not None and found[1] is x and written == [found[0].name]
 
 
-def test_tables_share_the_matchers_of_ops_that_have_the_same_rules() -> None:
+def test_tables_share_the_matchers_of_the_same_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     left_out = next(r for r in INDEXING if r.lhs.op is Op.CAST)
-    table = get_or_make_matcher_table(INDEXING)
-    smaller = get_or_make_matcher_table(tuple(r for r in INDEXING if r is not left_out))
-    assert table[Op.ADD] is smaller[Op.ADD]
-    assert table[Op.CAST] is not smaller[Op.CAST]
+    table, smaller = MatcherTable(INDEXING), MatcherTable(tuple(r for r in INDEXING if r is not left_out))
+    x, two = b.param(0, (), dt.int32), b.const(2, dt.int32)
+    nodes = [UOp(Op.ADD, (x, x)), UOp(Op.MUL, (x, two)), b.cast(two, dt.int64)]
+    expected = [table[u.op](u) for u in nodes[:2]]
+    assert table[Op.CAST](nodes[2]) is not None
+    compiled_lists: list[list[str]] = []
+    compile_matcher = _MatcherWriter.compile_matcher
+
+    def counted(self: _MatcherWriter, rules: Sequence[Rule]) -> object:
+        compiled_lists.append([r.name for r in rules])
+        return compile_matcher(self, rules)
+
+    monkeypatch.setattr(_MatcherWriter, "compile_matcher", counted)
+    assert [smaller[u.op](u) for u in nodes] == [*expected, None]
+    assert len(compiled_lists) == 1 and left_out.name not in compiled_lists[0]
+
+
+def test_the_ops_of_the_sources_refuse_rules() -> None:
+    x, zero = b.param(0, (), dt.int32), b.const(0, dt.int32)
+    rules = tuple(r for r in INDEXING if r.lhs.op is Op.ADD)
+    for sources in ((x, zero), (zero, x), (x, x), (zero, zero), (UOp(Op.MUL, (x, x)), zero)):
+        accepted = [r for r in rules if matchers._accepts_source_ops(r, tuple(s.op for s in sources))]
+        assert len(accepted) < len(rules)
+        for rule in set(rules) - set(accepted):
+            assert not match_pattern_and_bind(rule.lhs, UOp(Op.ADD, sources), {})
+    assert MatcherTable(rules)[Op.ADD](UOp(Op.ADD, (x,) * 5000)) is None
 
 
 @pytest.mark.parametrize("rule", INDEXING, ids=lambda r: r.name)

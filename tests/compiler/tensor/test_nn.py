@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import uops
 from uops import Tensor
 from uops.compiler.tensor import realize
 from uops.nn import SGD, Adam, AdamW, Optimizer, parameters
@@ -130,3 +131,13 @@ def test_a_wrong_use_is_one_clear_error(what: str) -> None:
     use, error, message = REFUSED[what]
     with pytest.raises(error, match=message):
         use()
+
+
+def test_a_jitted_call_reads_the_new_value_of_a_parameter() -> None:
+    jitted = uops.jit(lambda x: x * 2)
+    w = Tensor(np.array([1, 2], np.float32)).requires_grad_()
+    (w * w).sum().backward()
+    w.requires_grad_(False)
+    assert jitted(w).tolist() == [2, 4]
+    SGD([w], lr=0.5).step()
+    assert jitted(w).tolist() == [0, 0]

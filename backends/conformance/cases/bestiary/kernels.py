@@ -94,7 +94,7 @@ def _loop_inside_by_dependency(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp,
 
 
 def _triangle(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
-    """Build a loop whose bound is the counter of the loop around it."""
+    """Build a loop whose bound is one more than the counter of the loop around it."""
     source, target = k.add_source(d, 16), k.add_target(d, 16)
     i = k.make_range(4)
     j = k.make_range(b.add(i, 1))

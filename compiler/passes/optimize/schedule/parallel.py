@@ -26,7 +26,7 @@ def find_race_free_loops_of_stores(effect: UOp) -> frozenset[UOp]:
 
 
 def _find_race_free_loops(store: UOp, accesses: Sequence[UOp]) -> frozenset[UOp]:
-    """Return the loops parallel in one Store: none if another access to its memory has another address."""
+    """Return the loops parallel in one Store: none if another access to a Param has another address."""
     buffer = store.src[0]  # buffer
     memory, address = base_memory(buffer), buffer.src[-1]  # the last position
     for u in accesses:

@@ -109,7 +109,7 @@ def _require_timing_memory(params: Sequence[UOp], target_for_message: str) -> No
 
 
 def make_timing_argument(param: UOp) -> Array:
-    """Return an argument for a Param: an aligned array, or the maximum of a variable."""
+    """Return an argument for a Param: an aligned array, or for a variable its maximum, but at most 2**20."""
     if param.arg.name is not None:
         lo, hi = param.arg.bounds or (0, 1 << 10)
         return np.asarray(max(lo, min(hi, 1 << 20)))

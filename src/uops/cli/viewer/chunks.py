@@ -61,7 +61,7 @@ class ChunkStore:
 
 
 def pack_lines_as_templates_and_distances(lines: Iterable[NodeLine], number_of_first_line: int) -> Json:
-    """Pack lines of which the first is named `%first`: templates, the template and depth of each line, and the contents of holes.
+    """Pack numbered lines: templates, the template and depth of each line, and the contents of holes.
 
     A hole holds the number of its line minus the number of the node that it names.
     """
