@@ -39,7 +39,7 @@ def find_result_form_mismatch(graph: UOp, inputs: Mapping[str, Any], result: Res
 
         given, graph = graph, legalize(graph)
         unnamed = find_unnamed_buffers(given, graph)  # which are in no result (R120)
-    expected, values = root_value_nodes(graph), result.values
+    expected, values = nonvoid_root_items(graph), result.values
     if len(values) != len(expected):
         return f"expected {_format_value_count(len(expected))}, got {_format_value_count(len(values))}"
     arrays = {f"value {k}": (u, values[k]) for k, u in enumerate(expected)}
@@ -53,7 +53,7 @@ def find_result_form_mismatch(graph: UOp, inputs: Mapping[str, Any], result: Res
     )
 
 
-def root_value_nodes(root: UOp) -> tuple[UOp, ...]:
+def nonvoid_root_items(root: UOp) -> tuple[UOp, ...]:
     """Return the nodes whose values a run of `root` returns, in order."""
     if root.op is Op.FUNCTION:
         return root.body.src

@@ -117,11 +117,11 @@ def load_kernels(target: Any, sources: list[str]) -> list[Any]:
 def time_runs(programs: list[tuple[Any, Any, Any]]) -> float:
     """Return the mean seconds of running a program whose kernels are made."""
     from uops.fuzz.campaign.serve import COLLECT
-    from uops.fuzz.oracles.native import run_first_kernels_natively
+    from uops.fuzz.oracles.native import load_and_run_first_calls
 
     def run(program: tuple[Any, Any, Any]) -> None:
         lowered, judge, target = program
-        judge.read_outputs_and_check_inputs_unchanged(run_first_kernels_natively(lowered, target, judge.initial_memory))
+        judge.read_outputs_and_check_inputs_unchanged(load_and_run_first_calls(lowered, target, judge.initial_memory))
 
     spent = 0.0
     for at in range(0, len(programs), COLLECT):  # of so many the kernels are kept

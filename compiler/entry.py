@@ -16,21 +16,21 @@ from typing import NamedTuple
 
 from uops.compiler.ir.bodies import map_kernel_bodies, order_outside_kernels
 from uops.compiler.ir.buffers import highest_unique
-from uops.compiler.ir.equal_effects import order_atomic_adds
+from uops.compiler.ir.equal_effects import chain_atomic_adds_per_memory_and_loops
 from uops.compiler.ir.loops import bind_accesses_to_loops_and_split_ends
 from uops.compiler.native import require_variables_within_program_bounds
 from uops.compiler.passes.callify.callify import CallifiedProgram, ProgramOutput, inline_calls_and_drop_gradient_markers
 from uops.compiler.passes.callify.hazards import map_base_memory
 from uops.compiler.passes.callify.kernel_calls import (
+    convert_kernel_calls_to_launch_form,
     find_written_slots,
     is_global_buffer,
     make_param_without_device,
-    pass_memory_to_kernel_calls,
 )
 from uops.compiler.passes.callify.loop_regions import (
     OutlinedProgram,
     bind_calls_to_loops,
-    is_one_kernel,
+    has_kernel_forms_or_named_sink,
     outline_kernel_storing_root_value,
     outline_loop_regions,
 )
@@ -98,11 +98,11 @@ def _has_loops_but_is_no_single_kernel(graph: UOp) -> bool:
     """Return True for a tensor graph with loops outside of its Calls, perhaps in a Function."""
     if not nodes_with_op(graph, Op.RANGE) or not any(u.op is Op.RANGE for u in order_outside_kernels(graph)):
         return False
-    return not is_one_kernel(graph)
+    return not has_kernel_forms_or_named_sink(graph)
 
 
 def _outline_loop_regions_or_whole_kernel(graph: UOp) -> OutlinedProgram:
-    if not is_one_kernel(graph):
+    if not has_kernel_forms_or_named_sink(graph):
         return outline_loop_regions(inline_calls_and_drop_gradient_markers(bind_calls_to_loops(graph)))
     if any(u.op is Op.SPECIAL for u in toposort(graph)):
         detail = "every lane of a launch computes the root, expected a Sink: a launch gives results through memory"
@@ -144,7 +144,7 @@ def _clear_scheduled_flag_and_flatten_memory(call: UOp, first_unique: int) -> UO
     """Return the Call of a launch with its body in the forms of a launch."""
     body = call.body
     unscheduled = body if body.arg is None else body.replace(arg=replace(body.arg, scheduled=False))
-    return pass_memory_to_kernel_calls(call.replace(src=(unscheduled, *call.arguments)), first_unique).root
+    return convert_kernel_calls_to_launch_form(call.replace(src=(unscheduled, *call.arguments)), first_unique).root
 
 
 def _canonicalize_launch_and_find_dialect(launch: UOp, dialect: Dialect) -> tuple[UOp, Dialect]:
@@ -154,7 +154,7 @@ def _canonicalize_launch_and_find_dialect(launch: UOp, dialect: Dialect) -> tupl
     launch = map_kernel_bodies(launch, bind_accesses_to_loops_and_split_ends)
     dialect = _find_first_legal_dialect_or_kernel(launch) if dialect is Dialect.KERNEL else dialect
     if dialect in _BEFORE_SELECT:  # no pass from select on simplifies a position
-        launch = map_kernel_bodies(launch, order_atomic_adds)
+        launch = map_kernel_bodies(launch, chain_atomic_adds_per_memory_and_loops)
     if dialect in _BEFORE_SELECT and (flat := _flatten_kernel_memory_accesses(launch)) is not launch:
         launch, dialect = flat, _find_first_legal_dialect_or_kernel(flat)
     return mark_kernels_that_keep_their_loops(launch, dialect) if dialect in _BEFORE_EXPAND else launch, dialect
@@ -183,7 +183,7 @@ def wrap_kernel_as_launch(kernel: UOp) -> UOp:
     memory = [u for u in order if u.op is Op.PARAM or is_global_buffer(u)]
     params = {u: make_param_without_device(u, k) for k, u in enumerate(memory)}
     call = UOp(Op.CALL, (substitute(kernel, params), *memory))
-    return UOp(Op.LINEAR, (pass_memory_to_kernel_calls(call, highest_unique(order) + 1).root,))
+    return UOp(Op.LINEAR, (convert_kernel_calls_to_launch_form(call, highest_unique(order) + 1).root,))
 
 
 def mark_kernels_that_keep_their_loops(launch: UOp, dialect: Dialect) -> UOp:

@@ -100,7 +100,7 @@ def log_transform(
         )
 
 
-def log_fusion_of_one_graph(
+def log_one_graphs_part_in_fusion(
     pass_name: str, before: UOp, fused_graph: UOp, replacements: Replacements, replacement_of_before: UOp, wrapped_replacement: UOp
 ) -> None:
     """Log that `before` went into `fused_graph` beside other graphs, if somebody records.

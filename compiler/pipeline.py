@@ -37,8 +37,8 @@ from uops.compiler.passes.private_memory import reuse_private_memory
 from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.compiler.passes.render import CompileQueue, render_and_compile
 from uops.compiler.passes.select.select import STEPS, select_instructions
-from uops.compiler.passes.wmma import lower_wmma_to_loops
-from uops.compiler.passes.workgroups import WORKGROUP_OPS, lower_workgroups_to_loops
+from uops.compiler.passes.wmma import lower_all_wmmas_to_loops_unless_supported
+from uops.compiler.passes.workgroups import WORKGROUP_OPS, lower_workgroups_to_loops_unless_supported
 from uops.compiler.rewrite.lowering_cache import LoweringCache, active_cache, use_lowering_cache
 from uops.compiler.target import MachineModel, Target
 from uops.spec.errors import Crash, SpecError
@@ -217,9 +217,10 @@ PIPELINE: tuple[Pass, ...] = (
           ("expand", "accumulators are made per lane")), per_kernel=True, steps=STEPS),
     Pass("linearize", "linearize", Dialect.SELECTED, Dialect.LINEAR, lambda u, s: linearize_kernel(u),
          (("select", "an instruction that is made later would have no place"),), per_kernel=True),
-    Pass("wmma", "linearize", Dialect.LINEAR, Dialect.LINEAR, lambda u, s: lower_wmma_to_loops(u, s.target),
+    Pass("wmma", "linearize", Dialect.LINEAR, Dialect.LINEAR, lambda u, s: lower_all_wmmas_to_loops_unless_supported(u, s.target),
          (("linearize", "loops show which lanes form a warp"),), per_kernel=True),
-    Pass("workgroups", "linearize", Dialect.LINEAR, Dialect.LINEAR, lambda u, s: lower_workgroups_to_loops(u, s.target),
+    Pass("workgroups", "linearize", Dialect.LINEAR, Dialect.LINEAR,
+         lambda u, s: lower_workgroups_to_loops_unless_supported(u, s.target),
          (("linearize", "loops of lanes are distributed over the order of instructions"),
           ("wmma", "the lanes of a warp meet at Barriers")), per_kernel=True),
     Pass("private memory", "plan", Dialect.LINEAR, Dialect.LINEAR, lambda u, s: reuse_private_memory(u),

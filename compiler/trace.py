@@ -153,7 +153,7 @@ def _link_parts_of_stages(before: UOp, after: UOp, log: LoweringLog) -> Iterator
         if j not in starts:
             starts[j] = {u: n for n, u in enumerate(old[j].nodes())}
         nodes = new[k].nodes()
-        chains = _find_transform_chain_per_merged_graph(old[j].body, new[k].body, k, tables, len(log.transforms))
+        chains = _find_transform_chains_via_each_merged_graph(old[j].body, new[k].body, k, tables, len(log.transforms))
         links: list[NodeLink] = []
         for chain in chains or [[]]:
             links += _compose_relations(starts[j], [tables.get_relation(t) for t in chain], nodes)
@@ -212,7 +212,7 @@ def _transforms_into_graph(kernel: int, graph: UOp, transforms_into: _Transforms
     return sorted((*by_kernel.get(None, {}).values(), *by_kernel.get(kernel, {}).values()), key=lambda x: x[0])
 
 
-def _find_transform_chain_per_merged_graph(
+def _find_transform_chains_via_each_merged_graph(
     start_graph: UOp, end_graph: UOp, kernel_number: int, tables: _LinkTables, before_log_position: int
 ) -> list[list[GraphTransform]]:
     """Return the chains of transforms from one graph to the other, all before position `before_log_position` of the log.
@@ -226,7 +226,7 @@ def _find_transform_chain_per_merged_graph(
     chains = []
     for position, t in tables.transforms[chain[last].after]:
         if t.is_part:
-            heads = _find_transform_chain_per_merged_graph(start_graph, t.before, kernel_number, tables, position)
+            heads = _find_transform_chains_via_each_merged_graph(start_graph, t.before, kernel_number, tables, position)
             chains += [[*head, t, *chain[last + 1 :]] for head in heads]
     return chains
 
@@ -377,7 +377,7 @@ class _NodeRelation:
         self.nodes_after = set(self.order)
         self.arrows: dict[UOp, list[_Arrow]] = {}
         self.owners: dict[UOp, dict[UOp, None]] = {}
-        (self._link_rewritten_nodes if transform.rules else self._link_replaced_and_matched_nodes)()
+        (self._link_nodes_by_rewrite_steps if transform.rules else self._link_replaced_and_matched_nodes)()
         for u, nodes in (transform.extra_nodes or {}).items():
             for v in _as_tuple(nodes):
                 self._add_new_arrow_if_target_in_graph_after(u, v, True, (LinkCause(transform.pass_name),))
@@ -418,7 +418,7 @@ class _NodeRelation:
                     sources.record_replacement(u, v)
         return images
 
-    def _link_rewritten_nodes(self) -> None:
+    def _link_nodes_by_rewrite_steps(self) -> None:
         """Link nodes by the steps of a Rewriter."""
         steps = self.shared.get_steps_by_rewritten_node(self.transform)
         memo: dict[UOp, _RewriteOutcome] = {}

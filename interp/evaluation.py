@@ -107,7 +107,7 @@ def _decide_if_kernel_and_run(
     op = root.op
     is_kernel = op in _KERNEL_ROOTS or (op is _SINK and root.arg is not None)
     if not is_kernel and dialect not in _TENSOR_DIALECTS:
-        is_kernel = import_kernel_bridge().is_whole_kernel(root)
+        is_kernel = import_kernel_bridge().has_kernel_forms_outside_loop_regions(root)
     machine = TensorMachine(inputs, *check_schedule_lanes)
     try:
         return _QUIET.copy().run(evaluate_and_collect, machine, root, is_kernel)
@@ -129,7 +129,7 @@ def _evaluate_root_cells(m: TensorMachine, root: UOp, is_kernel: bool) -> Sequen
     With `is_kernel`, the root is a kernel or a launch of kernels.
     """
     if is_kernel:
-        value = import_kernel_bridge().run_root(m, root)
+        value = import_kernel_bridge().run_kernel_or_linear_of_calls(m, root)
         return [] if value is None else [value]
     m.evaluate(m.root, root)
     find_cells = _CELLS_OF_ROOT.get(root.op)

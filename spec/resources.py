@@ -39,7 +39,7 @@ def limit_data_instead_of_addresses() -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (soft, most))
 
 
-def available_memory_bytes() -> int | None:
+def read_system_mem_available_bytes() -> int | None:
     """Return the bytes that can be allocated without swapping; None where the system does not report them."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()

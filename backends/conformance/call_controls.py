@@ -71,10 +71,10 @@ class WrongWhereLarge(Interp):
     def run(self, graph: UOp, inputs: Inputs) -> Result:
         """Evaluate the graph, and clear the elements beyond the first 4,096 of each value."""
         result = super().run(graph, inputs)
-        return Result(tuple(map(_clear_beyond_4096_if_large, result.values)), result.buffers)
+        return Result(tuple(map(_clear_beyond_4096_if_over_512k_elements, result.values)), result.buffers)
 
 
-def _clear_beyond_4096_if_large(value: Any) -> Any:
+def _clear_beyond_4096_if_over_512k_elements(value: Any) -> Any:
     if value.size <= 1 << 19:  # smaller ones are those of other cases
         return value
     value = value.copy()

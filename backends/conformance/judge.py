@@ -148,7 +148,9 @@ def _judge_segment(expected: Expectation, s: Segment, got: Array | None, level: 
 
 
 def _make_element_failure(expected: Expectation, s: Segment, want: AllowedSet, got: Array, element_index: int) -> Failure:
-    operands = tuple(_format_operand(expected.case, key, element_index, want) for key in sorted(expected.case.inputs))
+    operands = tuple(
+        _format_operand_or_empty_if_shape_differs(expected.case, key, element_index, want) for key in sorted(expected.case.inputs)
+    )
     return Failure(
         expected.case.id,
         f"element {element_index} of output {s.output} is outside the allowed set",
@@ -162,7 +164,7 @@ def _make_element_failure(expected: Expectation, s: Segment, want: AllowedSet, g
     )
 
 
-def _format_operand(case: ConformanceCase, key: str, element_index: int, want: AllowedSet) -> str:
+def _format_operand_or_empty_if_shape_differs(case: ConformanceCase, key: str, element_index: int, want: AllowedSet) -> str:
     """Format an input that is a number, or its element at that index; empty for an array of another shape than the output."""
     value = case.inputs[key]
     if not isinstance(value, np.ndarray):

@@ -63,7 +63,7 @@ class IgnoresBarriers(_MisreadingControl):
         if u.op is Op.BARRIER:
             return UOp(Op.GROUP, u.src)
         if u.op is Op.SINK and u.arg is not None:
-            return _fill_local_memory(_turn_specials_into_loops(u))
+            return _zero_local_memory_per_workgroup(_turn_specials_into_loops(u))
         return _retype(u, WORKGROUP, AxisType.LOOP)
 
 
@@ -79,7 +79,7 @@ def _turn_specials_into_loops(body: UOp) -> UOp:
     return inside.replace(src=(b.wrap_in_one_end_per_loop(b.group(*inside.src), list(loops.values())),))
 
 
-def _fill_local_memory(body: UOp) -> UOp:
+def _zero_local_memory_per_workgroup(body: UOp) -> UOp:
     """Return a kernel whose LOCAL memory holds zeros when a workgroup begins."""
     grid = [u for u in toposort(body) if u.op is Op.RANGE and u.arg.type in GRID]
 

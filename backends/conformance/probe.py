@@ -19,7 +19,7 @@ class ProbedGaps(NamedTuple):
     partly_refused: tuple[CellResult, ...]
 
 
-def derive_gaps_from_refusals(cells: Iterable[CellResult]) -> ProbedGaps:
+def split_refusals_into_full_gaps_and_partial(cells: Iterable[CellResult]) -> ProbedGaps:
     """Return what the refusals among the cells of a run amount to. Cells of surfaces that were not asked are left out."""
     by_row: dict[str, dict[str, list[CellResult]]] = {}
     for c in cells:

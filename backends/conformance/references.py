@@ -1,8 +1,8 @@
 """Reference functions of the exhaustive tier, computed by means that neither interpreter uses.
 
 A `ReferenceFunction` judges a whole array. It returns per element whether the result is the correctly rounded one, and its error in
-ulp: inf where a NaN, an infinity or the sign of a zero is wrong. `draw_test_points` draws the inputs of functions whose inputs are
-too many to enumerate.
+ulp: inf where a NaN, an infinity or the sign of a zero is wrong. `draw_operands_of_chunk` draws the inputs of functions whose
+inputs are too many to enumerate.
 """
 
 from __future__ import annotations
@@ -206,21 +206,23 @@ F64_REFERENCES: dict[str, ReferenceFunction] = {
 }
 
 
-def draw_test_points(function_name: str, reference: ReferenceFunction, chunk: int, n: int) -> Iterator[Array]:
-    """Yield the operands of a chunk of `n` points: raw bits, moderate values, and values where the function is hard."""
-    rng = np.random.Generator(np.random.PCG64([chunk, *function_name.encode()]))
+def draw_operands_of_chunk(
+    function_name: str, reference: ReferenceFunction, chunk_index: int, points_per_chunk: int
+) -> Iterator[Array]:
+    """Yield the operands of one chunk: raw bits, moderate values, and values where the function is hard."""
+    rng = np.random.Generator(np.random.PCG64([chunk_index, *function_name.encode()]))
     kind = np.dtype(reference.operands[0].name)
-    bits = np.frombuffer(rng.bytes(kind.itemsize * n), kind)
-    moderate = (rng.standard_normal(n) * rng.choice([1, 10, 700], n)).astype(kind)
-    x = np.where(rng.integers(0, 3, n) == 0, bits, _HARD[reference.op](rng, n, moderate).astype(kind))
+    bits = np.frombuffer(rng.bytes(kind.itemsize * points_per_chunk), kind)
+    moderate = (rng.standard_normal(points_per_chunk) * rng.choice([1, 10, 700], points_per_chunk)).astype(kind)
+    x = np.where(rng.integers(0, 3, points_per_chunk) == 0, bits, _HARD[reference.op](rng, points_per_chunk, moderate).astype(kind))
     yield x
     if reference.op is Op.POW:
-        y = (rng.standard_normal(n) * 10.0 ** rng.integers(-3, 4, n)).astype(kind)
+        y = (rng.standard_normal(points_per_chunk) * 10.0 ** rng.integers(-3, 4, points_per_chunk)).astype(kind)
         with np.errstate(all="ignore"):
             near_one = np.abs(x - 1) < 1e-2
         y = np.where(near_one, y * kind.type(1000), y)
-        whole = rng.integers(0, 3, n) == 0
-        yield np.where(whole, np.rint(y), np.where(rng.integers(0, 9, n) == 0, bits[::-1], y)).astype(kind)
+        whole = rng.integers(0, 3, points_per_chunk) == 0
+        yield np.where(whole, np.rint(y), np.where(rng.integers(0, 9, points_per_chunk) == 0, bits[::-1], y)).astype(kind)
 
 
 def _draw_hard_exp2_inputs(rng: np.random.Generator, n: int, moderate: Array) -> Array:

@@ -167,7 +167,7 @@ def _run_cases_and_rerun_failed_by_segment(
         outcomes = client.run_cases_on_workers(backend, requests, jobs=jobs, batch=8, limits=limits, environment=environment)
         for case, outcome in zip(cases, outcomes, strict=True):
             yield (
-                _isolate_failing_segments_by_rerun(case, outcome, rerun_worker, to_worker_case)
+                _rerun_segments_or_keep_case_if_none_fails(case, outcome, rerun_worker, to_worker_case)
                 if outcome.status in _ENDED
                 else [(case, outcome)]
             )
@@ -181,7 +181,7 @@ def _to_worker_case(case: ConformanceCase, capabilities: Capabilities, dialect: 
     return client.WorkerCase(show(graph), case.inputs, has_empty_program(graph), dialect.value if dialect else None, case.call)
 
 
-def _isolate_failing_segments_by_rerun(
+def _rerun_segments_or_keep_case_if_none_fails(
     case: ConformanceCase,
     outcome: client.Outcome,
     worker: client.BackendWorker,

@@ -183,7 +183,7 @@ class Judge:
                 return fault
         for key, allowed in self.allowed_sets.items() if pass_must_keep_bits(pass_name, graph) else ():
             if fault := find_bit_difference_except_nan_payload(
-                key, before[key], after[key], np.isinf(allowed.measure_width_in_ulps_or_points())
+                key, before[key], after[key], np.isinf(allowed.measure_width_in_ulps_or_points_less_one())
             ):
                 return fault
         return None

@@ -22,7 +22,7 @@ class ChildProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._errors = -1
 
-    def ask_or_return_empty_if_ended(self, exchange: Callable[[BinaryIO, BinaryIO], bytes]) -> bytes:
+    def start_if_stopped_then_ask_or_return_empty(self, exchange: Callable[[BinaryIO, BinaryIO], bytes]) -> bytes:
         """Call `exchange` with the input and the output; return its answer, empty if the program has ended.
 
         After any exception the program is ended, so that no answer belongs to an earlier question.

@@ -25,7 +25,7 @@ class Code(Protocol):
 
     generation: int
 
-    def place(self, image: bytes, entries: Sequence[str]) -> list[int]:
+    def load_entries_evicting_all_when_full(self, image: bytes, entries: Sequence[str]) -> list[int]:
         """Link an object, and return its functions `entries` for `Engine.call`. Raises Crash if it does not link."""
         ...
 
@@ -74,7 +74,7 @@ class NativeCode:
         self.generation, self._cursor = 0, BASE
         self._functions: dict[str, int] = {}
 
-    def place(self, image: bytes, entries: Sequence[str]) -> list[int]:
+    def load_entries_evicting_all_when_full(self, image: bytes, entries: Sequence[str]) -> list[int]:
         """Link an object, and return the addresses of its functions `entries`. Raises Crash if it does not link."""
         if self._cursor + len(image) > BASE + CODE_SIZE:
             self._forget()

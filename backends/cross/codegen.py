@@ -53,7 +53,7 @@ class CodeGenerator:
             return frame[1]
 
         with self._lock:
-            image = self._child.ask_or_return_empty_if_ended(exchange)
+            image = self._child.start_if_stopped_then_ask_or_return_empty(exchange)
             if not image and not answer:
                 texts = request.get("batch") or [request["source"]]
                 raise Crash(

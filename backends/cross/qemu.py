@@ -74,7 +74,7 @@ class QemuEngine:
             requests.flush()
             return answers.read(1)
 
-        if not self._program.ask_or_return_empty_if_ended(exchange):
+        if not self._program.start_if_stopped_then_ask_or_return_empty(exchange):
             raise Crash(f"a kernel ended {self.processor.qemu[0]}: {self._program.stop_and_describe_exit()}")
 
     def close(self) -> None:

@@ -65,30 +65,30 @@ define i64 @{name}(i64 %n, i64 %d) #0 {{
 """
 
 
-def _truncation(name: str, t: str, bits: int, mantissa: int) -> str:
+def _render_float_trunc_function(name: str, llvm_type: str, bits: int, mantissa_bits: int) -> str:
     """Return a function that clears the bits of a float behind the binary point; a NaN becomes quiet."""
-    i, bias, ones = f"i{bits}", (1 << (bits - mantissa - 2)) - 1, (1 << (bits - mantissa - 1)) - 1
+    i, bias, ones = f"i{bits}", (1 << (bits - mantissa_bits - 2)) - 1, (1 << (bits - mantissa_bits - 1)) - 1
     return f"""
-define {t} @{name}({t} %x) #0 {{
-  %w = bitcast {t} %x to {i}
-  %up = lshr {i} %w, {mantissa}
+define {llvm_type} @{name}({llvm_type} %x) #0 {{
+  %w = bitcast {llvm_type} %x to {i}
+  %up = lshr {i} %w, {mantissa_bits}
   %e.biased = and {i} %up, {ones}
   %e = sub {i} %e.biased, {bias}
   %small = icmp slt {i} %e, 0
-  %whole = icmp sge {i} %e, {mantissa}
+  %whole = icmp sge {i} %e, {mantissa_bits}
   %either = or i1 %small, %whole
   %shift = select i1 %either, {i} 0, {i} %e
-  %fraction = lshr {i} {(1 << mantissa) - 1}, %shift
+  %fraction = lshr {i} {(1 << mantissa_bits) - 1}, %shift
   %kept = xor {i} %fraction, -1
   %cut = and {i} %w, %kept
   %sign = and {i} %w, {-(1 << (bits - 1))}
   %inner = select i1 %small, {i} %sign, {i} %cut
   %word = select i1 %whole, {i} %w, {i} %inner
-  %y = bitcast {i} %word to {t}
-  %isnan = fcmp uno {t} %x, %x
-  %quiet = fadd {t} %x, %x
-  %z = select i1 %isnan, {t} %quiet, {t} %y
-  ret {t} %z
+  %y = bitcast {i} %word to {llvm_type}
+  %isnan = fcmp uno {llvm_type} %x, %x
+  %quiet = fadd {llvm_type} %x, %x
+  %z = select i1 %isnan, {llvm_type} %quiet, {llvm_type} %y
+  ret {llvm_type} %z
 }}
 """
 
@@ -329,8 +329,8 @@ _FUNCTIONS: dict[str, tuple[str, ...]] = {
     "__moddi3": (_DIVIDE, _render_division_function("__moddi3", 1, True)),
     "fmaf": (_FMAF,),
     "fma": (_shift("left", "shl", "fshl"), _shift("right", "lshr", "fshr"), _FMA),
-    "truncf": (_truncation("truncf", "float", 32, 23),),
-    "trunc": (_truncation("trunc", "double", 64, 52),),
+    "truncf": (_render_float_trunc_function("truncf", "float", 32, 23),),
+    "trunc": (_render_float_trunc_function("trunc", "double", 64, 52),),
 }
 #: The functions that an object may call.
 SUPPORT_SYMBOLS = frozenset(_FUNCTIONS)

@@ -51,7 +51,7 @@ class CrossObject:
         """Return a kernel's function in the engine, and place the code if it is not there. Raises Crash if it does not link."""
         code = self._engine.code
         if self._generation != code.generation:
-            self._functions = code.place(self._image, self._entries)
+            self._functions = code.load_entries_evicting_all_when_full(self._image, self._entries)
             self._generation = code.generation
         return self._functions[k]
 

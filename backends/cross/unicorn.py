@@ -40,11 +40,11 @@ def _enable_nothing(engine: Any, names: Any) -> None:
     """Do nothing: floats are there."""
 
 
-def _call_by_registers(*registers: str) -> Callable[[Any, Any, int, int, int, int], None]:
+def _make_argument_register_setter(*argument_return_and_stack_registers: str) -> Callable[[Any, Any, int, int, int, int], None]:
     """Return a function that sets the registers of two arguments, the return address and the stack."""
 
     def call(engine: Any, names: Any, buffers: int, scalars: int, back: int, stack: int) -> None:
-        for register, value in zip(registers, (buffers, scalars, back, stack), strict=True):
+        for register, value in zip(argument_return_and_stack_registers, (buffers, scalars, back, stack), strict=True):
             engine.reg_write(getattr(names, register), value)
 
     return call
@@ -59,11 +59,11 @@ def _call_by_stack(engine: Any, names: Any, buffers: int, scalars: int, back: in
 _SETTINGS = {
     "aarch64": _Setting(
         "arm64", "ARM", _enable_floats_aarch64,
-        _call_by_registers("UC_ARM64_REG_X0", "UC_ARM64_REG_X1", "UC_ARM64_REG_LR", "UC_ARM64_REG_SP"),
+        _make_argument_register_setter("UC_ARM64_REG_X0", "UC_ARM64_REG_X1", "UC_ARM64_REG_LR", "UC_ARM64_REG_SP"),
     ),
     "riscv64": _Setting(
         "riscv", "RISCV64", _enable_floats_riscv,
-        _call_by_registers("UC_RISCV_REG_A0", "UC_RISCV_REG_A1", "UC_RISCV_REG_RA", "UC_RISCV_REG_SP"),
+        _make_argument_register_setter("UC_RISCV_REG_A0", "UC_RISCV_REG_A1", "UC_RISCV_REG_RA", "UC_RISCV_REG_SP"),
     ),
     "i686": _Setting("x86", "32", _enable_nothing, _call_by_stack),
 }  # fmt: skip

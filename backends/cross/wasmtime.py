@@ -67,7 +67,7 @@ class WasmtimeEngine:
         """Return the package's version."""
         return f"wasmtime {version('wasmtime')}"
 
-    def place(self, image: bytes, entries: Sequence[str]) -> list[int]:
+    def load_entries_evicting_all_when_full(self, image: bytes, entries: Sequence[str]) -> list[int]:
         """Compile and link an object; return the numbers of its functions `entries`. Raises Crash if wasmtime rejects it."""
         if len(self._functions) >= _MOST_FUNCTIONS:
             self.generation += 1

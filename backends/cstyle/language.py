@@ -127,13 +127,13 @@ class Language:
     float32_by_float64: frozenset[Op] = frozenset()
     vector_lanes: tuple[int, ...] = ()
 
-    def value_type(self, d: DType) -> str:
+    def native_value_type(self, d: DType) -> str:
         """Return the name of a value's type. Raises Unsupported for a dtype that instruction selection should have removed."""
         if d not in ALIAS:
             raise Unsupported(f"dtype {d}", self.name)
         return ALIAS[d]
 
-    def storage_type(self, d: DType) -> str:
+    def native_storage_type(self, d: DType) -> str:
         """Return the type of an element in memory: a bool is one byte, 0 or 1. Raises Unsupported."""
         if d not in NATIVE:
             raise Unsupported(f"a buffer of {d}", self.name)

@@ -77,7 +77,7 @@ class LaunchPlan:
         else:
             self._assign_shared_dimension([u], [extent], in_grid=in_grid)
 
-    def assign_dimensions(self, ranges: Sequence[UOp], *, in_grid: bool) -> None:
+    def assign_dimensions_or_leave_as_loops(self, ranges: Sequence[UOp], *, in_grid: bool) -> None:
         """Assign dimensions to ranges, outermost first: one each while there are enough, then constant extents share the last one.
 
         A range stays a loop if the launch cannot know its extent, or if no dimension is left.
@@ -190,10 +190,10 @@ def plan_launch(instructions: Sequence[UOp], language: Language) -> LaunchPlan:
         raise Unsupported(f"SPECIAL in a launch of groups {plan.groups} and lanes {plan.lanes}", language.name)
     outer = _find_launchable_ranges_around_effects(instructions)
     groups = [u for u in outer if u.arg.type in GRID]
-    plan.assign_dimensions(groups, in_grid=True)
+    plan.assign_dimensions_or_leave_as_loops(groups, in_grid=True)
     # A group that looped over a GLOBAL range would need barriers between iterations to reuse its local memory (R61).
     if plan.index_expressions.keys() >= set(groups) or not any(_is_local(u) for u in instructions):
-        plan.assign_dimensions(
+        plan.assign_dimensions_or_leave_as_loops(
             _select_lane_ranges_fitting_group([u for u in outer if u.arg.type in WORKGROUP], plan), in_grid=False
         )
     _check_barriers_outside_lane_loops(instructions, plan)
@@ -230,7 +230,7 @@ def _find_launchable_ranges_around_effects(instructions: Sequence[UOp]) -> list[
     Instructions before them that end in registers are repeated by every work-item.
     """
     outer: list[UOp] = []
-    stores = [u for u in instructions if u.op is Op.STORE and _is_effect_outside_work_item(u)]
+    stores = [u for u in instructions if u.op is Op.STORE and _is_effect_visible_beyond_work_item(u)]
     written = {base_memory(u.buffer) for u in stores} | {base_memory(u.index) for u in instructions if u.op is Op.ATOMICADD}
     k = 0
     while k < len(instructions):
@@ -242,18 +242,18 @@ def _find_launchable_ranges_around_effects(instructions: Sequence[UOp]) -> list[
         elif u.op is Op.RANGE:
             end = next(j for j, e in enumerate(instructions) if e.op is Op.END and u in e.ranges)
             block = instructions[k : end + 1]
-            launched = any(_is_effect_outside_work_item(x) or (x.op is Op.RANGE and x.arg.type in _LAUNCHED) for x in block)
+            launched = any(_is_effect_visible_beyond_work_item(x) or (x.op is Op.RANGE and x.arg.type in _LAUNCHED) for x in block)
             if launched or (not outer and any(x.op is Op.LOAD and base_memory(x.buffer) in written for x in block)):
                 break
             k = end
-        elif _is_effect_outside_work_item(u):
+        elif _is_effect_visible_beyond_work_item(u):
             break
         k += 1
     inside = _make_no_effect_follows_end_test(instructions, outer)
     return [u for k, u in enumerate(outer) if all(inside(r) for r in outer[: k + 1])]
 
 
-def _is_effect_outside_work_item(u: UOp) -> bool:
+def _is_effect_visible_beyond_work_item(u: UOp) -> bool:
     """Return True if an instruction's effect is visible outside its work-item."""
     if u.op is Op.STORE:
         target = base_memory(u.buffer)
@@ -268,7 +268,7 @@ def _make_no_effect_follows_end_test(instructions: Sequence[UOp], ranges: Sequen
     for u in instructions:
         if u.op is Op.END:
             ended |= {r for r in u.ranges if r in ranges}
-        elif _is_effect_outside_work_item(u):
+        elif _is_effect_visible_beyond_work_item(u):
             left |= ended
     return lambda r: r not in left
 

@@ -18,7 +18,7 @@ from uops.backends.cstyle import helpers
 from uops.backends.cstyle.alu import EMIT, render_wrapping_arithmetic
 from uops.backends.cstyle.language import TYPEDEFS, Language, render_literal
 from uops.compiler.decompose import SMALL
-from uops.compiler.ir.loops import find_thread_loop_around_effects
+from uops.compiler.ir.loops import find_parallelizable_outer_thread_loop
 from uops.compiler.native import find_template_of_ins_or_custom, render_template
 from uops.compiler.target import STACK_LIMIT
 from uops.spec.errors import CompileError, Crash, Unsupported
@@ -116,7 +116,7 @@ class CKernelRenderer:
         self.arguments: dict[str, str] = {}
         self.open_blocks: list[UOp] = []
         self.innermost_loops = find_innermost_loops(self.instructions)
-        self.thread_loop = find_thread_loop_around_effects(self.instructions) if language.part_bounds else None
+        self.thread_loop = find_parallelizable_outer_thread_loop(self.instructions) if language.part_bounds else None
         self.number = 0
         self.local_bytes = self.private_bytes = 0
 
@@ -143,17 +143,19 @@ class CKernelRenderer:
         for u in self.params():
             slot, d = u.arg.slot, u.dtype
             if u.arg.name is None:
-                pointer = f"{self.language.space_qualifier(AddrSpace.GLOBAL)}{self.language.storage_type(d)} *"
-                same = self._declare_once_and_return_whether_same(
+                pointer = f"{self.language.space_qualifier(AddrSpace.GLOBAL)}{self.language.native_storage_type(d)} *"
+                same = self._declare_if_new_and_return_if_consistent(
                     f"p{slot}", f"{pointer}const p{slot} = ({pointer}){self.language.buffer.format(slot)};"
                 )
                 self.memory_refs[u] = CMemoryRef(f"p{slot}" if same else f"(({pointer})p{slot})", d, AddrSpace.GLOBAL)
             else:  # its dtype holds every value within its bounds (R08)
-                t = self.language.value_type(d)
-                self._declare_once_and_return_whether_same(f"s{slot}", f"const i64 s{slot} = {self.language.scalar.format(slot)};")
+                t = self.language.native_value_type(d)
+                self._declare_if_new_and_return_if_consistent(
+                    f"s{slot}", f"const i64 s{slot} = {self.language.scalar.format(slot)};"
+                )
                 self.values[u] = (f"s{slot}" if t == "i64" else f"({t})s{slot}",)
 
-    def _declare_once_and_return_whether_same(self, name: str, declaration: str) -> bool:
+    def _declare_if_new_and_return_if_consistent(self, name: str, declaration: str) -> bool:
         """Write a declaration unless the name has one; return True if the one it has is the same."""
         if name not in self.arguments:
             self.arguments[name] = declaration
@@ -185,7 +187,7 @@ class CKernelRenderer:
                 private_bytes += bytes_
             if private_bytes + local_bytes > STACK_LIMIT:
                 raise CompileError(f"private and local buffers take more than {STACK_LIMIT} bytes of stack")
-            qualifier, t = self.language.space_qualifier(space), self.language.storage_type(u.dtype)
+            qualifier, t = self.language.space_qualifier(space), self.language.native_storage_type(u.dtype)
             if pool and space is AddrSpace.LOCAL:
                 self.w.write_line(f"{qualifier}{t} *const {name} = ({qualifier}{t} *)({pool} + {start});")
             else:
@@ -233,7 +235,7 @@ class CKernelRenderer:
         """Declare one constant per lane; return their names."""
         names = (name,) if len(expressions) == 1 else tuple(f"{name}_{k}" for k in range(len(expressions)))
         for n, e in zip(names, expressions, strict=True):
-            self.w.write_line(f"const {self.language.value_type(d)} {n} = {e};")
+            self.w.write_line(f"const {self.language.native_value_type(d)} {n} = {e};")
         return names
 
     def _lane_count(self, u: UOp) -> int:
@@ -283,7 +285,7 @@ class CKernelRenderer:
         base = at.base if at.index is None else f"&{at.element(0)}"
         if at.index is not None and len(at.index) != 1:
             raise Unsupported("BITCAST of a vector of addresses", self.language.name)
-        t = self.language.storage_type(u.dtype)
+        t = self.language.native_storage_type(u.dtype)
         any_ = self.w.define_function(f"{t}_any", f"typedef {t} __attribute__((may_alias)) {t}_any;\n")
         pointer = f"(({self.language.space_qualifier(at.space)}{any_} *)({base}))"
         self.memory_refs[u] = replace(at, base=pointer, dtype=u.dtype, index=None if at.index is None else ("0",))
@@ -367,12 +369,12 @@ class CKernelRenderer:
 
     def open_loop_or_bind_launch_index(self, u: UOp) -> None:
         """Open a loop that tests first, so that a bound <= 0 runs zero times (R57)."""
-        name, t = f"k{self.number}", self.language.value_type(u.dtype)  # i8 and i16 are types
+        name, t = f"k{self.number}", self.language.native_value_type(u.dtype)  # i8 and i16 are types
         self.values[u] = (name,)
         if u in self.launch_indices:
             self.w.write_line(f"const {t} {name} = {self.launch_indices[u]};")
             return
-        if self.language.value_type(u.bound.dtype) != t:
+        if self.language.native_value_type(u.bound.dtype) != t:
             raise Crash(f"{u!r} has a bound of dtype {u.bound.dtype}")
         if self.language.unroll_hint and self._can_unroll_innermost_evenly_over_tile(u):
             self.w.write_line(self.language.unroll_hint.format(UNROLLED))

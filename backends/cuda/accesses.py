@@ -106,7 +106,7 @@ def render_load_matrices(count: int, is_transposed: bool) -> tuple[str, str]:
     )
 
 
-def find_async_buffers(instructions: Sequence[UOp]) -> set[UOp]:
+def find_buffers_copied_and_read_after_barriers(instructions: Sequence[UOp]) -> set[UOp]:
     """Return the LOCAL Buffers that copies may fill asynchronously: all reads follow Barriers, and all Stores are of loaded values.
 
     A kernel with atomic additions, or with instructions or code of the target, has none.

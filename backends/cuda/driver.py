@@ -253,7 +253,7 @@ class LaunchGraph:
         one = (launch.groups, 1, 1), (launch.lanes, 1, 1)
         return _NodeParameters(launch.kernel.function, *one, launch.kernel.local_bytes, table.address, None)
 
-    def start(self, launches: Sequence[DeviceLaunch]) -> None:
+    def patch_changed_launches_and_queue(self, launches: Sequence[DeviceLaunch]) -> None:
         """Queue the launches, which are of the graph's kernels in their order. Graphs that were queued before stay as they were."""
         for k, (before, launch) in enumerate(zip(self._launches, launches, strict=True)):
             if launch != before:

@@ -117,14 +117,14 @@ def render_function(d: Descriptor) -> str:
     inputs = ", ".join(f'"{k}"({n})' for k, n in zip(constraints, names))
     return "\n".join((
         head + " {", "#ifdef __CUDACC__", f'  asm("{d.name} {", ".join(lists)};" : {outputs} : {inputs});', "#else",
-        *_render_exchange_and_sums(d), "#endif", "}", "",
+        *_render_mma_emulation_for_shim(d), "#endif", "}", "",
     ))  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------------------------------ the shim
 
 
-def _render_exchange_and_sums(d: Descriptor) -> list[str]:
+def _render_mma_emulation_for_shim(d: Descriptor) -> list[str]:
     """Return C statements: this lane's elements of A and B to the warp's matrices, and the sums of its elements of C."""
     n, m, k = d.dims
     wide = "double" if d.dtype_out.is_float else "unsigned"

@@ -89,7 +89,7 @@ class CudaKernelRenderer(family.CKernelRenderer):
     def __init__(self, linear: UOp, plan: LaunchPlan) -> None:
         super().__init__(linear, CUDA, plan.index_expressions, atomic.render_atomic_add_by_compare_exchange)
         self.written = find_written_slots(self.instructions)
-        self.async_buffers = accesses.find_async_buffers(self.instructions)
+        self.async_buffers = accesses.find_buffers_copied_and_read_after_barriers(self.instructions)
         self.aligned: set[int] = set()  # slots whose addresses must be multiples of 16
         self.position_in_list = {u: k for k, u in enumerate(self.instructions)}
         self.copies_async = False
@@ -101,7 +101,7 @@ class CudaKernelRenderer(family.CKernelRenderer):
         lines = super().render_body()
         return lines if self.copies_async else [line for line in lines if line.strip() != _WAIT]
 
-    def classify_argument_access(self, param: UOp) -> str:
+    def classify_argument_kind(self, param: UOp) -> str:
         """Return the kind of a Param's argument, once every instruction is rendered."""
         if param.arg.name:
             return SCALAR
@@ -172,7 +172,7 @@ class CudaKernelRenderer(family.CKernelRenderer):
 
     def _declare_wide(self, name: str, d: DType, size: int) -> None:
         self.w.define_function("w16", accesses.WIDE_TYPES)
-        self.w.write_line(f"union {{ w{size} wide; {CUDA.storage_type(d)} one[{size // d.itemsize}]; }} {name};")
+        self.w.write_line(f"union {{ w{size} wide; {CUDA.native_storage_type(d)} one[{size // d.itemsize}]; }} {name};")
 
     def _size_wide_access_and_mark_aligned_slot(self, reference: UOp, d: DType, gate: UOp | None) -> int:
         """Return the bytes of an access to neighbours that is one instruction; 0 for any other.
@@ -211,7 +211,7 @@ class CudaKernelRenderer(family.CKernelRenderer):
         if d is None:
             raise Unsupported(u.op.name, self.language.name)
         function = self.w.define_function(mma.function_name(d), mma.render_function(d))
-        fragments = [self._render_fragment(s, d.dtype_in) for s in (u.lhs, u.rhs)]
+        fragments = [self._render_fragment_registers(s, d.dtype_in) for s in (u.lhs, u.rhs)]
         sums = mma.pack_registers(self.operand_text_by_lane(u.accumulator), d.dtype_out)
         registers = ", ".join(r for f in (*fragments, sums) for r in f)
         result = f"v{self.number}"
@@ -219,7 +219,7 @@ class CudaKernelRenderer(family.CKernelRenderer):
         self.w.write_line(f"{function}({result}, {registers});")
         self.values[u] = tuple(mma.unpack_element(result, k, d.dtype_out) for k in range(d.c.elements))
 
-    def _render_fragment(self, fragment: UOp, d: DType) -> Sequence[str]:
+    def _render_fragment_registers(self, fragment: UOp, d: DType) -> Sequence[str]:
         """Return the registers of a fragment, which matrices in LOCAL memory fill where it has that form."""
         key = fragment, self.open_blocks[-1] if self.open_blocks else None
         if key in self.fragments:
@@ -265,7 +265,7 @@ def render(linear: UOp) -> str:
     plan = plan_launch(linear.src, CUDA)
     kernel = CudaKernelRenderer(linear, plan)
     body = kernel.render_body()
-    kinds = {u.arg.slot: kernel.classify_argument_access(u) for u in kernel.params()}
+    kinds = {u.arg.slot: kernel.classify_argument_kind(u) for u in kernel.params()}
     slots = range(max(kinds, default=-1) + 1)
     arguments = [f"i64 n{k}" if kinds[k] == SCALAR else f"u8 *m{k}" for k in slots if k in kinds]
     comment = plan.launch_comment([kinds.get(k, "") for k in slots], kernel.local_bytes, kernel.private_bytes)

@@ -43,7 +43,7 @@ class ProgramSubmission:
             if len(complete) == len(tables):
                 if self._graph is None:
                     self._graph = LaunchGraph(complete)
-                self._graph.start(complete)
+                self._graph.patch_changed_launches_and_queue(complete)
                 return
         for kernel, t in zip(self._kernels, tables, strict=True):
             kernel(*t)

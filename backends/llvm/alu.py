@@ -162,7 +162,7 @@ class _SafeDivisor(NamedTuple):
     was_minus_one: str | None
 
 
-def _emit_safe_divisor(b: IRBuilder, divisor_node: UOp, t: str, y: str) -> _SafeDivisor:
+def _emit_divisor_without_zero_or_minus_one(b: IRBuilder, divisor_node: UOp, t: str, y: str) -> _SafeDivisor:
     lo, hi = value_bounds(divisor_node)
     zero = b.emit(f"icmp eq {t} {y}, {splat(t, '0')}") if lo <= 0 <= hi else None
     minus = b.emit(f"icmp eq {t} {y}, {splat(t, '-1')}") if lo <= -1 <= hi else None
@@ -173,7 +173,7 @@ def _emit_safe_divisor(b: IRBuilder, divisor_node: UOp, t: str, y: str) -> _Safe
 def emit_idiv(b: IRBuilder, u: UOp, x: str, y: str) -> str:
     """Emit floor(x / y); 0 for y = 0 (R03); x / -1 is the wrapped negation (R04)."""
     t, signed = type_of(u), u.dtype.is_signed
-    d, zero, minus = _emit_safe_divisor(b, u.rhs, t, y)
+    d, zero, minus = _emit_divisor_without_zero_or_minus_one(b, u.rhs, t, y)
     q = _emit_quotient(b, u, x, d)
     if signed and may_differ_in_sign(u):
         r = _emit_remainder(b, u, x, d, q)
@@ -187,7 +187,7 @@ def emit_idiv(b: IRBuilder, u: UOp, x: str, y: str) -> str:
 def emit_mod(b: IRBuilder, u: UOp, x: str, y: str) -> str:
     """Emit x - y * floor(x / y), which has the sign of y (R02); x for y = 0 (R03)."""
     t, signed = type_of(u), u.dtype.is_signed
-    d, zero, _ = _emit_safe_divisor(b, u.rhs, t, y)
+    d, zero, _ = _emit_divisor_without_zero_or_minus_one(b, u.rhs, t, y)
     r = _emit_remainder(b, u, x, d)
     if signed and may_differ_in_sign(u):
         r = b.select(_emit_needs_floor_fix(b, t, r, d), t, b.emit(f"add {t} {r}, {d}"), r)
@@ -238,7 +238,7 @@ def emit_shift(b: IRBuilder, u: UOp, x: str, n: str) -> str:
     t, width = type_of(u), bits(u.dtype)
     arithmetic = u.op is Op.SHR and u.dtype.is_signed
     mnemonic = "ashr" if arithmetic else "lshr" if u.op is Op.SHR else "shl"
-    count, fits = _emit_shift_count_and_range_flag(b, u.rhs, n, width, t)
+    count, fits = _resize_shift_count_and_emit_range_flag(b, u.rhs, n, width, t)
     if fits is None:
         return b.emit(f"{mnemonic} {t} {x}, {count}")
     count = b.select(fits, t, count, splat(t, str(width - 1) if arithmetic else "0"))
@@ -246,7 +246,7 @@ def emit_shift(b: IRBuilder, u: UOp, x: str, n: str) -> str:
     return shifted if arithmetic else b.select(fits, t, shifted, splat(t, "0"))
 
 
-def _emit_shift_count_and_range_flag(b: IRBuilder, count_node: UOp, n: str, width: int, t: str) -> tuple[str, str | None]:
+def _resize_shift_count_and_emit_range_flag(b: IRBuilder, count_node: UOp, n: str, width: int, t: str) -> tuple[str, str | None]:
     """Return the count in the value's type, and the condition that it is below `width` (None: always)."""
     tn, count_width = type_of(count_node), bits(count_node.dtype)
     lo, hi = value_bounds(count_node)
@@ -291,7 +291,7 @@ def _emit_int_to_float(b: IRBuilder, source: DType, target: DType, x: str, lanes
     return _emit_conversion(b, "sitofp" if source.is_signed else "uitofp", source, target, x, lanes)
 
 
-def _emit_float_to_int(b: IRBuilder, source: DType, target: DType, x: str, lanes: int) -> str:
+def _emit_saturating_float_to_int(b: IRBuilder, source: DType, target: DType, x: str, lanes: int) -> str:
     """Emit a saturating conversion toward zero, NaN to 0, by LLVM's saturating conversions.
 
     LLVM splits those of vectors into lanes, so vectors have code of their own.
@@ -323,7 +323,7 @@ CAST: dict[str, Callable[[IRBuilder, DType, DType, str, int], str]] = {
     "bs": _emit_int_to_int, "bu": _emit_int_to_int, "bf": _emit_int_to_float,
     "sb": _emit_to_bool, "ss": _emit_int_to_int,   "su": _emit_int_to_int,   "sf": _emit_int_to_float,
     "ub": _emit_to_bool, "us": _emit_int_to_int,   "uu": _emit_int_to_int,   "uf": _emit_int_to_float,
-    "fb": _emit_to_bool, "fs": _emit_float_to_int, "fu": _emit_float_to_int, "ff": _emit_float_to_float,
+    "fb": _emit_to_bool, "fs": _emit_saturating_float_to_int, "fu": _emit_saturating_float_to_int, "ff": _emit_float_to_float,
 }
 # fmt: on
 

@@ -74,7 +74,7 @@ def find_address_nodes(instructions: Sequence[UOp], memory_and_views: Iterable[U
     only: set[UOp] = set()
     for u in reversed(instructions):  # users come first, so all uses of a node are known
         if u.op is Op.INDEX and (indexed := u.src[0]) in memory:  # operand
-            _mark_index_scalars_wide_else_used(u.positions[0], wide, other)
+            _mark_index_scalars_wide_or_vector_used(u.positions[0], wide, other)
             other.add(indexed)
             continue
         exact = u in wide and is_exact_in_64_bits(u)
@@ -87,7 +87,7 @@ def find_address_nodes(instructions: Sequence[UOp], memory_and_views: Iterable[U
     return AddressNodes(frozenset(wide), frozenset(only))
 
 
-def _mark_index_scalars_wide_else_used(index: UOp, wide: set[UOp], otherwise_used: set[UOp]) -> None:
+def _mark_index_scalars_wide_or_vector_used(index: UOp, wide: set[UOp], otherwise_used: set[UOp]) -> None:
     """Mark the scalars from which an access computes its addresses."""
     at = match_lane_offsets(index) if index.shape != () else None
     if index.shape == ():

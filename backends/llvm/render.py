@@ -43,7 +43,7 @@ from uops.backends.llvm.types import (
     vector_type,
     with_element,
 )
-from uops.compiler.ir.loops import find_thread_loop_around_effects
+from uops.compiler.ir.loops import find_parallelizable_outer_thread_loop
 from uops.compiler.native import find_template_of_ins_or_custom, render_template
 from uops.compiler.target import STACK_LIMIT
 from uops.spec.errors import CompileError, Crash, Unsupported
@@ -112,7 +112,7 @@ class _KernelRenderer:
         self.address_nodes = find_address_nodes(instructions, find_memory_and_views(instructions))
         self.i64_operands: dict[UOp, str] = {}
         self.register_stores = find_registers_stored_in_blocks(instructions, self.registers)
-        self.thread_loop = find_thread_loop_around_effects(instructions)
+        self.thread_loop = find_parallelizable_outer_thread_loop(instructions)
         self.needs_spare_slot = False
 
     def render_module(self) -> str:

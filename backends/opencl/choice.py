@@ -47,7 +47,7 @@ class Candidate(NamedTuple):
         """The names of this candidate, with its position among equal ones."""
         return self.platform, self.version, self.device, str(self.rank[-1])
 
-    def is_named_by_choice(self, choice: str) -> bool:
+    def is_chosen_but_emulator_only_if_named(self, choice: str) -> bool:
         """Return True if a choice names this candidate. No choice names any but emulators."""
         platform, _, device = choice.casefold().partition(":")
         if not platform and find_traits(self.platform).judges_accesses:
@@ -75,7 +75,7 @@ def _open_chosen_device(choice: str) -> Device:
     refused = list[str]()
     for c in list_candidates(pyopencl):
         reason = "it is not the one that was chosen"
-        if c.is_named_by_choice(choice):
+        if c.is_chosen_but_emulator_only_if_named(choice):
             found = _open_candidate_once(pyopencl, c)
             if isinstance(found, Device):
                 return found
@@ -126,7 +126,11 @@ _opened: dict[tuple[str, ...], Device | str] = {}
 
 def _open_and_probe(cl: Any, c: Candidate) -> Device | str:
     """Open a device, or return why it does not conform."""
-    missing = [f.name for f in _list_required_float_features(cl, c.handle) if f.device_config & f.required_bits != f.required_bits]
+    missing = [
+        f.name
+        for f in _list_required_float32_and_float64_features(cl, c.handle)
+        if f.device_config & f.required_bits != f.required_bits
+    ]
     if missing:
         return f"it lacks {', '.join(missing)}"
     try:
@@ -175,7 +179,7 @@ class _RequiredFeature(NamedTuple):
     device_config: int
 
 
-def _list_required_float_features(cl: Any, device: Any) -> Iterator[_RequiredFeature]:
+def _list_required_float32_and_float64_features(cl: Any, device: Any) -> Iterator[_RequiredFeature]:
     """Yield the features that strict results need of a device, whether it has them or not.
 
     Of float32 they do not include fma and correctly rounded division: float64 can stand in for both.

@@ -155,12 +155,12 @@ def render(linear: UOp, language: Language = OPENCL) -> str:
     kinds = {u.arg.slot: "buffer" if u.arg.name is None else "scalar" for u in kernel.params()}
     slots = range(max(kinds, default=-1) + 1)
     arguments = [_ARGUMENT[kinds[k]].format(k) for k in slots if k in kinds]
-    head = f"__kernel {_render_group_size(plan)}void {ENTRY}({', '.join(arguments)}) {{"
+    head = f"__kernel {_render_group_size_if_linear_and_constant(plan)}void {ENTRY}({', '.join(arguments)}) {{"
     comment = plan.launch_comment([kinds.get(k, "") for k in slots])
     return "\n".join((comment, *kernel.w.render_preamble(), head, *body, "}")) + "\n"
 
 
-def _render_group_size(plan: LaunchPlan) -> str:
+def _render_group_size_if_linear_and_constant(plan: LaunchPlan) -> str:
     """Return the attribute with the number of work-items of a group, if one dimension numbers them and it is known.
 
     Without it, a device may compile for groups that are smaller than the launch's.

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from uops.backends.answer import collect_caller_input_nodes, is_variable, root_value_nodes
+from uops.backends.answer import collect_caller_input_nodes, is_variable, nonvoid_root_items
 from uops.backends.arrays import STORAGE
 from uops.backends.contract import Backend, Capabilities, Inputs, Missing
 from uops.backends.subjects.host import Array, HostValue
@@ -142,11 +142,15 @@ class Program:
         self._library, self._graph, self._variables = library, graph, variables
         self._host_values: dict[int, Array] = {}
         self._written: list[tuple[str, DType]] = []
-        self._function = library.compile(self._evaluate) if is_compiled else self._evaluate
+        self._function = (
+            library.compile(self._evaluate_and_note_writes_and_host_values)
+            if is_compiled
+            else self._evaluate_and_note_writes_and_host_values
+        )
 
     def __call__(self, inputs: dict[str, Value]) -> Result:
         """Return the result for the inputs' values."""
-        export, value_nodes = self._library.export_array, root_value_nodes(self._graph)
+        export, value_nodes = self._library.export_array, nonvoid_root_items(self._graph)
         outputs = iter(self._function(inputs))
         values = tuple(
             self._host_values[k] if k in self._host_values else export(next(outputs), u.dtype.storage)
@@ -154,7 +158,7 @@ class Program:
         )
         return Result(values, {key: export(next(outputs), d) for key, d in self._written})
 
-    def _evaluate(self, inputs: dict[str, Value]) -> tuple[Value, ...]:
+    def _evaluate_and_note_writes_and_host_values(self, inputs: dict[str, Value]) -> tuple[Value, ...]:
         """Evaluate the graph; note which memory it writes, and which values depend on no data."""
         run = GraphRun(self._library, self._variables, inputs)
         scope, outputs = Scope(run), []
@@ -163,10 +167,10 @@ class Program:
         if root.op is Op.FUNCTION:
             scope, root = body, root.body
             scope.evaluate(root)
-        for k, u in enumerate(root_value_nodes(self._graph)):
+        for k, u in enumerate(nonvoid_root_items(self._graph)):
             cell = scope.cells[u]
             if isinstance(cell, HostValue):
-                self._host_values[k] = _convert_to_int64_if_all_fit(cell.array) if u.dtype is dt.index else cell.array
+                self._host_values[k] = _convert_to_int64_or_keep_objects(cell.array) if u.dtype is dt.index else cell.array
             else:
                 outputs.append(scope.value(u))
         written = run.list_written_memory()
@@ -178,7 +182,7 @@ def _describe_refusal(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0][:200]
 
 
-def _convert_to_int64_if_all_fit(array: Array) -> Array:
+def _convert_to_int64_or_keep_objects(array: Array) -> Array:
     """Return index values as int64 where they fit, as the contract has them (R08)."""
     try:
         return array.astype(np.int64)

@@ -42,12 +42,12 @@ def _node(operator: str, dtype: DType, shape: Sequence[int], *operands: OnnxValu
     return OnnxValue(dtype, tuple(shape), None, operator, operands, attributes)
 
 
-def _elementwise(operator: str, dtype: DType | None = None, bool_operator: str = "") -> Callable[..., OnnxValue]:
-    """Return a builder of an operator that broadcasts; `dtype` is that of the result, if it is not the operands'."""
+def _elementwise_builder(operator: str, result_dtype: DType | None = None, bool_operator: str = "") -> Callable[..., OnnxValue]:
+    """Return a builder of an operator that broadcasts; `result_dtype` is that of the result, if it is not the operands'."""
 
     def build(*operands: OnnxValue) -> OnnxValue:
         name = bool_operator if bool_operator and operands[-1].dtype is dt.bool_ else operator
-        return _node(name, dtype or operands[-1].dtype, np.broadcast_shapes(*(x.shape for x in operands)), *operands)
+        return _node(name, result_dtype or operands[-1].dtype, np.broadcast_shapes(*(x.shape for x in operands)), *operands)
 
     return build
 
@@ -57,7 +57,7 @@ def _ints(numbers: Sequence[int]) -> OnnxValue:
     return OnnxValue(dt.int64, array.shape, array)
 
 
-def _make_bit_shift_builder(direction: str) -> Callable[[OnnxValue, OnnxValue], OnnxValue]:
+def _make_unguarded_bit_shift_builder(direction: str) -> Callable[[OnnxValue, OnnxValue], OnnxValue]:
     def build(x: OnnxValue, n: OnnxValue) -> OnnxValue:
         return _node("BitShift", x.dtype, np.broadcast_shapes(x.shape, n.shape), x, n, direction=direction)
 
@@ -97,18 +97,22 @@ class OnnxEvaluator(Evaluator):
         names = {
             Op.CMPLT: "Less", Op.CMPGT: "Greater", Op.CMPGE: "GreaterOrEqual", Op.CMPLE: "LessOrEqual", Op.CMPEQ: "Equal",
         }  # fmt: skip
-        add, mul, equal = _elementwise("Add", None, "Or"), _elementwise("Mul", None, "And"), _elementwise("Equal", dt.bool_)
+        add, mul, equal = (
+            _elementwise_builder("Add", None, "Or"),
+            _elementwise_builder("Mul", None, "And"),
+            _elementwise_builder("Equal", dt.bool_),
+        )
         # fmt: off
         return {
-            Op.ADD: add, Op.SUB: _elementwise("Sub"), Op.MUL: mul, Op.DIV: _elementwise("Div"), Op.NEG: _elementwise("Neg"),
-            Op.MAX: _elementwise("Max", None, "Or"), Op.IDIV: _elementwise("Div"), Op.MOD: _elementwise("Mod"),
-            Op.RECIP: _elementwise("Reciprocal"), Op.XOR: _elementwise("BitwiseXor", None, "Xor"),
-            Op.OR: _elementwise("BitwiseOr", None, "Or"), Op.AND: _elementwise("BitwiseAnd", None, "And"),
-            Op.SHL: _make_bit_shift_builder("LEFT"), Op.SHR: _make_bit_shift_builder("RIGHT"), Op.NOT: _elementwise("Not"),
-            **{op: _elementwise(names[op], dt.bool_) for op in COMPARE - {Op.CMPNE}},
-            Op.CMPNE: lambda a, b: _elementwise("Not")(equal(a, b)), Op.WHERE: _elementwise("Where"),
-            Op.SIN: _elementwise("Sin"), Op.SQRT: _elementwise("Sqrt"), Op.POW: _elementwise("Pow"),
-            Op.MULACC: lambda a, b, c: add(mul(a, b), c),
+            Op.ADD: add, Op.SUB: _elementwise_builder("Sub"), Op.MUL: mul, Op.DIV: _elementwise_builder("Div"), Op.NEG:
+            _elementwise_builder("Neg"), Op.MAX: _elementwise_builder("Max", None, "Or"), Op.IDIV: _elementwise_builder("Div"),
+            Op.MOD: _elementwise_builder("Mod"), Op.RECIP: _elementwise_builder("Reciprocal"), Op.XOR:
+            _elementwise_builder("BitwiseXor", None, "Xor"), Op.OR: _elementwise_builder("BitwiseOr", None, "Or"), Op.AND:
+            _elementwise_builder("BitwiseAnd", None, "And"), Op.SHL: _make_unguarded_bit_shift_builder("LEFT"), Op.SHR:
+            _make_unguarded_bit_shift_builder("RIGHT"), Op.NOT: _elementwise_builder("Not"), **{op: _elementwise_builder(names[op],
+            dt.bool_) for op in COMPARE - {Op.CMPNE}}, Op.CMPNE: lambda a, b: _elementwise_builder("Not")(equal(a, b)), Op.WHERE:
+            _elementwise_builder("Where"), Op.SIN: _elementwise_builder("Sin"), Op.SQRT: _elementwise_builder("Sqrt"), Op.POW:
+            _elementwise_builder("Pow"), Op.MULACC: lambda a, b, c: add(mul(a, b), c),
         }
         # fmt: on
 

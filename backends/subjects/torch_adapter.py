@@ -158,7 +158,7 @@ class TorchCompile(Torch):
         make_fx = import_library("torch.fx.experimental.proxy_tensor", self.extra).make_fx
         compiled: list[Any] = []
 
-        def call(inputs: dict[str, Any]) -> tuple[Any, ...]:
+        def compile_on_first_call_and_run(inputs: dict[str, Any]) -> tuple[Any, ...]:
             arrays = list(inputs.values())
             if not compiled:
                 module = make_fx(
@@ -167,4 +167,4 @@ class TorchCompile(Torch):
                 compiled.append(self.torch.compile(module, fullgraph=True, dynamic=False))
             return tuple(compiled[0](*arrays))
 
-        return call
+        return compile_on_first_call_and_run

@@ -56,10 +56,10 @@ class Move:
         if u.op is Op.SHRINK:
             offsets, extents = operands
             return ops.shrink(x, offsets, [o + n for o, n in zip(offsets, extents)])
-        return _take_outer(ops, x, operands, may_be_outside)
+        return _take_outer_product_of_positions(ops, x, operands, may_be_outside)
 
 
-def _take_outer(ops: Movement, x: Any, positions: Sequence[Any], may_be_outside: bool) -> Any:
+def _take_outer_product_of_positions(ops: Movement, x: Any, positions: Sequence[Any], may_be_outside: bool) -> Any:
     """Index outer (R45), from the last axis on, so that the axes before it keep their numbers."""
     for axis, p in reversed(list(enumerate(positions))):
         extent = x.shape[axis]
@@ -96,12 +96,14 @@ class BitcastOrSlice:
         first = self.start * old // new
         return library.shrink(x, (first,), (first + self.size,))
 
-    def move_positions(self, positions: Array, word: int) -> Array:
+    def map_word_positions_to_target_elements(self, positions: Array, word_bytes: int) -> Array:
         """Return the positions of the elements of the new dtype, in words."""
         old, new = self.source.itemsize, self.target.itemsize
         x = positions if self.size is None else positions[self.start :]
         if new < old:
-            x = (x[..., None] + np.arange(0, old // word, new // word)).reshape((*x.shape[:-1], x.shape[-1] * (old // new)))
+            x = (x[..., None] + np.arange(0, old // word_bytes, new // word_bytes)).reshape(
+                (*x.shape[:-1], x.shape[-1] * (old // new))
+            )
         elif new > old:
             x = x[..., :: new // old]
         return x if self.size is None else x[: self.size]
@@ -190,7 +192,7 @@ def _compute_first_word_positions(library: Library, ref: Reference, memory_shape
         if isinstance(step, Move):
             positions = step.apply(ops, positions)
         elif ops is HOST:
-            positions = step.move_positions(positions, word_bytes)
+            positions = step.map_word_positions_to_target_elements(positions, word_bytes)
         else:
             raise Unsupported("a Store through a Bitcast at positions that are computed from data", library.name)
     return positions

@@ -34,7 +34,7 @@ class GraphRun:
         self.library, self.variables, self.inputs = library, variables, inputs
         self.references: dict[UOp, Reference] = {}
 
-    def bind_memory_to_input(self, memory: UOp) -> Reference:
+    def bind_memory_to_input_or_zeros(self, memory: UOp) -> Reference:
         """Return the reference to a Buffer or free Param; a Buffer without an input holds zeros."""
         if memory not in self.references:
             key, library = memory_key(memory), self.library
@@ -99,7 +99,7 @@ def _evaluate_param_as_argument_or_input(s: Scope, u: UOp) -> Cell:
     if is_variable(u):
         number = s.run.variables[arg.name]
         return make_index_value(number) if u.dtype is dt.index else s.library.constant(number, u.dtype)
-    return s.run.inputs[memory_key(u)] if u.dtype is dt.index else s.run.bind_memory_to_input(u)
+    return s.run.inputs[memory_key(u)] if u.dtype is dt.index else s.run.bind_memory_to_input_or_zeros(u)
 
 
 def _evaluate_const(s: Scope, u: UOp) -> Cell:
@@ -259,7 +259,7 @@ def _evaluate_nothing(s: Scope, u: UOp) -> Cell:
 #: Op -> how to evaluate it. Every other op is refused.
 FORMS: dict[Op, Form] = {
     Op.PARAM: _evaluate_param_as_argument_or_input,
-    Op.BUFFER: lambda s, u: s.run.bind_memory_to_input(u),
+    Op.BUFFER: lambda s, u: s.run.bind_memory_to_input_or_zeros(u),
     Op.CONST: _evaluate_const,
     Op.BINARY: _evaluate_binary,
     **dict.fromkeys(RESHAPING | {Op.INDEX}, _evaluate_move),

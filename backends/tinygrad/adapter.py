@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from uops.backends.answer import root_value_nodes
+from uops.backends.answer import nonvoid_root_items
 from uops.backends.arrays import STORAGE
 from uops.backends.contract import Backend, Capabilities, Inputs, Missing
 from uops.backends.tinygrad.forms import Node, TinygradApi, TranslationScope
@@ -64,7 +64,7 @@ class Tinygrad(Backend):
     def run(self, graph: UOp, inputs: Inputs) -> Result:
         """Evaluate a graph with tinygrad. Raises Unsupported, and any exception of tinygrad."""
         scope = TranslationScope(self._library, self.name, _InputUploader(self._library, inputs))
-        values = [(scope[v], v) for v in root_value_nodes(graph)]
+        values = [(scope[v], v) for v in nonvoid_root_items(graph)]
         written = scope.map_buffers_to_writers(graph)
         evaluated = {u for n, v in values if math.prod(n.shape) for u in scope_nodes(v)}  # an empty value is not computed
         effects = [scope[b].after(*(scope[e] for e in stores)) for b, stores in written.items() if not evaluated.issuperset(stores)]

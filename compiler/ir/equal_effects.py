@@ -21,11 +21,12 @@ from uops.spec.ir.scope import base_memory, is_variable, open_ranges
 _NO_NUMBERS: Mapping[int, int] = {}
 
 
-def order_atomic_adds(body: UOp, memory_numbers: Mapping[int, int] = _NO_NUMBERS) -> UOp:
+def chain_atomic_adds_per_memory_and_loops(body: UOp, memory_number_by_slot: Mapping[int, int] = _NO_NUMBERS) -> UOp:
     """Return a kernel in which AtomicAdds of one memory in the same loops come one after the other.
 
-    `memory_numbers` maps the slots of Params to numbers of memory; Params of one number are one memory. AtomicAdds of different
-    loops need no order: they depend on different Ranges, and what closes a Range depends on all AtomicAdds in it (RANGE.C4).
+    `memory_number_by_slot` maps the slots of Params to numbers of memory; Params of one number are one memory. AtomicAdds of
+    different loops need no order: they depend on different Ranges, and what closes a Range depends on all AtomicAdds in it
+    (RANGE.C4).
     """
     if body.op is not Op.SINK or len(nodes_with_op(body, Op.ATOMICADD)) < 2:
         return body
@@ -41,7 +42,7 @@ def order_atomic_adds(body: UOp, memory_numbers: Mapping[int, int] = _NO_NUMBERS
         for s in u.src:
             adds_below[u] |= adds_below[s]
         if u.op is Op.ATOMICADD:
-            key = _identify_memory(u.index, memory_numbers), loops[u]
+            key = _identify_memory(u.index, memory_number_by_slot), loops[u]
             earlier = latest.get(key)
             if earlier is not None and adds_below[earlier] & ~adds_below[u]:
                 done[u] = wait_in_access(done[u], (done[earlier],))

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from uops.compiler.ir.extents import may_be_zero_trip
-from uops.compiler.ir.loops import find_loops_around_nodes_with_ops
+from uops.compiler.ir.loops import map_nodes_of_ops_to_enclosing_loops
 from uops.compiler.log import log_transform
 from uops.spec.ir.axes import UNROLLED, AxisType
 from uops.spec.ir.node import UOp, toposort
@@ -26,14 +26,14 @@ from uops.spec.ir.scope import base_memory, open_ranges
 _REPEATED_EFFECTS = OPAQUE_INSTRUCTIONS | {Op.ATOMICADD}
 
 
-def bind_accesses_and_loop_over_vector_axes(body: UOp) -> UOp:
+def bind_accesses_and_loop_over_unrolled_ranges(body: UOp) -> UOp:
     """Return a kernel whose accesses of memory that it writes depend on the loops that they run in, and AtomicAdds on the lanes."""
     order = toposort(*(u for u in toposort(body) if u.op in (Op.RANGE, Op.SPECIAL)), body)  # an access depends on its loops
     written = {base_memory(_accessed_reference(u)) for u in order if u.op in WRITES}
-    loops_of_vectors = _find_vector_axes_to_loop_over(order)
+    loops_of_vectors = _find_unrolled_ranges_to_loop_over(order)
     reduced = {r for u in order if u.op is Op.REDUCE for r in u.ranges}
     specials = [u for u in order if u.op is Op.SPECIAL]
-    loops = find_loops_around_nodes_with_ops(order, KERNEL_ACCESSES)
+    loops = map_nodes_of_ops_to_enclosing_loops(order, KERNEL_ACCESSES)
     done: dict[UOp, UOp] = {}
     for u in order:
         src, arg = tuple([done[s] for s in u.src]), u.arg
@@ -54,7 +54,7 @@ def _accessed_reference(access: UOp) -> UOp:
     return reference
 
 
-def _find_vector_axes_to_loop_over(order: list[UOp]) -> frozenset[UOp]:
+def _find_unrolled_ranges_to_loop_over(order: list[UOp]) -> frozenset[UOp]:
     """Return the UPCAST and UNROLL ranges that must be loops."""
     vectors = [u for u in order if u.op is Op.RANGE and u.arg.type in UNROLLED]
     if not vectors or any(u.op in _REPEATED_EFFECTS for u in order):

@@ -1,8 +1,8 @@
 """Facts of loops and Ifs: what runs in which, the loop that threads may share, and about how many instructions run.
 
-`find_loops_around_nodes_with_ops` and `find_ifs_around` take the graph of a kernel, the others take LINEAR. Whoever renders a
-kernel to be called for some iterations of a shared loop, and whoever calls it, uses `find_thread_loop_around_effects`. Spec: Range,
-End, If, Linear; R57, R114 (If), R127 to R129.
+`map_nodes_of_ops_to_enclosing_loops` and `find_ifs_around` take the graph of a kernel, the others take LINEAR. Whoever renders a
+kernel to be called for some iterations of a shared loop, and whoever calls it, uses `find_parallelizable_outer_thread_loop`. Spec:
+Range, End, If, Linear; R57, R114 (If), R127 to R129.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OUTSIDE_OF_IFS = frozenset({Op.END, Op.GROUP, Op.SINK, Op.ENDIF})
 _NO_IFS: frozenset[UOp] = frozenset()
 
 
-def find_loops_around_nodes_with_ops(order: Sequence[UOp], node_ops: frozenset[Op]) -> dict[UOp, frozenset[UOp]]:
+def map_nodes_of_ops_to_enclosing_loops(order: Sequence[UOp], node_ops: frozenset[Op]) -> dict[UOp, frozenset[UOp]]:
     """Return each node of `node_ops` in a kernel with the Ranges that it runs in: those it depends on and those of Ends around it.
 
     `order` has the nodes of the kernel in topological order.
@@ -32,7 +32,7 @@ def find_loops_around_nodes_with_ops(order: Sequence[UOp], node_ops: frozenset[O
     depended = open_ranges(order)
     loops = {u: depended[u] for u in order if u.op in node_ops}
     for end in (u for u in order if u.op is Op.END):
-        for effect in _walk_effects(end.body):
+        for effect in _walk_combined_effects(end.body):
             if effect in loops:
                 loops[effect] |= frozenset(end.ranges)
     return loops
@@ -57,7 +57,7 @@ def find_ifs_around(order: Sequence[UOp]) -> dict[UOp, frozenset[UOp]]:
     return ifs
 
 
-def _walk_effects(effect: UOp) -> Iterator[UOp]:
+def _walk_combined_effects(effect: UOp) -> Iterator[UOp]:
     """Yield an effect and the effects that it consists of."""
     pending = [effect]
     while pending:
@@ -135,7 +135,7 @@ def _split_end_by_loops_of_effects(end: UOp, depended: Mapping[UOp, frozenset[UO
     return B.group(*parts) if len(parts) > 1 else parts[0]
 
 
-def find_thread_loop_around_effects(instructions: Sequence[UOp]) -> UOp | None:
+def find_parallelizable_outer_thread_loop(instructions: Sequence[UOp]) -> UOp | None:
     """Return the THREAD loop that holds every effect of a LINEAR kernel and lies in no other loop; None if there is none.
 
     A kernel with an AtomicAdd has none, as no backend of ours makes it an atomic instruction.

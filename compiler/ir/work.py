@@ -38,13 +38,13 @@ class RemainingReduce(NamedTuple):
 
 def estimate_work_per_element(
     nodes_sources_first: Sequence[UOp],
-    closed_reduces: Mapping[UOp, RemainingReduce] = MappingProxyType({}),
-    use_counts: Mapping[UOp, int] = MappingProxyType({}),
+    remaining_by_partly_closed_reduce: Mapping[UOp, RemainingReduce] = MappingProxyType({}),
+    use_counts_of_materializable_values: Mapping[UOp, int] = MappingProxyType({}),
 ) -> dict[UOp, int]:
     """Return the cost of computing one element of each value, down to memory.
 
-    `closed_reduces` are computed without (some of) their loops. An expensive value with several uses in `use_counts` counts as read
-    from memory.
+    Reduces in `remaining_by_partly_closed_reduce` are computed without some of their loops, or all. An expensive value counts as
+    read from memory if `use_counts_of_materializable_values` has several uses of it.
     """
     work: dict[UOp, int] = {}
     sizes: dict[UOp, int] = {}
@@ -60,9 +60,9 @@ def estimate_work_per_element(
             if sizes[s] <= repeated_size:  # the same for many elements
                 below += min(work[s], 1)
             else:
-                below += _operand_work(s, work[s], closed_reduces, use_counts)
+                below += _operand_work(s, work[s], remaining_by_partly_closed_reduce, use_counts_of_materializable_values)
         if u.op is Op.REDUCE:
-            form = closed_reduces.get(u)
+            form = remaining_by_partly_closed_reduce.get(u)
             inner = work[u.operand] if form is None else sum(work[s] for s in form.operands)
             axes = u.arg.axes if form is None else form.axes
             below = (inner + 1) * math.prod(max(1, max_extent(u.operand.shape[a])) for a in axes)

@@ -58,7 +58,7 @@ class _ListWithBlocks:
         self.accesses: dict[UOp, list[int]] = {}
         self.has_lane_specials = False
 
-    def find_accesses(self) -> None:
+    def record_accesses_of_nonescaping_buffers(self) -> None:
         """Find the accesses of the private Buffers that nothing else uses."""
         memory, escaped = self.memory, set[UOp]()
         for k, u in enumerate(self.instructions):
@@ -87,7 +87,7 @@ class _ListWithBlocks:
             spans[kind] = max(start, accesses[0]), min(end, accesses[-1])
         return all(start <= end for start, end in spans.values())
 
-    def find_blocks(self) -> None:
+    def record_blocks_and_lane_specials(self) -> None:
         """Find the blocks around each instruction, and whether Specials number lanes."""
         opened: tuple[int, ...] = ()
         for k, u in enumerate(self.instructions):
@@ -146,10 +146,10 @@ class _ListWithBlocks:
             if u.op is not Op.STORE:
                 break
             if u.gate is None and k > loop:
-                written |= self._elements_written(u, self.around[k][depth:])
+                written |= self._find_certainly_written_elements(u, self.around[k][depth:])
         return len(written) == int(buffer.arg.size)
 
-    def _elements_written(self, store: UOp, inner_blocks: Sequence[int]) -> set[int]:
+    def _find_certainly_written_elements(self, store: UOp, inner_blocks: Sequence[int]) -> set[int]:
         """Return elements that a Store certainly writes: of known positions, or of a loop of its own over all elements."""
         target = strip_afters(store.buffer)
         size = self.memory[store.buffer].arg.size
@@ -211,10 +211,10 @@ def reuse_private_memory(linear: UOp) -> UOp:
     if len(kinds) == len(set(kinds)):  # no two Buffers can share memory
         return linear
     kernel = _ListWithBlocks(linear.src)
-    kernel.find_accesses()
+    kernel.record_accesses_of_nonescaping_buffers()
     if kernel.all_accesses_overlap():
         return linear
-    kernel.find_blocks()
+    kernel.record_blocks_and_lane_specials()
     chains: list[list[_Lifetime]] = []
     reuses: list[_Reuse] = []
     for life in kernel.find_lifetimes():

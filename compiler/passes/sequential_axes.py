@@ -12,7 +12,7 @@ hand). The order of LOOP and REDUCE is one of the orders that an unordered loop 
 - Workgroups and lanes become sequential around an access of memory that is also accessed outside of them, where one of the two
   writes: what stands outside happens once (R127), but concurrent lanes would each do it. A kernel in which lanes meet keeps them.
 - In sequential loops alone, an AtomicAdd of a small float becomes a Load, a sum and a Store. Several of them in a loop take turns.
-  In a list of instructions they keep their order (`lower_small_float_atomics_in_list_to_stores`).
+  In a list of instructions they keep their order (`lower_small_float_atomics_in_sequential_list`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import math
 from dataclasses import replace
 
 from uops.compiler.decompose import SMALL
-from uops.compiler.ir.loops import find_loops_around_nodes_with_ops
+from uops.compiler.ir.loops import map_nodes_of_ops_to_enclosing_loops
 from uops.compiler.log import log_transform
 from uops.compiler.place import untranslatable_error
 from uops.spec.ir import build as B
@@ -52,14 +52,14 @@ def serialize_axes_and_atomics_that_targets_lack(body: UOp) -> UOp:
     unrolled = [u for u in order if u.op is Op.RANGE and u.arg.type in UNROLLED]
     shared = set[UOp]()
     if body.arg is not None and body.arg.scheduled and ops.isdisjoint(_CONCURRENT):
-        shared = _find_parallel_loops_of_memory_used_outside(order)
+        shared = _find_parallel_loops_conflicting_with_outside(order)
     unbounded = {r for r in unrolled if not _is_positive_constant(r.bound)}
     chosen = shared | unbounded
     if Op.WMMA not in ops:
-        chosen |= _find_vector_loops_over_copy_limit(order, [r for r in unrolled if r not in unbounded])
+        chosen |= _choose_loops_to_serialize_under_copy_limit(order, [r for r in unrolled if r not in unbounded])
     if not chosen and ops.isdisjoint(_ONE_BY_ONE):
         return body
-    loops = find_loops_around_nodes_with_ops(order, _ONE_BY_ONE)
+    loops = map_nodes_of_ops_to_enclosing_loops(order, _ONE_BY_ONE)
     chosen |= {r for around in loops.values() for r in around if r.arg.type in UNROLLED}
     if ops.isdisjoint(_CONCURRENT):
         narrow = [u for u in loops if u.op is Op.ATOMICADD and _is_narrow(u)]
@@ -68,13 +68,13 @@ def serialize_axes_and_atomics_that_targets_lack(body: UOp) -> UOp:
     return _lower_small_float_atomics_to_stores(in_order) if ops.isdisjoint(_CONCURRENT) else in_order
 
 
-def _find_parallel_loops_of_memory_used_outside(order: list[UOp]) -> set[UOp]:
+def _find_parallel_loops_conflicting_with_outside(order: list[UOp]) -> set[UOp]:
     """Return the workgroups and lanes that access memory which is accessed outside of them too, unless all accesses read."""
     parallel = {u for u in order if u.op is Op.RANGE and u.arg.type in GRID | WORKGROUP}
     if not parallel:
         return set()
     by_memory: dict[UOp, dict[UOp, frozenset[UOp]]] = {}
-    for u, loops in find_loops_around_nodes_with_ops(order, KERNEL_ACCESSES).items():
+    for u, loops in map_nodes_of_ops_to_enclosing_loops(order, KERNEL_ACCESSES).items():
         by_memory.setdefault(base_memory(u.src[0]), {})[u] = loops & parallel  # the buffer, or the index of an AtomicAdd
     return {
         r
@@ -87,13 +87,13 @@ def _find_parallel_loops_of_memory_used_outside(order: list[UOp]) -> set[UOp]:
     }
 
 
-def _find_vector_loops_over_copy_limit(order: list[UOp], vector_loops: list[UOp]) -> set[UOp]:
+def _choose_loops_to_serialize_under_copy_limit(order: list[UOp], vector_loops: list[UOp]) -> set[UOp]:
     """Return loops of `vector_loops`, without which no instruction has more than `_MOST_COPIES` copies."""
     chosen: set[UOp] = set()
     if _count_copies(vector_loops) <= _MOST_COPIES:
         return chosen
     by_cost = sorted(vector_loops, key=lambda r: (r.arg.type is not AxisType.UNROLL, -r.bound.const, r.arg.axis_id))
-    for around in dict.fromkeys(find_loops_around_nodes_with_ops(order, ALU | KERNEL_ACCESSES).values()):
+    for around in dict.fromkeys(map_nodes_of_ops_to_enclosing_loops(order, ALU | KERNEL_ACCESSES).values()):
         kept = [r for r in by_cost if r in around and r not in chosen]
         while _count_copies(kept) > _MOST_COPIES:
             chosen.add(kept.pop(0))
@@ -113,13 +113,13 @@ def _is_narrow(u: UOp) -> bool:
     return u.value.dtype in SMALL or u.value.dtype.itemsize < _LEAST_ATOMIC
 
 
-def _retype_ranges_as_sequential(body: UOp, order: list[UOp], ranges_to_retype: set[UOp]) -> UOp:
+def _retype_ranges_as_sequential(body: UOp, sorted_nodes: list[UOp], ranges_to_retype: set[UOp]) -> UOp:
     """Return a kernel in which `ranges_to_retype` are of a sequential type: REDUCE if a Reduce closes them, else LOOP."""
     if not ranges_to_retype:
         return body
-    reduced = {r for u in order if u.op is Op.REDUCE for r in u.ranges}
+    reduced = {r for u in sorted_nodes if u.op is Op.REDUCE for r in u.ranges}
     done: dict[UOp, UOp] = {}
-    for u in order:
+    for u in sorted_nodes:
         src = tuple([done[s] for s in u.src])
         new = u if src == u.src else u.replace(src=src)
         if u in ranges_to_retype:
@@ -134,7 +134,7 @@ def _lower_small_float_atomics_to_stores(body: UOp) -> UOp:
     order = toposort(body)
     if not any(u.op is Op.ATOMICADD and u.value.dtype in SMALL for u in order):
         return body
-    loops = find_loops_around_nodes_with_ops(order, _ONE_BY_ONE)
+    loops = map_nodes_of_ops_to_enclosing_loops(order, _ONE_BY_ONE)
     done: dict[UOp, UOp] = {}
     sums: dict[UOp, list[UOp]] = {}  # memory -> its AtomicAdds of before
     ranges = [u for u in order if u.op is Op.RANGE]
@@ -161,7 +161,7 @@ def _store_sum(atomic: UOp, waits: tuple[UOp, ...]) -> UOp:
     return B.store(place, UOp(Op.ADD, (B.load(place), atomic.value)))
 
 
-def lower_small_float_atomics_in_list_to_stores(linear: UOp) -> UOp:
+def lower_small_float_atomics_in_sequential_list(linear: UOp) -> UOp:
     """Return a list of instructions without AtomicAdds of small floats, if nothing in it is concurrent; else the list itself.
 
     Each becomes a Store in its place. Its Load is not listed, and waits for the effect, loop or If that is listed before it.

@@ -52,7 +52,7 @@ from uops.spec.wmma import AffineLaneMap, Descriptor, LaneMap, MapDigit, Place, 
 _POSITION = dt.int32
 
 
-def lower_wmma_to_loops(linear: UOp, target: Target) -> UOp:
+def lower_all_wmmas_to_loops_unless_supported(linear: UOp, target: Target) -> UOp:
     """Return an instruction list without the Wmmas that the target has no instruction for.
 
     Raises CompileError for a Wmma without a descriptor, for one of a grid of tiles, and for lanes that form no whole warps.
@@ -107,7 +107,7 @@ class _WmmaLowering:
             if u.op is Op.WMMA:
                 self.new[u] = B.stack(*self._lower_wmma(u))
             else:
-                new = self.new[u] = self._rebuild_and_fold_stack_elements(u)
+                new = self.new[u] = self._rebuild_and_fold_stacks_and_bitcasts(u)
                 if new.op not in _PLACED_WHERE_USED:
                     self.out.append(new)
         return iter(self.out)
@@ -117,7 +117,7 @@ class _WmmaLowering:
 
     # Instructions.
 
-    def _rebuild_and_fold_stack_elements(self, u: UOp) -> UOp:
+    def _rebuild_and_fold_stacks_and_bitcasts(self, u: UOp) -> UOp:
         """Return what stands for an instruction; of the elements of a Stack, and their bits, the elements themselves."""
         src = tuple([self.new.get(s, s) for s in u.src])
         if u.op is Op.INDEX and src[0].op is Op.STACK and len(src) == 2:
@@ -142,7 +142,7 @@ class _WmmaLowering:
 
     def _lower_wmma(self, u: UOp) -> list[UOp]:
         """Append the product, and return the elements of this lane's fragment."""
-        d = self._find_descriptor_or_raise(u)
+        d = self._require_single_tile_and_find_descriptor(u)
         n, m, k = d.dims
         wide = dt.float64 if d.dtype_out.is_float else d.dtype_out
         lanes = self._locate_lane_and_warp(u, d.threads)
@@ -163,7 +163,7 @@ class _WmmaLowering:
         elements = [self.out.append(B.load(self.out.append(B.at(result, B.const(e, _POSITION))))) for e in range(d.c.elements)]
         return [_bitcast_elements(lower_cast(x, wide, d.dtype_out), d.dtype_out) for x in elements]
 
-    def _find_descriptor_or_raise(self, u: UOp) -> Descriptor:
+    def _require_single_tile_and_find_descriptor(self, u: UOp) -> Descriptor:
         d = find_descriptor(u.arg)
         if d is None:
             raise self._error(u, "R118 (Wmma's fragments)", "no descriptor says what the lanes hold; register one")

@@ -98,7 +98,7 @@ class _LaneMemory(NamedTuple):
     lanes: _Lanes
 
 
-def lower_workgroups_to_loops(linear: UOp, target: Target) -> UOp:
+def lower_workgroups_to_loops_unless_supported(linear: UOp, target: Target) -> UOp:
     """Return an instruction list without Specials and Barriers, if the target lacks them, or its lanes cannot meet in this kernel.
 
     Raises CompileError for a Barrier in a block in whose bound or condition lanes may differ. Raises it for a number of lanes
@@ -263,7 +263,7 @@ class _WorkgroupLowering:
 
     def _open_loop(self, u: UOp, kind: AxisType, values: dict[UOp, UOp]) -> UOp:
         """Open a new loop for a Special or a loop of lanes, and record its counter as the value of `u`."""
-        bound = self._get_or_build_replacement(u.bound, self.common)
+        bound = self._get_replacement_or_rebuild_arithmetic(u.bound, self.common)
         if bound.op is Op.CONST:
             bound = B.index(bound.const)
         elif bound.dtype not in (dt.index, dt.int64):
@@ -327,7 +327,7 @@ class _WorkgroupLowering:
 
     def _rebuild(self, u: UOp, values: dict[UOp, UOp], section: _Section | None = None) -> UOp:
         """Return an instruction on what stands for its sources."""
-        src = [self._get_or_build_replacement(s, values, section) for s in u.src]
+        src = [self._get_replacement_or_rebuild_arithmetic(s, values, section) for s in u.src]
         if u.op in _ORDERING:
             named = u.op is Op.AFTER  # the first source is what an After gives
             src = src[:named] + [s for s in src[named:] if s is not _NOTHING]
@@ -339,7 +339,7 @@ class _WorkgroupLowering:
             return UOp(Op.INDEX, (src[0], _offset(self._number_lane(memory.lanes, section), size, src[1])))
         return u if tuple(src) == u.src else u.replace(src=tuple(src))
 
-    def _get_or_build_replacement(self, source: UOp, values: dict[UOp, UOp], section: _Section | None = None) -> UOp:
+    def _get_replacement_or_rebuild_arithmetic(self, source: UOp, values: dict[UOp, UOp], section: _Section | None = None) -> UOp:
         """Return what stands for a source, in `values` or `common`; arithmetic in neither is built and put into `values`."""
         if source not in values and source not in self.common:
             for u in toposort(source, gate=lambda u: u.op in _REBUILT and u not in values and u not in self.common):

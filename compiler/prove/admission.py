@@ -93,7 +93,7 @@ ANEW = "Restore it, or let `uops prove --cold` prove all rules anew"
 
 
 @cache
-def _load_proved_digests_or_warn() -> dict[str, str] | None:
+def _load_proved_digests_or_warn_if_damaged() -> dict[str, str] | None:
     """Read the digests of the proved rules by name, from the index of the ledger alone.
 
     Returns an empty dict if there is no ledger, and None with a warning if it is damaged. The pages stay unread, as parsing them
@@ -114,7 +114,7 @@ def _load_proved_digests_or_warn() -> dict[str, str] | None:
 
 def is_rule_in_ledger(rule: Rule) -> bool:
     """Return True if the ledger proves the rule in its present form."""
-    return (_load_proved_digests_or_warn() or {}).get(rule.name) == digest_rule(rule)
+    return (_load_proved_digests_or_warn_if_damaged() or {}).get(rule.name) == digest_rule(rule)
 
 
 def select_proved_rules_and_warn(rules: Iterable[Rule]) -> tuple[Rule, ...]:
@@ -123,6 +123,6 @@ def select_proved_rules_and_warn(rules: Iterable[Rule]) -> tuple[Rule, ...]:
     for rule in rules:
         if is_rule_in_ledger(rule):
             admitted.append(rule)
-        elif _load_proved_digests_or_warn() is not None:
+        elif _load_proved_digests_or_warn_if_damaged() is not None:
             warnings.warn(f"rule {rule.name} does not fire: `uops prove` has not proved it as it is", UnprovedRule, stacklevel=2)
     return tuple(admitted)

@@ -76,7 +76,7 @@ def prove_rules(
     )
     digests = {r.name: digest_rule(r) for r in rules}
     run.report.pages = {name: ledger.make_page(name, digests.get(name, ""), entries) for name, entries in run.entries.items()}
-    _mark_numbers_proofs_unknown_if_lemma_open(run.report)
+    _mark_all_numbers_unknown_if_any_lemma_open(run.report)
     return run.report
 
 
@@ -95,11 +95,11 @@ def find_rules_with_missing_or_stale_page(
     return [
         name
         for name, new in report.pages.items()
-        if name not in ledger_pages or not _has_same_verdicts_by_present_queries(ledger_pages[name], new, by_rule[name])
+        if name not in ledger_pages or not _has_same_verdicts_and_only_present_queries(ledger_pages[name], new, by_rule[name])
     ]
 
 
-def _has_same_verdicts_by_present_queries(
+def _has_same_verdicts_and_only_present_queries(
     ledger_page: LedgerPage, proved: LedgerPage, obligations_by_typing: Mapping[str, Obligation]
 ) -> bool:
     """Return True if a page has the verdicts of another one, by queries of the same obligations."""
@@ -173,7 +173,7 @@ def _prove_with_progress(
     return verdicts
 
 
-def _mark_numbers_proofs_unknown_if_lemma_open(report: ProofReport) -> None:
+def _mark_all_numbers_unknown_if_any_lemma_open(report: ProofReport) -> None:
     """Mark the proofs by the theory `numbers` as unknown if a lemma about casts is not proved."""
     lemmas = report.pages.get(LEMMA)
     if lemmas is None or lemmas.status is ProofStatus.PROVED:

@@ -7,7 +7,7 @@ In a model of bits, a cast is the solver's conversion. In a model with `exact`, 
 exact value. `of.D` maps a float of dtype D to its number, and `of.int` maps an integer; -0, each infinity and NaN are numbers of
 their own. The uninterpreted function `to.D` is R15's "one rounding from the exact source". Facts about these functions are stated
 at each use: an integer within the range of an integer dtype stays itself, and a lossless cast keeps the number
-(`derive_exact_cast_facts`). The latter is a lemma, proved separately for each pair of dtypes.
+(`derive_facts_of_lossless_cast`). The latter is a lemma, proved separately for each pair of dtypes.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _resize_bit_vector(m: SmtEncoder, target_dtype: DType, a: EncodedValue) -> T
 # Floats, concretely
 
 
-def _round_integer_to_float(m: SmtEncoder, d: DType, a: EncodedValue) -> Term:
+def _round_integer_once_to_float(m: SmtEncoder, d: DType, a: EncodedValue) -> Term:
     """Round an integer once to nearest even; a finite-only dtype overflows to NaN, others to infinity."""
     signed = a.dtype.is_signed
     if d in SMALL:
@@ -195,8 +195,8 @@ _CONCRETE: dict[tuple[Representation, Representation], Callable[[SmtEncoder, DTy
     (Representation.BITS, Representation.WIDE): _resize_bit_vector,
     (Representation.WIDE, Representation.BITS): _resize_bit_vector,
     (Representation.WHOLE, Representation.WHOLE): _cast_whole_number,
-    (Representation.BITS, Representation.FLOAT): _round_integer_to_float,
-    (Representation.WIDE, Representation.FLOAT): _round_integer_to_float,
+    (Representation.BITS, Representation.FLOAT): _round_integer_once_to_float,
+    (Representation.WIDE, Representation.FLOAT): _round_integer_once_to_float,
     (Representation.FLOAT, Representation.FLOAT): _cast_float_to_float,
     (Representation.FLOAT, Representation.BITS): _float_to_integer_saturating,
     (Representation.FLOAT, Representation.WIDE): _encode_float_to_index_and_require_finite,
@@ -227,7 +227,7 @@ def exact_number(m: SmtEncoder, a: EncodedValue) -> Term:
     return smt.function(name, a.term, sort=EXACT)
 
 
-def derive_exact_cast_facts(m: SmtEncoder, cast_operand: EncodedValue, cast_result: EncodedValue) -> list[Term]:
+def derive_facts_of_lossless_cast(m: SmtEncoder, cast_operand: EncodedValue, cast_result: EncodedValue) -> list[Term]:
     """State that a cast from `cast_operand` to `cast_result` kept the number (the lemma of the pair), with the consequences for
     an integer."""
     facts = [smt.equals(exact_number(m, cast_result), exact_number(m, cast_operand))]

@@ -143,7 +143,7 @@ def within(t: Term, low: int, high: int) -> Term:
     return smt.and_(smt.compare("<=", smt.integer(low), t), smt.compare("<=", t, smt.integer(high)))
 
 
-def encode_same_bits_if_known_else_equal(original: EncodedValue, replacement: EncodedValue) -> Term:
+def encode_replacement_keeps_known_bits(original: EncodedValue, replacement: EncodedValue) -> Term:
     """Return the condition that `replacement` may replace `original`: the same bits if they are known (R28), else equal up to
     NaNs (R20). A NaN of known bits cannot become one of free bits."""
     if original.bits is None:

@@ -19,8 +19,8 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 
-from uops.compiler.prove.casts import derive_exact_cast_facts
-from uops.compiler.prove.model import EncodedValue, Representation, SmtEncoder, Unmodelled, encode_same_bits_if_known_else_equal
+from uops.compiler.prove.casts import derive_facts_of_lossless_cast
+from uops.compiler.prove.model import EncodedValue, Representation, SmtEncoder, Unmodelled, encode_replacement_keeps_known_bits
 from uops.compiler.prove.semantics import encode_op
 from uops.compiler.prove.solver import smt
 from uops.compiler.prove.solver.smt import Encoding, Term
@@ -222,7 +222,7 @@ def _build_query(theory: Theory, rule: Rule, assignment: RuleTyping) -> _Query:
 
     def assume_cast_lemma(before: EncodedValue, after: EncodedValue) -> None:
         if theory.exact and has_lossless_cast_to_float_lemma(before.dtype, after.dtype):
-            lemmas[f"{before.dtype.short}>{after.dtype.short}"] = derive_exact_cast_facts(m, before, after)
+            lemmas[f"{before.dtype.short}>{after.dtype.short}"] = derive_facts_of_lossless_cast(m, before, after)
 
     lhs = _encode_pattern(m, assignment.lhs, env, assume_cast_lemma)
     defined, left_choices = tuple(m.definedness), tuple(m.choices)
@@ -233,18 +233,18 @@ def _build_query(theory: Theory, rule: Rule, assignment: RuleTyping) -> _Query:
     conditions += [
         _encode_dividend_as_unknown_multiple(m, c, env, assume_cast_lemma)
         for c in assignment.when
-        if _is_condition_mod_equals_zero(m, c)
+        if _is_whole_number_mod_equals_zero(m, c)
     ]
     m.definedness.clear()
     rhs = _encode_pattern(m, assignment.rhs, env, assume_cast_lemma)
-    claim = smt.and_(*m.definedness, _claim_for_some_left_side_choice(left_choices, encode_same_bits_if_known_else_equal(lhs, rhs)))
+    claim = smt.and_(*m.definedness, _claim_for_some_left_side_choice(left_choices, encode_replacement_keeps_known_bits(lhs, rhs)))
     if theory.reals:
         claim, defined = smt.and_(*defined, claim), ()
     facts = [*m.facts, *(t for terms in lemmas.values() for t in terms)]
     return _Query((*facts, *defined, *conditions), claim, tuple(sorted(lemmas)), not m.abstract)
 
 
-def _is_condition_mod_equals_zero(m: SmtEncoder, condition: TypedPattern) -> bool:
+def _is_whole_number_mod_equals_zero(m: SmtEncoder, condition: TypedPattern) -> bool:
     """Return True if a condition states a % b == 0 of whole numbers."""
     if condition.pattern.op is not Op.CMPEQ:
         return False
@@ -282,7 +282,7 @@ def _assume_witness_value_equals_evaluated_pattern(
     else:
         typed = annotate_dtypes_if_well_typed(evaluated, assignment.types, None)
     assert typed is not None
-    return [encode_same_bits_if_known_else_equal(_encode_pattern(m, typed, env, on_cast), env["k"])]
+    return [encode_replacement_keeps_known_bits(_encode_pattern(m, typed, env, on_cast), env["k"])]
 
 
 def _claim_for_some_left_side_choice(left_side_choices: Sequence[Term], claim: Term) -> Term:
@@ -348,7 +348,7 @@ def _assumptions_and_refutation_cases_by_divisor_signs(
     terms = [*query.assumptions, smt.not_(query.claim)]
     if not smt.symbolic_divisors(terms):
         return query.assumptions, [(terms, {})]
-    assumed, (claimed,) = smt.substitute_constants_and_keep_definitions(query.assumptions, query.claim)
+    assumed, (claimed,) = smt.inline_constants_defined_by_equations(query.assumptions, query.claim)
     return assumed, list(_simplify_per_divisor_sign_case([*assumed, smt.not_(claimed)]))
 
 

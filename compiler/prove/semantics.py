@@ -230,7 +230,7 @@ def _make_whole_bitwise_row(name: str) -> Callable[..., Term]:
     return lambda m, d, a, b: wrap_to_dtype(d, m.apply_uninterpreted(f"{name}.{d.short}", a, b, sort=smt.INT))
 
 
-def _encode_or_abstract_power_of_two(m: SmtEncoder, exponent: Term) -> Term:
+def _encode_literal_power_of_two_else_abstract(m: SmtEncoder, exponent: Term) -> Term:
     """Return 2^n for n >= 0: the number for a literal, else an unknown positive number that is 1 only for n = 0."""
     if exponent.kind is smt.TermKind.LITERAL and exponent.head.isdigit() and len(exponent.head) < 5:
         return smt.integer(1 << int(exponent.head))
@@ -251,7 +251,7 @@ def _encode_integer_shift(m: SmtEncoder, op: Op, d: DType, a: EncodedValue, shif
         m.definedness.append(smt.compare(">=", count, zero))
     elif shift_count.dtype.is_signed:
         count = smt.ite(smt.compare("<", count, zero), smt.plus(count, smt.integer(1 << shift_count.dtype.bits)), count)
-    power = _encode_or_abstract_power_of_two(m, count)
+    power = _encode_literal_power_of_two_else_abstract(m, count)
     if op is Op.SHL:
         shifted, rest = smt.times(a.term, power), zero
     else:

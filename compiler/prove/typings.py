@@ -75,19 +75,19 @@ def conditions(rule: Rule) -> list[Pattern]:
 def enumerate_rule_typings(rule: Rule) -> Iterator[RuleTyping]:
     """Yield every typing of `rule`."""
     for types, lhs in _enumerate_typings(rule.lhs, {}, ()):
-        if rule.types is not None and not rule.types(_type_relation_arguments(rule, types)):
+        if rule.types is not None and not rule.types(_collect_named_dtypes_and_first_as_s(rule, types)):
             continue
-        yield from _extend_typing_by_witness_variables(rule, types, lhs)
+        yield from _extend_typing_by_witness_dtypes_or_refute(rule, types, lhs)
 
 
-def _type_relation_arguments(rule: Rule, types: Types) -> Mapping[str, DType]:
+def _collect_named_dtypes_and_first_as_s(rule: Rule, types: Types) -> Mapping[str, DType]:
     """Return the arguments of a type relation: the dtypes by name, and as `S` that of the first variable."""
     arguments = {k: d for k, d in types.items() if isinstance(k, str)}
     first = next(iter(variables(rule.lhs)), None)
     return arguments if first is None else {**arguments, "S": arguments[first]}
 
 
-def _extend_typing_by_witness_variables(rule: Rule, types: Types, lhs: TypedPattern) -> Iterator[RuleTyping]:
+def _extend_typing_by_witness_dtypes_or_refute(rule: Rule, types: Types, lhs: TypedPattern) -> Iterator[RuleTyping]:
     """Yield the typings that extend `types` by the variables that only a witness binds.
 
     If none is well-typed, yield one typing without a right side, which refutes the rule.

@@ -52,9 +52,9 @@ def _mod(d: DType, a: int, b: int) -> int:
     return wrap_to_width(d, a % b) if b else a
 
 
-def _fold_shl(u: UOp, a: int, n: int) -> int | None:
+def _fold_shl_unless_trap(u: UOp, a: int, n: int) -> int | None:
     d = u.dtype
-    count = _shift_count_as_unsigned(u.rhs.dtype, n)
+    count = _read_shift_count_unsigned_unless_trap(u.rhs.dtype, n)
     if count is None:
         return None
     if d is dt.index:
@@ -63,11 +63,11 @@ def _fold_shl(u: UOp, a: int, n: int) -> int | None:
 
 
 def _shr(u: UOp, a: int, n: int) -> int | None:
-    count = _shift_count_as_unsigned(u.rhs.dtype, n)
+    count = _read_shift_count_unsigned_unless_trap(u.rhs.dtype, n)
     return None if count is None else a >> min(count, 4096 if u.dtype is dt.index and abs(a) < 2**4096 else u.dtype.bits or count)
 
 
-def _shift_count_as_unsigned(d: DType, n: int) -> int | None:
+def _read_shift_count_unsigned_unless_trap(d: DType, n: int) -> int | None:
     """Return a shift count, read as unsigned (R06, shifts); None for a negative index, a Trap (R29, index arithmetic)."""
     if n >= 0:
         return n
@@ -77,13 +77,13 @@ def _shift_count_as_unsigned(d: DType, n: int) -> int | None:
 # Floats: exact fractions, one rounding
 
 
-def round_to_nearest(d: DType, x: Fraction, result_if_zero: float = 0.0) -> float:
+def round_to_nearest(d: DType, x: Fraction, result_if_exact_zero: float = 0.0) -> float:
     """Round `x` to the nearest value of `d`, ties to even. Overflow gives infinity, or NaN in a dtype that has none (R15).
 
-    `result_if_zero` is the result for an exact 0, which has no sign.
+    `result_if_exact_zero` is the result for an exact 0, which has no sign.
     """
     if x == 0:
-        return result_if_zero
+        return result_if_exact_zero
     sign, m = (-1 if x < 0 else 1), abs(x)
     exponent = _floor_log2(m)
     step = Fraction(2) ** (max(exponent, d.min_exponent) - d.man_bits)
@@ -252,7 +252,7 @@ FOLD: dict[Op, Callable[..., Number | None]] = {
     Op.MULACC: _fold_mulacc,
     Op.IDIV: lambda u, a, b: _idiv(u.dtype, a, b),
     Op.MOD: lambda u, a, b: _mod(u.dtype, a, b),
-    Op.SHL: _fold_shl,
+    Op.SHL: _fold_shl_unless_trap,
     Op.SHR: _shr,
     Op.AND: _bitwise(lambda a, b: a & b),
     Op.OR: _bitwise(lambda a, b: a | b),

@@ -18,7 +18,7 @@ from typing import Any
 
 from uops.compiler.ir.affine import are_equal_sums
 from uops.compiler.rewrite.pattern import VALUES, Binding, Pattern, TypeVar, coerce_literal, is_same_number, variables
-from uops.compiler.rewrite.rule import Rule, collect_type_variables_and_cast_source_type, is_condition_proved
+from uops.compiler.rewrite.rule import Rule, collect_type_variables_and_first_dtype_as_s, is_condition_proved
 from uops.spec.errors import Crash
 from uops.spec.ir import args as A
 from uops.spec.ir import dtypes as dt
@@ -278,7 +278,7 @@ def _make_tail(rule: Rule) -> Callable[..., RuleApplication | None]:
     def tail(u: UOp, *values: Any) -> RuleApplication | None:
         nonlocal replace
         binding: Binding = dict(zip(names, values))
-        if rule.types is not None and not rule.types(collect_type_variables_and_cast_source_type(binding)):
+        if rule.types is not None and not rule.types(collect_type_variables_and_first_dtype_as_s(binding)):
             return None
         if rule.witness is not None:
             proposed = rule.witness(binding)

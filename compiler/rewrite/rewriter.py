@@ -54,7 +54,9 @@ class Rewriter(RewriteLog):
         rule that builds a new node opens a frame for it.
         """
         done, changed, step = self.done, self.changed_nodes, self.steps
-        frames: list[tuple[UOp, Iterator[UOp], tuple[UOp, ...]]] = [(root, iter(_find_pending_nodes(root, done)), ())]
+        frames: list[tuple[UOp, Iterator[UOp], tuple[UOp, ...]]] = [
+            (root, iter(_toposort_nodes_omitting_done_if_cheap(root, done)), ())
+        ]
         while frames:
             goal, order, waiting = frames[-1]
             for u in order:
@@ -73,7 +75,7 @@ class Rewriter(RewriteLog):
                     continue
                 changed.update((u, v))
                 if next_ not in done:
-                    frames.append((next_, iter(_find_pending_nodes(next_, done)), (u, v)))
+                    frames.append((next_, iter(_toposort_nodes_omitting_done_if_cheap(next_, done)), (u, v)))
                     break
                 done[u] = done[v] = done[next_]
             else:
@@ -94,7 +96,7 @@ class Rewriter(RewriteLog):
         return after
 
 
-def _find_pending_nodes(root: UOp, done: Mapping[UOp, object]) -> Iterable[UOp]:
+def _toposort_nodes_omitting_done_if_cheap(root: UOp, done: Mapping[UOp, object]) -> Iterable[UOp]:
     """Return the nodes at and below `root` that are not done, sources first.
 
     Nodes that are done may be among them if the order is memoized, or will be needed again, as that of an effect.
@@ -133,7 +135,7 @@ def weighted_tree_cost(root: UOp) -> int:
     costs: dict[UOp, int] = {} if shared is None else shared.costs
     if root in costs:
         return costs[root]
-    for u in _find_pending_nodes(root, costs):
+    for u in _toposort_nodes_omitting_done_if_cheap(root, costs):
         if u in costs:
             continue
         misplaced = u.op in _COMMUTATIVE and u.src[0].op is Op.CONST and u.src[1].op is not Op.CONST  # lhs and rhs

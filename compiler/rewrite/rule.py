@@ -78,7 +78,7 @@ class Rule:
         binding: Binding = {}
         if not match_pattern_and_bind(self.lhs, u, binding):
             return None
-        if self.types is not None and not self.types(collect_type_variables_and_cast_source_type(binding)):
+        if self.types is not None and not self.types(collect_type_variables_and_first_dtype_as_s(binding)):
             return None
         if self.witness is not None:
             proposed = self.witness(binding)
@@ -90,7 +90,7 @@ class Rule:
         return instantiate(self.rhs, binding, u.dtype), binding
 
 
-def collect_type_variables_and_cast_source_type(binding: Binding) -> dict[str, DType]:
+def collect_type_variables_and_first_dtype_as_s(binding: Binding) -> dict[str, DType]:
     """Return the bound type variables, and as `S` the dtype of the first bound node.
 
     Rules of Casts use it: no type variable names the dtype of the value that is cast.

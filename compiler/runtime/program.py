@@ -24,7 +24,7 @@ from uops.compiler.config import Config
 from uops.compiler.entry import ProgramInterface
 from uops.compiler.ir.buffers import byte_offset
 from uops.compiler.ir.extents import constant_extent
-from uops.compiler.ir.loops import estimate_executed_instruction_count, find_thread_loop_around_effects
+from uops.compiler.ir.loops import estimate_executed_instruction_count, find_parallelizable_outer_thread_loop
 from uops.compiler.native import blame_native_text, registry_version
 from uops.compiler.pipeline import lower
 from uops.compiler.runtime.arguments import (
@@ -217,10 +217,10 @@ class Compiled:
         machine = self.target.machine
         threads = max(1, (config.threads or machine.cores) // len(devices))
         return QueueRunner(
-            schedule, [self._make_step([self._launches[k] for k in s.launches], config, threads) for s in schedule.steps]
+            schedule, [self._make_queue_step([self._launches[k] for k in s.launches], config, threads) for s in schedule.steps]
         )
 
-    def _make_step(self, launches: Sequence[KernelLaunch], config: Config, threads: int) -> ExecuteStep:
+    def _make_queue_step(self, launches: Sequence[KernelLaunch], config: Config, threads: int) -> ExecuteStep:
         """Return a function that runs some launches, by one native call if the target can."""
         entry = self._make_native_entry_if_supported(launches, replace(config, threads=threads))
 
@@ -309,7 +309,7 @@ class Compiled:
             raise SpecError(f"expected {len(self.keys)} arguments ({', '.join(self.keys)}), got {len(arguments)}")
         inputs = {k: a for k, a in zip(self.keys, arguments) if a is not None}
         variables = {u.arg.name: read_and_check_variable(u, inputs) for u in self._variables}
-        arenas = {} if self._queues is None else self._take_arenas(inputs, variables)
+        arenas = {} if self._queues is None else self._reuse_or_allocate_arenas(inputs, variables)
         arrays = [arenas[k] if k in arenas else self._prepare_array(p, inputs, variables) for k, p in enumerate(self._slots)]
         self._run_all_launches([a.__array_interface__["data"][0] for a in arrays], list(variables.values()), arrays)
         if arenas:
@@ -317,7 +317,7 @@ class Compiled:
         values = [_view_leading_elements_in_shape(arrays[k], shape, variables) for k, shape in self._value_bases]
         return values[0] if self._single else (*values, *(arrays[self._base_of[p.memory]] for p in self._returned_slots))
 
-    def _take_arenas(self, inputs: Inputs, variables: Mapping[str, int]) -> dict[int, Array]:
+    def _reuse_or_allocate_arenas(self, inputs: Inputs, variables: Mapping[str, int]) -> dict[int, Array]:
         """Return the temporaries of a program on several devices by slot: those of an earlier run, if no other run has them.
 
         Large memory that is new for each run would be cleared by the system, page by page.
@@ -357,7 +357,7 @@ class _KernelWithCost(NamedTuple):
     def load_kernel_and_estimate_cost(cls, program: UOp, target: Target) -> _KernelWithCost:
         """Load the kernel of a Program."""
         linear, source, binary = program.src
-        loop = find_thread_loop_around_effects(linear.instructions)
+        loop = find_parallelizable_outer_thread_loop(linear.instructions)
         extent = 0 if loop is None else constant_extent(loop)
         with blame_native_text(linear, target.name):
             kernel = load_or_remake_kernel(target, source.arg.code, binary.arg.data)

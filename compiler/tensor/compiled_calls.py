@@ -22,7 +22,12 @@ from uops.compiler.runtime.program import numpy_dtype
 from uops.compiler.tensor import history, realize, storage
 from uops.compiler.tensor.dtypes import as_dtype
 from uops.compiler.tensor.faults import fault, format_for_error
-from uops.compiler.tensor.specialized_calls import DECLINED, SpecializedCall, decline_call, specialize_call
+from uops.compiler.tensor.specialized_calls import (
+    DECLINED,
+    SpecializedCall,
+    decline_call,
+    generate_call_unless_zero_or_nan_argument,
+)
 from uops.compiler.tensor.tensor import Tensor
 from uops.compiler.tensor.trace import collect_tensors_with_repeats, map_tensors, open_container
 from uops.spec.errors import SpecTypeError, SpecValueError
@@ -54,7 +59,7 @@ class CompiledCall:
 
     def call(self, arrays: list[storage.Array]) -> Any:
         """Return the result for the arrays of the arguments. Raises SpecIndexError for an index out of range."""
-        values = self._run(arrays)
+        values = self._run_program(arrays)
         if self._checks:
             for check, number in zip(self._checks, values[len(self._outputs) :], strict=True):
                 check.raise_if_greatest_offset_outside(number)
@@ -68,7 +73,7 @@ class CompiledCall:
 
         return map_tensors(self._result, make_realized)
 
-    def _run(self, arrays: list[storage.Array]) -> Sequence[Any]:
+    def _run_program(self, arrays: list[storage.Array]) -> Sequence[Any]:
         """Return the values of the program: by its native function where it has one."""
         if self._native is None:
             given = {f"p{k}": a for k, a in enumerate(arrays)}
@@ -76,11 +81,13 @@ class CompiledCall:
         values = self._native(*[arrays[a] if a.__class__ is int else a for a in self._arguments])
         return values if values.__class__ is tuple else (values,)
 
-    def specialize(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def specialize_if_native_without_checks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Set `specialized` for arguments with the structure of these, unless the call checks indices or is not native."""
         is_native = getattr(self._program, "has_native_function", False)
         if is_native and not self._checks and all(as_dtype(numpy_dtype(u.dtype.storage)) is u.dtype for u in self._outputs):
-            self.specialized = specialize_call(self._native, self._arguments, (args, kwargs), self._outputs, self._result)
+            self.specialized = generate_call_unless_zero_or_nan_argument(
+                self._native, self._arguments, (args, kwargs), self._outputs, self._result
+            )
 
 
 class JitFunction(Generic[P, R]):
@@ -96,9 +103,9 @@ class JitFunction(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Return what the function returns for these arguments. Its Tensors are realized."""
         result = self._again(args, kwargs)
-        return self._call_by_structure(args, kwargs) if result is DECLINED else result
+        return self._run_compiled_unless_traced_or_differentiated(args, kwargs) if result is DECLINED else result
 
-    def _call_by_structure(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
+    def _run_compiled_unless_traced_or_differentiated(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
         tensors: list[Tensor] = []
         structure = _describe_structure(args, tensors), _describe_structure(kwargs, tensors) if kwargs else None
         if realize.is_tracing() or history.is_differentiating() or history.any_needs_history(tensors):
@@ -108,7 +115,7 @@ class JitFunction(Generic[P, R]):
         entry = compiled.get(key)
         if entry is None:
             entry = compiled[key] = self._compile(args, kwargs)
-            entry.specialize(args, kwargs)
+            entry.specialize_if_native_without_checks(args, kwargs)
         result = cast(R, entry.call([_get_array(t) for t in tensors]))
         self._again = entry.specialized or decline_call
         return result

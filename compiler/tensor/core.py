@@ -24,7 +24,7 @@ from uops.compiler.tensor.checks import (
 )
 from uops.compiler.tensor.dtypes import DTypeLike, as_dtype, make_constant_in_dtype_if_it_fits
 from uops.compiler.tensor.faults import fault, format_for_error, require_axes, require_integer_of_at_most_64_bits
-from uops.compiler.tensor.history import depends_on_tracked_tensor, is_differentiating
+from uops.compiler.tensor.history import has_gradient_path_to_tracked_tensor, is_differentiating
 from uops.compiler.tensor.realize import compute_in_one_program
 from uops.spec.errors import SpecIndexError, SpecTypeError
 from uops.spec.ir import build as B
@@ -169,7 +169,7 @@ class LazyTensorBase:
                 for u, (a, c, inputs) in zip(missing, computed, strict=True)
             }
         for t in tensors:
-            if not (is_differentiating() or depends_on_tracked_tensor(t.uop)):
+            if not (is_differentiating() or has_gradient_path_to_tracked_tensor(t.uop)):
                 t._set_node(leaves.get(t.uop) or storage.find_realized_leaf(t.uop) or t.uop)
         return self
 
@@ -233,7 +233,7 @@ class LazyTensorBase:
         if isinstance(value, (bool, int, float)) and not isinstance(value, np.generic):
             return make_constant_in_dtype_if_it_fits(value, like or self.dtype)
         if isinstance(value, (np.ndarray, np.generic)):
-            return storage.make_leaf_on_array_memory(np.array(value))
+            return storage.make_leaf_on_contiguous_memory_or_copy(np.array(value))
         if isinstance(value, UOp):
             return value
         raise fault("", None, f"expected a Tensor, an array or a number, got {type(value).__name__}", SpecTypeError)

@@ -52,7 +52,7 @@ def collect_tracked_nodes() -> set[UOp]:
     return {skip_reshapes(t.uop) for t in list_tracked_tensors()}
 
 
-def track_tensor(t: HasNode, is_tracked: bool) -> None:
+def track_or_untrack_tensor(t: HasNode, is_tracked: bool) -> None:
     """Track a Tensor, or stop tracking it."""
     key = id(t)
     if is_tracked:
@@ -68,7 +68,7 @@ def is_tracked(t: HasNode) -> bool:
 
 def any_needs_history(tensors: Iterable[HasNode]) -> bool:
     """Return True if a derivative may be asked for with respect to one of these Tensors, or to what it was computed from."""
-    return any(depends_on_tracked_tensor(t.uop) for t in tensors)
+    return any(has_gradient_path_to_tracked_tensor(t.uop) for t in tensors)
 
 
 def list_tracked_tensors() -> list[HasNode]:
@@ -76,7 +76,7 @@ def list_tracked_tensors() -> list[HasNode]:
     return [t for reference in list(tracked_by_id.values()) if (t := reference()) is not None]
 
 
-def depends_on_tracked_tensor(u: UOp) -> bool:
+def has_gradient_path_to_tracked_tensor(u: UOp) -> bool:
     """Return True if a derivative may flow from `u` to the node of a tracked Tensor, or if `u` is such a node."""
     if not tracked_by_id:
         return False

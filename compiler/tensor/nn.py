@@ -24,7 +24,7 @@ def parameters(model: Any) -> list[Tensor]:
     found: dict[int, Tensor] = {}
     seen: set[int] = set()
 
-    def collect(value: Any) -> None:
+    def collect_float_tensors(value: Any) -> None:
         if id(value) in seen:
             return
         seen.add(id(value))
@@ -33,18 +33,18 @@ def parameters(model: Any) -> list[Tensor]:
                 found[id(value)] = value
         elif isinstance(value, dict):
             for v in value.values():
-                collect(v)
+                collect_float_tensors(v)
         elif isinstance(value, (list, tuple, set)):
             for v in value:
-                collect(v)
+                collect_float_tensors(v)
         elif dataclasses.is_dataclass(value) and not isinstance(value, type):
             for f in dataclasses.fields(value):
-                collect(getattr(value, f.name))
+                collect_float_tensors(getattr(value, f.name))
         elif hasattr(value, "__dict__") and not callable(getattr(value, "__get__", None)):
             for v in vars(value).values():
-                collect(v)
+                collect_float_tensors(v)
 
-    collect(model)
+    collect_float_tensors(model)
     return list(found.values())
 
 

@@ -45,7 +45,7 @@ def decline_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return DECLINED
 
 
-def specialize_call(
+def generate_call_unless_zero_or_nan_argument(
     native: Callable[..., Any], arguments: Sequence[Any], sample: tuple[tuple[Any, ...], dict[str, Any]],
     outputs: Sequence[UOp], result: Any,
 ) -> SpecializedCall | None:  # fmt: skip
@@ -56,7 +56,7 @@ def specialize_call(
     """
     writer = _CallWriter()
     args, kwargs = sample
-    if not (writer.match_items("args", args) and writer.match_dict("kwargs", kwargs)):
+    if not (writer.write_item_checks("args", args) and writer.write_dict_checks("kwargs", kwargs)):
         return None
     given = ", ".join(f"a{a}" if a.__class__ is int else writer.bind(a) for a in arguments)
     results = "".join(f"r{k}, " for k in range(len(outputs)))
@@ -99,7 +99,7 @@ class _CallWriter:
         self.constants[name] = value
         return name
 
-    def match(self, name: str, value: Any) -> bool:
+    def write_checks_unless_zero_or_nan(self, name: str, value: Any) -> bool:
         """Write the checks that the variable `name` has the structure of `value`; return False if none can tell."""
         kind = type(value)
         if kind is Tensor:
@@ -113,28 +113,30 @@ class _CallWriter:
             self.checks.append(f"if {name} != {self.bind(value)}: return DECLINED")
             return kind not in (float, complex) or (value == value and value != 0)
         if isinstance(value, (tuple, list)):
-            return self.match_items(name, value)
+            return self.write_item_checks(name, value)
         if isinstance(value, dict):
-            return self.match_dict(name, value)
-        return all(self._match_part(f"{name}.{field}", part) for field, part in zip(container.keys, container.parts, strict=True))
+            return self.write_dict_checks(name, value)
+        return all(
+            self._write_part_checks(f"{name}.{field}", part) for field, part in zip(container.keys, container.parts, strict=True)
+        )
 
-    def match_items(self, name: str, values: Sequence[Any]) -> bool:
+    def write_item_checks(self, name: str, values: Sequence[Any]) -> bool:
         """Write the checks of the items of a tuple or list."""
         names = [self._name_value() for _ in values]
         self.checks.append(f"{', '.join(names)}, = {name}" if names else f"if {name}: return DECLINED")
-        return all(self.match(part, value) for part, value in zip(names, values))
+        return all(self.write_checks_unless_zero_or_nan(part, value) for part, value in zip(names, values))
 
-    def match_dict(self, name: str, values: dict[Any, Any]) -> bool:
+    def write_dict_checks(self, name: str, values: dict[Any, Any]) -> bool:
         """Write the checks of the keys, in order, and of the values of a dict."""
         self.checks.append(
             f"if tuple({name}) != {self.bind(tuple(values))}: return DECLINED" if values else f"if {name}: return DECLINED"
         )
-        return all(self._match_part(f"{name}[{self.bind(key)}]", value) for key, value in values.items())
+        return all(self._write_part_checks(f"{name}[{self.bind(key)}]", value) for key, value in values.items())
 
-    def _match_part(self, expression: str, value: Any) -> bool:
+    def _write_part_checks(self, expression: str, value: Any) -> bool:
         name = self._name_value()
         self.checks.append(f"{name} = {expression}")
-        return self.match(name, value)
+        return self.write_checks_unless_zero_or_nan(name, value)
 
     def _name_value(self) -> str:
         self._values += 1

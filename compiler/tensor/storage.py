@@ -39,10 +39,10 @@ _stand_in_slots = itertools.count(1 << 32)
 _ranges: weakref.WeakKeyDictionary[UOp, tuple[int, int] | None] = weakref.WeakKeyDictionary()
 
 
-def make_leaf_on_array_memory(array: Array, may_others_hold_memory: bool = False) -> UOp:
+def make_leaf_on_contiguous_memory_or_copy(array: Array, may_others_change_it: bool = False) -> UOp:
     """Return a fresh Buffer with an array's elements, in its shape, on the array's memory if that is contiguous.
 
-    `may_others_hold_memory` says that others may hold that memory.
+    `may_others_change_it` says that others may hold that memory.
     """
     dtype = as_dtype(array.dtype)
     flat = np.ascontiguousarray(array, numpy_dtype(dtype)).reshape(-1)
@@ -50,7 +50,7 @@ def make_leaf_on_array_memory(array: Array, may_others_hold_memory: bool = False
     flat.flags.writeable = False
     buffer = B.buffer(flat.size, dtype)
     _arrays[buffer] = flat
-    if not may_others_hold_memory:
+    if not may_others_change_it:
         _ranges[buffer] = None
     return reshape_node(buffer, array.shape)
 
@@ -184,7 +184,7 @@ def make_leaf_on_device_and_record_unless_constant(
 
     A constant node may outlive every Tensor, in a cache of programs: it is not recorded, so that its array can be freed.
     """
-    leaf = make_leaf_on_array_memory(array, may_others_hold_memory=True)  # a backend may give memory that it was given
+    leaf = make_leaf_on_contiguous_memory_or_copy(array, may_others_change_it=True)  # a backend may give memory that it was given
     _read_by_program[_skip_reshapes_and_leaf_placement(leaf)] = inputs
     device = realized_node.device
     if device is not None and device != HOST:

@@ -25,7 +25,7 @@ from uops.compiler.validate.sums import decide_writes_of_memory_with_atomics
 from uops.compiler.validate.terms import Condition, LinearSum, Operation, Unknown
 from uops.compiler.validate.writes import (
     decide_reads_within_old_reads_or_own_writes,
-    decide_written_once_and_all_written,
+    decide_written_once_and_same_elements,
     group_sites_by_param,
     is_known_to_write_element_twice,
 )
@@ -129,7 +129,7 @@ def _decide_write_and_read_agreement(old: KernelAccesses, new: KernelAccesses, w
     for m, sites in after.items():
         earlier = before.pop(m.arg.slot, [])
         may_rewrite = m.arg.slot in loaded[1] and (m.arg.slot not in loaded[0] or is_known_to_write_element_twice(earlier, worker))
-        yield from decide_written_once_and_all_written(m, earlier, sites, may_rewrite, worker)
+        yield from decide_written_once_and_same_elements(m, earlier, sites, may_rewrite, worker)
         yield from decide_writes_of_memory_with_atomics(m, earlier, sites, worker)
     for slot, sites in before.items():
         yield ValidationVerdict(ObligationKind.COVER, f"argument {slot}", None, None, f"{sites[0]} has no Store after")

@@ -70,7 +70,7 @@ def decide_races(body: KernelAccesses, worker: SolverWorker) -> Iterator[Validat
             key = c.given, c.goal
             if key not in decided:
                 decided.add(key)
-                if _collide_only_at_equal_counters(a, b, same) or is_proved_by_linear_arithmetic(c):
+                if _have_same_injective_index(a, b, same) or is_proved_by_linear_arithmetic(c):
                     yield ValidationVerdict(ObligationKind.RACE, place, DecisionMethod.SUMS)
                 else:
                     yield _decide_lane_conflicts_by_points([a], [b], axis_types, same, place) or decide_by_solver(c, worker)
@@ -84,13 +84,13 @@ def _describe_barrier(bar: BarrierSite) -> str:
     return f"barrier at {bar.at}"
 
 
-def _collide_only_at_equal_counters(a: AccessSite, b: AccessSite, same: Sequence[Unknown]) -> bool:
+def _have_same_injective_index(a: AccessSite, b: AccessSite, fixed_counters: Sequence[Unknown]) -> bool:
     """Return True if two sites touch one element only at equal counters, as digits of one number."""
     return (
         a.index == b.index
         and a.counters == b.counters
-        and is_index_injective_by_mixed_radix(a, same)
-        and is_index_injective_by_mixed_radix(b, same)
+        and is_index_injective_by_mixed_radix(a, fixed_counters)
+        and is_index_injective_by_mixed_radix(b, fixed_counters)
     )
 
 
@@ -272,7 +272,7 @@ def _decide_that_only_writer_thread_accesses_element(
     (counters,) = threads
     owner = np.full(size, -1, np.int64)
     for s in sorted(sites, key=lambda s: not s.writes):
-        clash = _claim_elements_and_find_clashing_threads(s, owner, counters)
+        clash = _claim_stores_and_find_clash_unless_costly(s, owner, counters)
         if clash is None:
             return None
         if clash:
@@ -281,7 +281,7 @@ def _decide_that_only_writer_thread_accesses_element(
     return ValidationVerdict(ObligationKind.RACE, place, DecisionMethod.POINTS)
 
 
-def _claim_elements_and_find_clashing_threads(
+def _claim_stores_and_find_clash_unless_costly(
     site: AccessSite, owner_by_element: PointValues, thread_counters: tuple[Unknown, ...]
 ) -> tuple[int, ...] | None:
     """Return two threads that access one element; an empty tuple if there are none; None if the search costs too much.

@@ -101,7 +101,7 @@ class _AccessReader:
             if r.bound.op is Op.CONST:
                 loop_condition = loop_condition if r.bound.arg.value > 0 else T.FALSE
             else:
-                last = T.add(self._read_scalar_integer(r.bound), T.ONE, -1)
+                last = T.add(self._require_scalar_integer(r.bound), T.ONE, -1)
                 loop_condition = T.conjoin(loop_condition, T.is_nonnegative(T.add(last, T.as_sum(loop_counter(r)), -1)))
         n = (address.shape or (1,))[0] if address.shape else 1
         memory = base_memory(address)
@@ -131,7 +131,7 @@ class _AccessReader:
         """Return the number of elements of a memory, which may depend on variables (R48: symbolic sizes)."""
         size = LinearSum(int(memory.arg.size)) if memory.op is Op.BUFFER else T.ONE
         for d in memory.shape or () if memory.op is Op.PARAM else ():
-            size = T.mul(size, LinearSum(d) if isinstance(d, int) else self._read_scalar_integer(d))
+            size = T.mul(size, LinearSum(d) if isinstance(d, int) else self._require_scalar_integer(d))
         return size
 
     def _read_single_index_or_whole_memory_lanes(self, address: UOp) -> SymbolicValue:
@@ -164,7 +164,7 @@ class _AccessReader:
                 stack.pop()
         return self.values[u]
 
-    def _read_scalar_integer(self, u: UOp) -> LinearSum:
+    def _require_scalar_integer(self, u: UOp) -> LinearSum:
         """Read a value that must be an integer without lanes of its own."""
         value = self.read_symbolic_value(u)
         assert isinstance(value, LinearSum)

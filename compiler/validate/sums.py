@@ -76,7 +76,7 @@ def decide_writes_of_memory_with_atomics(
     if writes is None:
         return
     place = f"stores beside sums of {describe_memory(memory)}"
-    yield from _decide_same_stores(place, writes.stores_before, writes.stores_after, worker)
+    yield from _decide_same_elements_stored(place, writes.stores_before, writes.stores_after, worker)
     if writes.sums_before:
         yield _decide_same_additions(f"sums of {describe_memory(memory)}", writes.sums_before, writes.sums_after)
         return
@@ -101,7 +101,7 @@ def generate_claims_for_memory_with_atomics(before: KernelAccesses, after: Kerne
         for some, others, words in ((plain, listed, "before"), (listed, plain, "after")):
             yield from (make_coverage_claim(s, others, ObligationKind.COVER, f"{s} beside sums {words}") for s in some)
         if writes.sums_before:
-            same = _are_same_sites(writes.sums_before, writes.sums_after)
+            same = _are_equal_sites_free_of_memory_values(writes.sums_before, writes.sums_after)
             yield ValidationClaim(ObligationKind.COVER, f"sums of argument {slot}", T.TRUE, T.TRUE if same else T.FALSE)
         else:
             yield from (_make_initialized_claim(s, writes.stores_after) for s in writes.sums_after)
@@ -113,7 +113,7 @@ def _make_initialized_claim(site: AccessSite, stores: Sequence[AccessSite]) -> V
     return make_coverage_claim(site, earlier, ObligationKind.COVER, f"{site} to what is stored before")
 
 
-def _decide_same_stores(
+def _decide_same_elements_stored(
     place: str, before: Sequence[AccessSite], after: Sequence[AccessSite], worker: SolverWorker
 ) -> Iterator[ValidationVerdict]:
     """Decide that the Stores beside AtomicAdds write the same elements."""
@@ -131,7 +131,7 @@ def _decide_same_stores(
 
 def _decide_same_additions(place: str, before: Sequence[AccessSite], after: Sequence[AccessSite]) -> ValidationVerdict:
     """Decide that each element is added to as often as before."""
-    if _are_same_sites(before, after):
+    if _are_equal_sites_free_of_memory_values(before, after):
         return ValidationVerdict(ObligationKind.COVER, place, DecisionMethod.STRUCTURE)
     size = size_of(before[0])
     counts = [None if size is None else _count_additions(sites, size) for sites in (before, after)]
@@ -155,7 +155,7 @@ def _refute_additions(place: str, words: str) -> ValidationVerdict:
     return ValidationVerdict(ObligationKind.COVER, place, DecisionMethod.POINTS, ClaimCounterexample({}, words))
 
 
-def _are_same_sites(before: Sequence[AccessSite], after: Sequence[AccessSite]) -> bool:
+def _are_equal_sites_free_of_memory_values(before: Sequence[AccessSite], after: Sequence[AccessSite]) -> bool:
     """Return True if both have the same elements and conditions over the same counters, site by site."""
     if any(v.loaded for s in (*before, *after) for v in T.collect_unknowns(s.condition, T.collect_unknowns(s.index))):
         return False  # such a name is of one body alone

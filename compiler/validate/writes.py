@@ -182,7 +182,7 @@ def is_known_to_write_element_twice(stores: Sequence[AccessSite], worker: Solver
     return several or any(decide_written_once(s, worker).counterexample is not None for s in stores if s.kind != "atomic")
 
 
-def decide_written_once_and_all_written(
+def decide_written_once_and_same_elements(
     memory: UOp, before: Sequence[AccessSite], after: Sequence[AccessSite], may_rewrite: bool, worker: SolverWorker
 ) -> Iterator[ValidationVerdict]:
     """Decide the obligations of all Stores to one memory, in order.

@@ -30,7 +30,7 @@ from uops.compiler.pipeline import PIPELINE, LoweringState, Pass, passes_from, r
 from uops.compiler.target import Target
 from uops.fuzz.bisect.replay import find_differing_elements
 from uops.fuzz.bisect.wrong_rule import find_wrong_step
-from uops.fuzz.oracles.native import run_first_kernels_natively, view_flat_memory_of_argument
+from uops.fuzz.oracles.native import load_and_run_first_calls, view_flat_memory_of_argument
 from uops.interp import run
 from uops.spec.errors import CompileError, Unsupported
 from uops.spec.ir.node import UOp
@@ -99,7 +99,7 @@ def bisect(
     work in which each stage is interpreted. `config` holds the compiler's settings, by default those of the process.
     """
     bisection = _Bisection(graph, inputs, target, config or configuration.default_config(), extra_orders)
-    return bisection.find_first_wrong_stage(passes, execute)
+    return bisection.find_first_wrong_pass_or_machine_code(passes, execute)
 
 
 class _Bisection:
@@ -113,13 +113,15 @@ class _Bisection:
         self.outputs: Outputs = self.judge.reference_outputs()
         self.names: list[str] = []
 
-    def find_first_wrong_stage(self, passes: Sequence[Pass], execute: Execute | None) -> Finding | None:
+    def find_first_wrong_pass_or_machine_code(
+        self, passes: Sequence[Pass], execute_or_run_natively: Execute | None
+    ) -> Finding | None:
         """Judge all passes and then the machine code; return the first finding."""
         for p in passes_from(self.state.entry, passes):
             finding = self._run_pass_and_advance_unless_wrong(p, self.state)
             if finding is not None:
                 return finding
-        return self._judge_machine_code(execute or self._run_natively)
+        return self._judge_machine_code(execute_or_run_natively or self._run_natively)
 
     def _run_pass_and_advance_unless_wrong(self, p: Pass, state: LoweringState) -> Finding | None:
         """Run and judge one pass; advance to its result if it is right."""
@@ -187,7 +189,7 @@ class _Bisection:
     # Machine code
     def _run_natively(self, program: UOp, inputs: Mapping[str, Any]) -> Outputs:
         return self.judge.read_outputs_and_check_inputs_unchanged(
-            run_first_kernels_natively(program, self.target, self.judge.initial_memory)
+            load_and_run_first_calls(program, self.target, self.judge.initial_memory)
         )
 
     def _judge_machine_code(self, execute: Execute) -> Finding | None:
@@ -210,7 +212,7 @@ class _Bisection:
         """Find the first kernel after which the target's memory differs from the interpreter's; return its number."""
         for k, call in enumerate(self.graph.src):
             expected = run(self.graph.replace(src=self.graph.src[: k + 1]), self.judge.initial_memory).buffers
-            actual = run_first_kernels_natively(self.graph, self.target, self.judge.initial_memory, k + 1)
+            actual = load_and_run_first_calls(self.graph, self.target, self.judge.initial_memory, k + 1)
             arguments = [a for a in memory_arguments_call_may_write(call) if memory_key(base_memory(a)) in expected]
             if any(
                 np.any(find_differing_elements(*[view_flat_memory_of_argument(a, memory) for memory in (expected, actual)]))

@@ -369,9 +369,9 @@ class _CampaignState:
 
     def _triage_and_reduction_tasks(self) -> Iterator[_Task]:
         yield from (("triaged", k) for k in self.findings if k not in self.triaged)
-        yield from (("reduced", k) for k in self._select_case_numbers_worth_reducing() if k not in self.reduced)
+        yield from (("reduced", k) for k in self._select_cases_to_reduce_or_reduced() if k not in self.reduced)
 
-    def _select_case_numbers_worth_reducing(self) -> list[int]:
+    def _select_cases_to_reduce_or_reduced(self) -> list[int]:
         """List the findings to reduce: the first of each key, and the first ones of each kind that is told apart by
         reduced programs.
         """
@@ -389,7 +389,7 @@ class _CampaignState:
     def merge_findings_by_cause(self) -> list[MergedFinding]:
         """Merge the findings of each key, using keys of reduced programs where these tell findings apart."""
         keys: dict[tuple[str, ...], list[int]] = {}
-        to_reduce = self._select_case_numbers_worth_reducing()
+        to_reduce = self._select_cases_to_reduce_or_reduced()
         # Other findings may be reduced, too, depending on the order in which batches were done.
         reduced = {k: self.reduced[k] for k in to_reduce if k in self.reduced}
         for k, t in sorted(self.triaged.items()):

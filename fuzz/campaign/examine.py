@@ -220,7 +220,7 @@ class CaseRunner:
             sample = self.draw_sample(case_number)
         except Exception as e:
             return CaseOutcome(case_number, oracles.GENERATOR, describe_exception_as_fault(e), Counter(cases=1))
-        context = self._build_context(sample, self.case_seed(case_number))
+        context = self._build_context_recording_steps_if_needed(sample, self.case_seed(case_number))
         context.counts.update(cases=1, **{f"kind:{sample.kind}": 1})
         return context
 
@@ -246,7 +246,7 @@ class CaseRunner:
         """Return the fault that one oracle finds in a sample, or None. A refusal is no fault."""
         judges = [o for o in self.oracles if o.name == oracle]
         try:
-            objection = oracles.find_first_objection(self._build_context(sample, seed, oracle), judges)
+            objection = oracles.find_first_objection(self._build_context_recording_steps_if_needed(sample, seed, oracle), judges)
         except SubjectRefused:
             return None
         return None if objection is None else objection[1]
@@ -254,7 +254,7 @@ class CaseRunner:
     def freeze_oracle_choices(self, sample: ProgramSample, seed: int, oracle: str) -> tuple[ProgramSample, str]:
         """Return a sample that holds what the oracle draws for this one, and the name of the oracle that judges it."""
         freeze = oracles.ORACLES[oracle].freeze_choices if oracle in oracles.ORACLES else None
-        return (sample, oracle) if freeze is None else freeze(self._build_context(sample, seed))
+        return (sample, oracle) if freeze is None else freeze(self._build_context_recording_steps_if_needed(sample, seed))
 
     def bisect_sample(self, sample: ProgramSample, seed: int, oracle: str) -> FaultLocation | None:
         """Locate what an oracle objects to; return None if that is impossible or nothing is wrong."""
@@ -264,7 +264,7 @@ class CaseRunner:
             return None
         if dialect is Dialect.SCHEDULED:
             return _locate_first_wrong_launch_pass(sample, target)
-        compilation = oracles.ORACLES[oracle].compilation(self._build_context(sample, seed))
+        compilation = oracles.ORACLES[oracle].compilation(self._build_context_recording_steps_if_needed(sample, seed))
         try:
             passes = compilation.passes or pipeline.PIPELINE
             finding = bisect(compilation.sample.graph, compilation.sample.inputs, target, passes, config=compilation.config)
@@ -272,7 +272,7 @@ class CaseRunner:
             return None
         return None if finding is None else FaultLocation(finding.stage, finding.pass_, finding.step, finding.rule, finding.kernel)
 
-    def _build_context(self, sample: ProgramSample, seed: int, oracle: str = "") -> OracleContext:
+    def _build_context_recording_steps_if_needed(self, sample: ProgramSample, seed: int, oracle: str = "") -> OracleContext:
         """Build the context of a sample. It records rewrite steps if `oracle` needs them, or if an oracle that is due
         does.
         """
@@ -302,7 +302,7 @@ def _count_row_dtypes_and_allowed_set_widths(context: OracleContext) -> None:
             if n:
                 context.counts[f"set:{name}"] += n
         if allowed.dtype.is_float:
-            context.counts.update(_count_set_widths(allowed.measure_width_in_ulps_or_points()))
+            context.counts.update(_count_set_widths(allowed.measure_width_in_ulps_or_points_less_one()))
 
 
 def _count_set_widths(widths: Any) -> Counter[str]:

@@ -48,7 +48,7 @@ def build_document(summary: Summary) -> Json:
         "judged": summary.counts["judged"],
         "waiting": [{"case": f["k"], "oracle": f["oracle"], "fault": f["fault"]} for f in summary.untriaged],
         "refused": count_refused(summary.counts),
-        "unheard": list_silent_oracles_with_reasons(summary),
+        "unheard": list_silent_oracles_chosen_or_with_reasons(summary),
         "coverage": group_counters_by_prefix(summary.counts),
         "sets": summarize_any_share_and_median_width(summary.counts),
         "time": {
@@ -64,7 +64,7 @@ def count_refused(counts: Counter[str]) -> int:
     return sum(n for k, n in counts.items() if k.startswith("refused:"))
 
 
-def list_silent_oracles_with_reasons(summary: Summary) -> list[str]:
+def list_silent_oracles_chosen_or_with_reasons(summary: Summary) -> list[str]:
     """List the oracles that judged no case, with their reasons, if they were chosen by name or had a case that they could
     not judge.
     """
@@ -83,7 +83,7 @@ def was_subject_judged(s: Summary) -> bool:
     return any(s.counts[f"oracle:{o}"] for o in s.setup.oracles if judges_backend(o, s.setup.backend)) or bool(s.raw)
 
 
-def explain_that_campaign_judged_nothing(summary: Summary) -> str:
+def format_subject_not_judged_message(summary: Summary) -> str:
     """Describe a campaign in which nothing that the subject does was judged: the oracles asked, and the numbers of cases."""
     judged = [f"{o} ({summary.counts[f'oracle:{o}']:,})" for o in summary.setup.oracles if summary.counts[f"oracle:{o}"]]
     detail = f": {', '.join(judged)} judged programs and the interpreter alone" if judged else ": no oracle judged a case"
@@ -149,7 +149,8 @@ def render_self_contained_html_page(doc: Json, campaign_directory: Path) -> str:
     """Render the document as one self-contained page."""
     return render_template(
         HERE / "report.html.j2", doc=doc, counted=_describe_counts(doc), matrix=tabulate_programs_per_row_and_dtype(doc),
-        dtypes=[d.short for d in _DTYPES], rules=tabulate_rule_firings_and_refusals(doc), pairs=tabulate_optop_successions(doc),
+        dtypes=[d.short for d in _DTYPES], rules=tabulate_firings_and_refusals_of_all_rules(doc),
+        pairs=tabulate_optop_successions(doc),
         oracles=ORACLES,
         texts=_read_reproducers(doc, campaign_directory),
     )  # fmt: skip
@@ -187,7 +188,7 @@ def tabulate_programs_per_row_and_dtype(doc: Json) -> list[tuple[str, list[int]]
     return [(r.id, [counts.get(f"{r.id}|{name}", 0) for name in names]) for r in ROWS.values()]
 
 
-def tabulate_rule_firings_and_refusals(doc: Json) -> list[tuple[str, int, int]]:
+def tabulate_firings_and_refusals_of_all_rules(doc: Json) -> list[tuple[str, int, int]]:
     """Return every rewrite rule with how often it fired and was refused; nothing if no lowering was recorded."""
     counts = doc["coverage"].get("rule", {})
     if not counts:

@@ -81,7 +81,7 @@ class WorkerPool(Protocol):
 
     @property
     def missing_workers_message(self) -> str:
-        """What the pool lacks to go on, as that it has no workers; "" if it works."""
+        """The reason why the pool does not go on, such as no workers; "" if it works."""
         ...
 
     def stop(self) -> None:

@@ -158,7 +158,7 @@ def _combine_with_own_reduction(c: Chain, t: Tensor) -> Tensor:
     return c.apply_random_binary(t, _call_method(t, c.draw.choice(REDUCTIONS), _draw_reduction_axes(c, t), keepdim=True))
 
 
-def _apply_argmax_argmin_else_reduce(c: Chain, t: Tensor) -> Tensor:
+def _apply_argmax_argmin_or_reduce_if_axis_long(c: Chain, t: Tensor) -> Tensor:
     """Take the position of an extremum along an axis or in the whole Tensor; reduce a Tensor with a long axis."""
     if max(t.shape) > COUNTED:
         return _apply_reduction(c, t)
@@ -212,7 +212,7 @@ def _index_one_or_two_axes_by_random_positions(c: Chain, t: Tensor) -> Tensor:
     return t[(*before, c.make_random_index_tensor(t.shape[k], (count,)))]
 
 
-def _apply_gather(c: Chain, t: Tensor) -> Tensor:
+def _gather_at_random_or_argmax_positions(c: Chain, t: Tensor) -> Tensor:
     """Gather elements at positions from data, or at the position of an extremum."""
     k = c.draw_axis(t)
     if max(t.shape) > COUNTED:
@@ -223,10 +223,10 @@ def _apply_gather(c: Chain, t: Tensor) -> Tensor:
     return t.gather(k, c.make_random_index_tensor(t.shape[k], (*t.shape[:k], count, *t.shape[k + 1 :])))
 
 
-def _use_as_row_indices_else_apply_gather(c: Chain, t: Tensor) -> Tensor:
+def _use_as_row_indices_else_gather(c: Chain, t: Tensor) -> Tensor:
     """Use integers as row numbers of a table."""
     if not _is_float_free(t) or t.dtype is dt.bool_ or c.max_repeats(t) < 2:
-        return _apply_gather(c, t)
+        return _gather_at_random_or_argmax_positions(c, t)
     n = c.draw_extent(33)
     return c.make_data(c.draw.choice(c.dtypes), (n, c.draw_extent(min(8, c.max_repeats(t)))))[t % n]
 
@@ -334,7 +334,7 @@ class ChainStep(NamedTuple):
 STEPS = (
     ChainStep("reduction",  _apply_reduction, 12),
     ChainStep("beside",     _combine_with_own_reduction, 3),
-    ChainStep("position",   _apply_argmax_argmin_else_reduce, 2),
+    ChainStep("position",   _apply_argmax_argmin_or_reduce_if_axis_long, 2),
     ChainStep("prefix",     _apply_cumsum, 2),
     ChainStep("rows",       lambda c, t: _call_method(t, c.draw.choice(ROWS), c.draw_axis(t))),
     ChainStep("product",    _matmul_by_data_or_own_transpose, 2),
@@ -346,8 +346,8 @@ STEPS = (
     ChainStep("shrink",     _apply_shrink),
     ChainStep("slice",      _slice_all_axes_by_random_steps),
     ChainStep("pick",       _index_one_or_two_axes_by_random_positions),
-    ChainStep("gather",     _apply_gather),
-    ChainStep("look-up",    _use_as_row_indices_else_apply_gather),
+    ChainStep("gather",     _gather_at_random_or_argmax_positions),
+    ChainStep("look-up",    _use_as_row_indices_else_gather),
     ChainStep("scatter",    _sum_rows_into_random_segments),
     ChainStep("reshape",    _apply_reshape, 2),
     ChainStep("expand",     _expand_new_axis_or_repeat_axis),

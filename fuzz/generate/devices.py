@@ -144,7 +144,7 @@ class DeviceProgramMaker:
         if accepts_dtypes(op, tuple(s.dtype for s in sources)):
             self._verify_and_append_if_small(UOp(op, sources))
 
-    def add_cast(self) -> None:
+    def add_cast_or_bitcast(self) -> None:
         """Add a Cast or a Bitcast."""
         x = self._draw_value()
         d = self.draw.choice(self.dtypes)
@@ -303,7 +303,7 @@ _STATEMENTS: tuple[Callable[[DeviceProgramMaker], None], ...] = (
     *(DeviceProgramMaker.add_copy,) * 2,
     *(DeviceProgramMaker.add_collective,) * 2,
     *(DeviceProgramMaker.add_store,) * 3,
-    DeviceProgramMaker.add_cast,
+    DeviceProgramMaker.add_cast_or_bitcast,
 )
 
 

@@ -30,7 +30,7 @@ def make_function_result(m: GraphMaker, d: DType, shape: Shape, budget: int) -> 
     return b.get(b.function(b.tuple_(*results), *arguments), 0)
 
 
-def make_load_maybe_gated(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
+def make_load_of_value_maybe_gated(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     """Make a Load, sometimes a gated one."""
     if not m.draw.chance(40):
         return b.load(m.make_value(d, shape, budget))
@@ -95,7 +95,7 @@ def make_group_of_disjoint_stores_and_read(m: GraphMaker, d: DType, shape: Shape
     return b.reshape(b.after(buffer, b.group(*stores)), shape)
 
 
-def make_replicated_of_expanded_value(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
+def make_expand_undone_by_replicated(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     """Make a Replicated of equal copies (R47: it takes one of them)."""
     axes = [k for k, n in enumerate(shape) if n == 1 and m.draw.chance(70)] or [shape.index(1)]
     source = list(shape)

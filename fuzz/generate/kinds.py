@@ -133,7 +133,7 @@ class _SpecialPairOperandMaker(GraphMaker):
         return self.make_param_with_data(d, from_bits(bits, d).reshape((-1, 1) if self.operands == 1 else (1, -1)))
 
 
-def _generate_tuple_of_one_or_two_op_values(draw: ChoiceSource, declared: SupportedOpDtypes) -> FuzzCase:
+def _generate_tuple_of_values_of_two_ops_at_most(draw: ChoiceSource, declared: SupportedOpDtypes) -> FuzzCase:
     """Generate a Tuple of values of one or two ops each, sometimes with one op on every pair of special values."""
     m = GraphMaker(draw, 64, dt.STORABLE, _SINGLE, LEAVES, declared=declared)
     shape = (m.draw_extent(64),) if draw.chance(70) else ()
@@ -165,7 +165,7 @@ KINDS: dict[str, ProgramKind] = {k.name: k for k in (
     ProgramKind("tensor", "graphs of every op of one device",
                 Dialect.TENSOR, _tensor_graph_generator(FEATURES - MULTIPLE), 4),
     ProgramKind("ops", "single ops on what are cases of their own",
-                Dialect.TENSOR, _generate_tuple_of_one_or_two_op_values, 2),
+                Dialect.TENSOR, _generate_tuple_of_values_of_two_ops_at_most, 2),
     ProgramKind("reduces", "graphs with a Reduce near the top",
                 Dialect.TENSOR, _generate_reduce_near_root, 2),
     ProgramKind("chains", "chains of Tensor methods, as users write them",
@@ -197,10 +197,12 @@ DEFAULT = ("tensor",)
 def sample(seed: int, k: int, kinds: Sequence[str] = DEFAULT, declared: SupportedOpDtypes = EVERYTHING) -> ProgramSample:
     """Return case `k` of `seed`. Raises UnknownKind."""
     draw = SeededDraw(stable_hash(DRAWS, seed, k, *kinds))
-    return generate_sample(draw.choice(_kinds_by_weight(kinds)), draw, declared)
+    return generate_sample_preferring_supported_cells(draw.choice(_kinds_by_weight(kinds)), draw, declared)
 
 
-def generate_sample(kind: ProgramKind, draw: ChoiceSource, declared: SupportedOpDtypes = EVERYTHING) -> ProgramSample:
+def generate_sample_preferring_supported_cells(
+    kind: ProgramKind, draw: ChoiceSource, declared: SupportedOpDtypes = EVERYTHING
+) -> ProgramSample:
     """Generate a sample of a kind as a function of the choices of `draw`. Of up to `TRIES` TENSOR programs, the first of
     supported cells is taken.
     """

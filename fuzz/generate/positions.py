@@ -156,7 +156,7 @@ def make_index_arithmetic_and_cast(m: GraphMaker, d: DType, shape: Shape, budget
                 _scale_index,
                 _divide_or_mod_by_constant,
                 _divide_or_mod_by_constant,
-                _divide_by_factor_multiple,
+                _divide_or_mod_by_factor_multiple,
                 _combine_with_index_value,
             )
         )(m, shape, index)
@@ -188,7 +188,7 @@ def _divide_or_mod_by_constant(m: GraphMaker, shape: Shape, index: UOp) -> UOp:
     return UOp(m.draw.choice((Op.IDIV, Op.MOD)), (index, b.index(m.draw.choice((*_FACTORS, -3, *near)))))
 
 
-def _divide_by_factor_multiple(m: GraphMaker, shape: Shape, index: UOp) -> UOp:
+def _divide_or_mod_by_factor_multiple(m: GraphMaker, shape: Shape, index: UOp) -> UOp:
     """Divide (index * factor + rest) by the factor or a multiple of it, which simplifies if 0 <= rest < factor."""
     factor, k = m.draw.choice(_FACTORS), m.draw.choice((1, *_FACTORS))
     return UOp(

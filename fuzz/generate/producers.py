@@ -98,7 +98,7 @@ def _build_compare_producer(op: Op) -> Producer:
     return Producer(op.name.lower(), lambda m, d, s, n: d is dt.bool_, make)
 
 
-def _build_mulacc_producer() -> Producer:
+def _build_producer_of_mulacc_maybe_near_halfway() -> Producer:
     """Build the producer of MULACC, some of whose sums of floats lie almost halfway between two numbers."""
     plain = _build_alu_producer(Op.MULACC)
 
@@ -140,7 +140,7 @@ def _make_combined_or_negated_compare(m: GraphMaker, d: DType, shape: Shape, bud
     return UOp(op, (p, q))
 
 
-def _nest_where_in_same_condition_or_negate_it(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
+def _make_nested_same_condition_or_negated_where(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     """Make a Where by one condition that is nested in another one by the same condition, or a Where by its negation."""
     p = m.make_value(dt.bool_, shape, budget // 2)
     x, y = _make_operands_that_broadcast(m, [d, d], shape, budget - budget // 2)
@@ -406,12 +406,12 @@ ELEMENTWISE: tuple[Producer, ...] = (
     *map(_build_alu_producer, (Op.ADD, Op.MUL, Op.MAX, Op.MOD, Op.IDIV, Op.XOR, Op.OR, Op.AND)),
     _build_producer_of_shift_by_any_count(Op.SHL), _build_producer_of_shift_by_any_count(Op.SHR),
     *map(_build_alu_producer, (Op.RECIP, Op.TRUNC, Op.NEG, Op.SUB, Op.DIV, Op.NOT, Op.EXP2, Op.LOG2, Op.SIN, Op.SQRT, Op.POW)),
-    _build_mulacc_producer(), _build_alu_producer(Op.THREEFRY),
+    _build_producer_of_mulacc_maybe_near_halfway(), _build_alu_producer(Op.THREEFRY),
     _build_compare_producer(Op.CMPLT), _build_compare_producer(Op.CMPNE), _build_compare_producer(Op.CMPGT),
     _build_compare_producer(Op.CMPGE), _build_compare_producer(Op.CMPLE), _build_compare_producer(Op.CMPEQ),
     Producer("where", _admits_anything, _make_where, always=True),
     Producer("condition", lambda m, d, s, n: d is dt.bool_, _make_combined_or_negated_compare),
-    Producer("choices", lambda m, d, s, n: n >= 2, _nest_where_in_same_condition_or_negate_it),
+    Producer("choices", lambda m, d, s, n: n >= 2, _make_nested_same_condition_or_negated_where),
     Producer("cast", _admits_anything, _make_cast_of_value_or_rounding_edges, always=True),
 )
 #: All producers of values.
@@ -435,12 +435,12 @@ PRODUCERS: tuple[Producer, ...] = (
     Producer("crossed", lambda m, d, s, n: bool(s) and s[-1] > 1 and n >= 3, _combine_value_with_own_or_pairwise_reduce),
     Producer("function", lambda m, d, s, n: n >= 3 and m.body_params is None, effects.make_function_result),
     Producer("marker", _admits_anything, _make_marker),
-    Producer("load", _admits_anything, effects.make_load_maybe_gated),
+    Producer("load", _admits_anything, effects.make_load_of_value_maybe_gated),
     Producer("assign", _is_outside_body, effects.make_store_and_read),
     Producer("shards", _can_shard, effects.make_scatter_gather_over_devices),
     Producer("call", lambda m, d, s, n: n >= 3 and m.body_params is None, effects.make_call_and_read_its_output),
     Producer("group", lambda m, d, s, n: n >= 2 and m.body_params is None, effects.make_group_of_disjoint_stores_and_read),
-    Producer("replicated", lambda m, d, s, n: 1 in s, effects.make_replicated_of_expanded_value),
+    Producer("replicated", lambda m, d, s, n: 1 in s, effects.make_expand_undone_by_replicated),
     Producer("everywhere", _can_copy_to_devices, effects.make_copy_to_devices_and_back),
 )
 # fmt: on

@@ -19,7 +19,7 @@ from typing import Any
 from uops.backends.testing.values import Array, draw_array
 from uops.fuzz.generate.declared import EVERYTHING, SupportedOpDtypes
 from uops.fuzz.generate.graphs import FuzzCase
-from uops.fuzz.generate.kernels.written_by_hand import draw_kernel_call
+from uops.fuzz.generate.kernels.written_by_hand import draw_kernel_call_on_placeholders
 from uops.fuzz.generate.maker import GraphMaker
 from uops.fuzz.generate.producers import FEATURES, LEAVES, PRODUCERS
 from uops.spec.choices import ChoiceSource
@@ -192,13 +192,15 @@ class CallingProgramMaker(ProgramMaker):
         """Add a Call of a kernel, and order the memory that it accesses around it."""
         of_memory = [m.dtype for m in self.memories]
         preferred = tuple(d for d in of_memory if d.is_integer) if self.draw.chance(70) else tuple(of_memory)
-        drawn = draw_kernel_call(self.draw, f"k{self.maker.take_slot()}", self.declared, preferred)
+        drawn = draw_kernel_call_on_placeholders(self.draw, f"k{self.maker.take_slot()}", self.declared, preferred)
         slots = drawn.arg.written
         written: dict[UOp, MemoryState] = {}
         references: dict[UOp, UOp] = {}
         for k in slots:
             placeholder = drawn.arguments[k]
-            written[placeholder], references[placeholder] = self._choose_memory_to_write(placeholder, list(written.values()))
+            written[placeholder], references[placeholder] = self._choose_memory_to_write_ordered_after_reads(
+                placeholder, list(written.values())
+            )
         read: list[MemoryState] = []
         for a in drawn.arguments:
             if a not in references:
@@ -214,20 +216,20 @@ class CallingProgramMaker(ProgramMaker):
         for memory in read:
             memory.reads.append(call)
 
-    def _choose_memory_to_write(self, placeholder: UOp, taken: list[MemoryState]) -> tuple[MemoryState, UOp]:
+    def _choose_memory_to_write_ordered_after_reads(self, placeholder: UOp, taken: list[MemoryState]) -> tuple[MemoryState, UOp]:
         """Choose memory for an argument that is written: all of it, or a view. Return it, and the reference to pass."""
         size, d = placeholder.arg.size, placeholder.dtype
         fitting = [m for m in self.memories if m.dtype is d and m.size >= size and m not in taken]
         memory = self.draw.choice(fitting) if fitting and self.draw.chance(60) else self._add_memory(size, d)
-        view = self._view_of_size(memory, size)
+        view = self._draw_view_of_size(memory, size)
         if memory.reads:
             ordered = b.after(memory.current, *memory.reads)
             view, memory.current = rebase_view_on_new_reference(view, memory.current, ordered), ordered
         return memory, view
 
-    def _add_memory(self, size: int, d: dt.DType) -> MemoryState:
-        """Add a Buffer of at least `size` elements, with data."""
-        extent = size + (self.draw.integer(0, 3) if self.draw.chance(30) else 0)
+    def _add_memory(self, min_size: int, d: dt.DType) -> MemoryState:
+        """Add a Buffer of at least `min_size` elements, with data."""
+        extent = min_size + (self.draw.integer(0, 3) if self.draw.chance(30) else 0)
         unique = 1000 + self.maker.take_slot()
         self.maker.inputs[f"b{unique}"] = self._draw_data(d, (extent,))
         self.memories.append(MemoryState(b.buffer(extent, d, unique=unique), d, extent))
@@ -236,7 +238,7 @@ class CallingProgramMaker(ProgramMaker):
     def _draw_data(self, d: dt.DType, shape: tuple[int, ...]) -> Array:
         return draw_array(self.draw, d, shape, "small" if d.is_float else self.draw.choice(("small", "mixed", "bits")))
 
-    def _view_of_size(self, memory: MemoryState, size: int) -> UOp:
+    def _draw_view_of_size(self, memory: MemoryState, size: int) -> UOp:
         """Return a view of `size` elements of a memory, in one or two dimensions."""
         view = memory.current
         if memory.size > size:
@@ -257,7 +259,7 @@ class CallingProgramMaker(ProgramMaker):
         memories = [m for m in self.memories if m.dtype is d and m.size >= size and m not in kept]
         if memories and self.draw.chance(60):
             read.append(self.draw.choice(memories))
-            return self._view_of_size(read[-1], size)
+            return self._draw_view_of_size(read[-1], size)
         values = [v for v in self.values if v.dtype is d and math.prod(v.shape) == size]
         options: list[Callable[[], UOp]] = [
             lambda: self.maker.make_param_with_data(d, self._draw_data(d, (size,))),
@@ -352,7 +354,7 @@ class _SymbolicMaker:
         self.slots += 1
         return b.variable(name, lo, hi, dtype=d)
 
-    def apply_random_op_unless_too_large(self) -> None:
+    def replace_value_by_random_op_unless_too_large(self) -> None:
         """Apply one op to the value, unless the result would have more than 512 elements."""
         options = (
             self.apply_unary, self.apply_binary, self.apply_cast, self.apply_bitcast_replacing_float_by_param,
@@ -457,5 +459,5 @@ def generate_symbolic_shape_graph(draw: ChoiceSource, declared: SupportedOpDtype
     """Generate one to eight ops on values of symbolic shape."""
     maker = _SymbolicMaker(draw, declared)
     for _ in range(draw.integer(1, 8)):
-        maker.apply_random_op_unless_too_large()
+        maker.replace_value_by_random_op_unless_too_large()
     return FuzzCase(maker.value, maker.inputs)

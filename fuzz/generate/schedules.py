@@ -28,7 +28,12 @@ from uops.compiler import pipeline
 from uops.compiler.config import Config
 from uops.compiler.passes.optimize.optimize import build_scan_or_scatter_or_schedule_kernel, choose_by_heuristics
 from uops.compiler.passes.optimize.schedule.accesses import flatten_loop_nests
-from uops.compiler.passes.optimize.schedule.optops import apply, count_workgroup_lanes, find_rejection_reason, max_trip_count
+from uops.compiler.passes.optimize.schedule.optops import (
+    apply,
+    count_max_lanes_per_workgroup,
+    find_rejection_reason,
+    max_trip_count,
+)
 from uops.compiler.passes.optimize.schedule.schedule import (
     RejectedOptOp,
     Schedule,
@@ -221,7 +226,7 @@ def _leaves_kernel_small_enough_to_run(s: Schedule, opt: OptOp, machine: Machine
     iterations = math.prod(max(1, max_trip_count(a.extent)) for a in after.axes)
     if symbolic or vector_lanes > _MAX_VECTOR_LANES:
         return False
-    return count_workgroup_lanes(after) <= _MAX_WORKGROUP_LANES and iterations <= _MAX_ITERATIONS
+    return count_max_lanes_per_workgroup(after) <= _MAX_WORKGROUP_LANES and iterations <= _MAX_ITERATIONS
 
 
 # ------------------------------------------------------------------------------------------------------- lists of legal OptOps

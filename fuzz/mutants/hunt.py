@@ -52,7 +52,7 @@ ANSWERS = tuple(o for o in ORACLES if o not in NOT_DIFFERENTIAL)
 BLIND = (
     Edit(
         "compiler/prove/admission.py",
-        "return (_load_proved_digests_or_warn() or {}).get(rule.name) == digest_rule(rule)",
+        "return (_load_proved_digests_or_warn_if_damaged() or {}).get(rule.name) == digest_rule(rule)",
         "return True",
     ),
     Edit("compiler/pipeline.py", "    try:\n        until_lowered", "    try:\n        return\n        until_lowered"),
@@ -235,7 +235,7 @@ class Hunter:
                     spent = cpu_time.measure_seconds()
                 return _CommandOutcome(process.poll(), spent)
             finally:
-                _kill_process_group_if_running(process)
+                _kill_group_if_running_and_wait(process)
 
 
 def _parse_reproducer_of_kill(kill: Kill) -> reproducer.Reproducer | None:
@@ -297,14 +297,14 @@ class _Trial:
                 if (
                     "reduced" in lines
                     or (first_batch_only and self.cases)
-                    or self.spent > self._note_triage_time_and_compute_cpu_deadline(lines, hunt_cpu_seconds)
+                    or self.spent > self._note_triage_end_and_compute_phase_deadline(lines, hunt_cpu_seconds)
                 ):
                     break
         finally:
-            _kill_process_group_if_running(process)
+            _kill_group_if_running_and_wait(process)
         return self._find_confirmed_kill(self._reread_journal_and_note_cases_and_finding()) or self._find_startup_kill(process)
 
-    def _note_triage_time_and_compute_cpu_deadline(
+    def _note_triage_end_and_compute_phase_deadline(
         self, journal_entries: Mapping[str, list[Json]], hunt_cpu_seconds: float
     ) -> float:
         """Return the processor seconds after which to stop: of the hunt, of triage, or of the reduction.
@@ -367,7 +367,7 @@ def _start_session_with_package(command: list[str], package_path: Path, director
         )  # fmt: skip
 
 
-def _kill_process_group_if_running(process: subprocess.Popen[bytes]) -> None:
+def _kill_group_if_running_and_wait(process: subprocess.Popen[bytes]) -> None:
     """Kill a process that still runs, with all processes of its group, and wait for its end."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)

@@ -39,7 +39,7 @@ _INVALID_ARGUMENTS = 3
 _EFFECTS = frozenset({Op.TUPLE, Op.SINK, Op.GROUP, Op.FUNCTION, Op.STORE, Op.CALL})
 
 
-def find_result_aliasing_or_cache_fault(
+def find_result_aliasing_argument_or_cache_fault(
     graph: UOp, inputs: Mapping[str, Any], target: Target, expected: Outputs, draw: ChoiceSource,
     uncached_target: Target | None = None,
 ) -> Fault | None:  # fmt: skip
@@ -55,7 +55,7 @@ def find_result_aliasing_or_cache_fault(
         return Fault("form", form_error)
     actual = outputs_of(result)
     fault = next((f for k in expected if (f := find_bit_difference_except_nan_payload(k, expected[k], actual[k]))), None)
-    fault = fault or _check_inputs_unchanged(before, inputs) or _check_results_share_no_memory(program, inputs)
+    fault = fault or _check_inputs_unchanged(before, inputs) or _check_results_alias_no_result_or_input(program, inputs)
     if fault is None and Ability.NATIVE_ENTRY in target.abilities:
         in_python = _bypass_native_entry(program)
         faults = (
@@ -65,7 +65,7 @@ def find_result_aliasing_or_cache_fault(
     if fault is not None:
         return fault
     if checks_large_result:
-        return _check_large_results_share_no_memory(graph, inputs, target)
+        return _check_large_results_alias_no_result_or_input(graph, inputs, target)
     return _check_caches_distinguish_constants(graph, inputs, uncached_target or target)
 
 
@@ -82,7 +82,7 @@ def _check_inputs_unchanged(before: Mapping[str, Array], inputs: Mapping[str, An
     return None if changed is None else Fault("changed", f"the call has changed the array of {changed}")
 
 
-def _check_results_share_no_memory(program: Compiled, inputs: Mapping[str, Any]) -> Fault | None:
+def _check_results_alias_no_result_or_input(program: Compiled, inputs: Mapping[str, Any]) -> Fault | None:
     """Return a Fault if results of two calls share memory, with each other or with an input."""
     program(inputs)  # its results are freed at once, so that their memory may be used again
     results = [outputs_of(program(inputs)) for _ in range(2)]
@@ -93,7 +93,7 @@ def _check_results_share_no_memory(program: Compiled, inputs: Mapping[str, Any])
     return Fault("shared", "two arrays of results have memory in common") if shared else None
 
 
-def _check_large_results_share_no_memory(graph: UOp, inputs: Mapping[str, Any], target: Target) -> Fault | None:
+def _check_large_results_alias_no_result_or_input(graph: UOp, inputs: Mapping[str, Any], target: Target) -> Fault | None:
     """Check for shared memory after repeating the value, which is on one device, until it is large."""
     if (
         graph.op in _EFFECTS
@@ -104,7 +104,7 @@ def _check_large_results_share_no_memory(graph: UOp, inputs: Mapping[str, Any], 
         return None
     size = int(np.prod(graph.shape, dtype=np.int64)) * max(1, graph.dtype.itemsize)
     repeated = b.expand(b.reshape(graph, (1, *graph.shape)), (-(-_LARGE // size), *graph.shape))
-    return _check_results_share_no_memory(compile(repeated, target, Config()), inputs)
+    return _check_results_alias_no_result_or_input(compile(repeated, target, Config()), inputs)
 
 
 def _check_caches_distinguish_constants(graph: UOp, inputs: Mapping[str, Any], target: Target) -> Fault | None:

@@ -19,7 +19,7 @@ from uops.compiler.config import Config
 from uops.compiler.entry import convert_to_launch_or_tensor_graph, describe_launch
 from uops.compiler.pipeline import LoweringState, run_pass_and_verify
 from uops.compiler.target import Target
-from uops.fuzz.oracles.native import run_first_kernels_natively
+from uops.fuzz.oracles.native import load_and_run_first_calls
 from uops.interp import run
 from uops.spec.ir.node import UOp
 from uops.spec.verify.dialects import Dialect
@@ -40,7 +40,7 @@ def check_same_memory_in_several_orders(graph: UOp, inputs: Mapping[str, Any], s
     first = _flatten_buffers(run(graph, inputs).buffers)
     for k in range(ORDERS):
         reordered = _flatten_buffers(run(graph, inputs, schedule=seed + k, lanes=k == 0).buffers)
-        fault = find_memory_difference(inputs, first, reordered)
+        fault = find_wrong_or_clobbered_memory(inputs, first, reordered)
         if fault is not None:
             return Fault("order", f"in the order {seed + k}: {fault.message}", fault.output, fault.element)
     return None
@@ -52,8 +52,8 @@ def check_launch_native_against_interpreter(graph: UOp, inputs: Mapping[str, Any
     """
     expected = _flatten_buffers(run(graph, inputs).buffers)
     *_, (_, program) = _lower_and_yield_after_each_pass(graph, target)
-    return find_memory_difference(
-        inputs, expected, _flatten_buffers(run_first_kernels_natively(program, target, inputs, guard_side=side))
+    return find_wrong_or_clobbered_memory(
+        inputs, expected, _flatten_buffers(load_and_run_first_calls(program, target, inputs, guard_side=side))
     )
 
 
@@ -66,11 +66,11 @@ def find_wrong_pass_or_backend_of_launch(graph: UOp, inputs: Mapping[str, Any], 
         program = after
         if (
             after is not graph
-            and find_memory_difference(inputs, expected, _flatten_buffers(run(after, inputs).buffers)) is not None
+            and find_wrong_or_clobbered_memory(inputs, expected, _flatten_buffers(run(after, inputs).buffers)) is not None
         ):
             return WrongPass(name, name)
-    actual = _flatten_buffers(run_first_kernels_natively(program, target, inputs))
-    return WrongPass("backend", "backend") if find_memory_difference(inputs, expected, actual) is not None else None
+    actual = _flatten_buffers(load_and_run_first_calls(program, target, inputs))
+    return WrongPass("backend", "backend") if find_wrong_or_clobbered_memory(inputs, expected, actual) is not None else None
 
 
 def _lower_and_yield_after_each_pass(graph: UOp, target: Target) -> Iterator[tuple[str, UOp]]:
@@ -87,18 +87,18 @@ def _flatten_buffers(buffers: Mapping[str, Any]) -> Outputs:
     return {k: v.reshape(-1) for k, v in buffers.items()}
 
 
-def find_memory_difference(inputs: Mapping[str, Any], expected: Outputs, actual: Outputs) -> Fault | None:
+def find_wrong_or_clobbered_memory(initial_memory: Mapping[str, Any], expected_writes: Outputs, actual: Outputs) -> Fault | None:
     """Return a Fault for the first element of memory that differs, or None.
 
-    Memory that the launch writes must be as `expected`, all other inputs must be unchanged. Memory missing in `actual`
+    Memory that the launch writes must be as `expected_writes`, all other inputs must be unchanged. Memory missing in `actual`
     counts as unchanged. Memory that is neither an input nor expected may hold anything.
     """
-    unchanged = _flatten_buffers({k: np.asarray(v) for k, v in inputs.items()})
-    for k in sorted(expected.keys() | (actual.keys() & unchanged.keys()), key=str):
+    unchanged = _flatten_buffers({k: np.asarray(v) for k, v in initial_memory.items()})
+    for k in sorted(expected_writes.keys() | (actual.keys() & unchanged.keys()), key=str):
         if k not in actual and k not in unchanged:
             return Fault("value", f"{k} is never written", k)
         fault = find_bit_difference_except_nan_payload(
-            k, expected[k] if k in expected else unchanged[k], actual[k] if k in actual else unchanged[k]
+            k, expected_writes[k] if k in expected_writes else unchanged[k], actual[k] if k in actual else unchanged[k]
         )
         if fault is not None:
             return fault

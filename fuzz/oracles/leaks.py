@@ -55,7 +55,7 @@ def find_leak_in_repeated_calls(call: Callable[[], object]) -> Fault | None:
         call()
     growths: list[list[int]] = []
     for _ in range(_MEASUREMENTS):
-        growths.append(_measure_growth_of_memory_usage(call))
+        growths.append(_measure_metric_growths_over_call_batch(call))
         leaks = _describe_leaks(map(min, zip(*growths[-_AGREEING:], strict=True)))
         if leaks and len(growths) >= _AGREEING:
             return Fault("leak", f"{CALLS} calls keep {' and '.join(leaks)}, and as many again {_AGREEING - 1} times")
@@ -69,7 +69,7 @@ def _describe_leaks(growth: Iterable[int]) -> list[str]:
     return [f"{n:,} {name}" for n, least_leak, name in zip(growth, _LEAST, _NAMES, strict=True) if n >= least_leak * CALLS // 2]
 
 
-def _measure_growth_of_memory_usage(call: Callable[[], object]) -> list[int]:
+def _measure_metric_growths_over_call_batch(call: Callable[[], object]) -> list[int]:
     """Measure how much memory `CALLS` calls leave behind."""
     gc.collect()
     before = measure_memory_usage()

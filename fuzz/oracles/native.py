@@ -31,8 +31,9 @@ Array = npt.NDArray[Any]
 _PATTERN = 0xA5
 
 
-def run_first_kernels_natively(
-    program: UOp, target: Target, inputs: Mapping[str, Any], call_count: int | None = None, guard_side: GuardSide | None = None
+def load_and_run_first_calls(
+    compiled_program: UOp, target: Target, inputs: Mapping[str, Any], call_count: int | None = None,
+    guard_side: GuardSide | None = None,
 ) -> dict[str, Array]:  # fmt: skip
     """Return the memory after the first `call_count` Calls, or after all of them, as flat arrays. The input arrays are not
     changed.
@@ -40,8 +41,8 @@ def run_first_kernels_natively(
     With `guard_side`, all memory lies between guard pages. An access beyond it then ends the process or raises Unsound
     afterwards.
     """
-    calls = program.src[:call_count]
-    arguments = [base_memory(a) for c in program.src for a in c.arguments]
+    calls = compiled_program.src[:call_count]
+    arguments = [base_memory(a) for c in compiled_program.src for a in c.arguments]
     memory = {m: _contents_from_input_or_pattern(m, inputs) for m in arguments if not is_variable(m)}
     guards = {} if guard_side is None else {m: GuardedMemory(a.nbytes, guard_side) for m, a in memory.items()}
     for m, g in guards.items():

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from uops.backends.conformance.gradients.duals import NotComparable, find_wrong_gradient
+from uops.backends.conformance.gradients.duals import NotComparable, find_wrong_gradient_at_random_point
 from uops.backends.conformance.judge import Expectation
 from uops.backends.conformance.model import ConformanceCase
 from uops.backends.conformance.stage_judge import (
@@ -50,7 +50,7 @@ from uops.fuzz.generate.schedules import (
 )
 from uops.fuzz.oracles import calls, launches
 from uops.fuzz.oracles.leaks import find_leak_in_repeated_calls
-from uops.fuzz.oracles.native import run_first_kernels_natively
+from uops.fuzz.oracles.native import load_and_run_first_calls
 from uops.fuzz.oracles.relations import disable_rule, draw_related_sample
 from uops.fuzz.oracles.subject import (
     PLAIN,
@@ -184,7 +184,7 @@ def _check_sample_well_formed(c: OracleContext) -> Fault | None:
 
 def _check_gradients_by_duals(c: OracleContext) -> Fault | None:
     try:
-        wrong = find_wrong_gradient(c.sample.graph, c.sample.inputs, c.seed % 2**32)
+        wrong = find_wrong_gradient_at_random_point(c.sample.graph, c.sample.inputs, c.seed % 2**32)
     except NotComparable as e:
         raise OracleNotApplicable(str(e)) from None
     return None if wrong is None else Fault("value", wrong)
@@ -225,9 +225,9 @@ def _check_same_bits_on_second_compile(c: OracleContext) -> Fault | None:
     )
 
 
-def _check_user_calls_and_invalid_arguments(c: OracleContext) -> Fault | None:
+def _check_calls_for_aliasing_and_stale_caches(c: OracleContext) -> Fault | None:
     """Check the program as users call it: through all caches, or results that share memory; natively if the target can."""
-    return calls.find_result_aliasing_or_cache_fault(
+    return calls.find_result_aliasing_argument_or_cache_fault(
         c.sample.graph, c.sample.inputs, c.require_target(), c.own_run[0], c.draw("called"), c.require_target().uncached
     )
 
@@ -314,7 +314,7 @@ def _check_native_outputs_under_schedule(c: OracleContext, schedule_follower: Sc
     side = GuardSide.END if c.seed % 2 else GuardSide.START
     program = run_passes_up_to(c.sample.graph, c.require_target(), pipeline_with_scheduler(schedule_follower))
     outputs = judge.read_outputs_and_check_inputs_unchanged(
-        run_first_kernels_natively(program, c.require_target(), judge.initial_memory, guard_side=side)
+        load_and_run_first_calls(program, c.require_target(), judge.initial_memory, guard_side=side)
     )
     c.counts.update(f"optop:{kind}" for kind in list_numberless_parts_and_neighbour_pairs(schedule_follower.applied_text))
     return next((f for k in judge.allowed_sets if (f := find_value_outside_allowed_set(c.expectation, k, outputs))), None)
@@ -452,7 +452,7 @@ ORACLES: dict[str, Oracle] = {o.name: o for o in (
            frozenset({COMPILER}), compilation=lambda c: _compilation_with_schedule(c, "beam"),
            freeze_choices=lambda c: _freeze_schedule_choices(c, "beam")),
     Oracle("called",      "called from Python, with arguments of any form, it does what it does otherwise",
-           _check_user_calls_and_invalid_arguments, 8, frozenset({COMPILER})),
+           _check_calls_for_aliasing_and_stale_caches, 8, frozenset({COMPILER})),
     Oracle("illegal",     "illegal OptOps are rejected with a reason", _check_illegal_optops, 8, frozenset({COMPILER})),
     Oracle("related",     "a related program gives the same", _check_one_metamorphic_relation, 4,
            freeze_choices=_freeze_relation_choice),

@@ -51,7 +51,7 @@ class MetamorphicRelation:
     make: Callable[[ProgramSample, SeededDraw], RelatedSample | None]
 
 
-def _static_shape_of_single_output(s: ProgramSample) -> tuple[int, ...] | None:
+def _static_nonscalar_shape_of_single_output(s: ProgramSample) -> tuple[int, ...] | None:
     """Return the shape of the root if it is one value with at least one axis and static extents, else None."""
     u = s.graph
     if u.dtype is dt.void or isinstance(u.device, tuple):
@@ -66,7 +66,7 @@ def _map_root_output(map_back: Callable[[Any], Any]) -> Callable[[Outputs], Outp
 
 
 def _permute_output(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None:
-    shape = _static_shape_of_single_output(s)
+    shape = _static_nonscalar_shape_of_single_output(s)
     if shape is None or len(shape) < 2:
         return None
     order = draw_permutation(draw, len(shape))
@@ -99,7 +99,7 @@ def _permute_inputs_along_traced_axis(s: ProgramSample, draw: SeededDraw) -> Rel
 
 
 def _flip_output(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None:
-    shape = _static_shape_of_single_output(s)
+    shape = _static_nonscalar_shape_of_single_output(s)
     if shape is None:
         return None
     axes = [draw.chance(60) for _ in shape]
@@ -108,7 +108,7 @@ def _flip_output(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None:
 
 
 def _pad_output(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None:
-    shape = _static_shape_of_single_output(s)
+    shape = _static_nonscalar_shape_of_single_output(s)
     if shape is None:
         return None
     before, after = ([draw.integer(0, 3) for _ in shape] for _ in range(2))
@@ -119,7 +119,7 @@ def _pad_output(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None:
 
 def _split_output(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None:
     """Split the output into two parts, which the map concatenates."""
-    shape = _static_shape_of_single_output(s)
+    shape = _static_nonscalar_shape_of_single_output(s)
     axes = [k for k, n in enumerate(shape or ()) if n > 1]
     if shape is None or not axes:
         return None

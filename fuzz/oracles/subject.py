@@ -92,9 +92,9 @@ class CachingTarget(Target):
             except Exception:
                 compiled = []
             for k, kernel in zip_longest(waiting, compiled):
-                k.loaded = kernel or self._compile_uncached_or_return_error(k.source)
+                k.loaded = kernel or self._compile_on_wrapped_target_or_return_error(k.source)
 
-    def _compile_uncached_or_return_error(self, source: str) -> Kernel | Exception:
+    def _compile_on_wrapped_target_or_return_error(self, source: str) -> Kernel | Exception:
         try:
             return load_or_remake_kernel(self.uncached, source, self.uncached.compile(source))
         except Exception as e:

@@ -64,7 +64,13 @@ def read_reproducer(path: Path) -> Reproducer:
     if header is None:
         raise SpecError(f"{describe_path(path)} has no line {corpus.HEADER.strip()!r}: it is no reproducer")
     line, about = header
-    if problem := next(chain(_header_problems(about, _ABOUT), _header_problems(about.get("setup"), _SETUP, "setup.")), None):
+    if problem := next(
+        chain(
+            _yield_missing_or_invalid_header_fields(about, _ABOUT),
+            _yield_missing_or_invalid_header_fields(about.get("setup"), _SETUP, "setup."),
+        ),
+        None,
+    ):
         raise _header_error(path, line, problem)
     if part := find_unreadable_part(about.get("opts") or ""):
         raise _header_error(path, line, f"opts: {part!r} is no OptOp of a kernel (`uops.fuzz.generate.schedules`)")
@@ -92,7 +98,7 @@ def read_dialect_from_header(path: Path) -> Dialect | None:
     if header is None:
         return None
     line, about = header
-    if problem := next(_header_problems(about, {"kind": _ABOUT["kind"]}), None):
+    if problem := next(_yield_missing_or_invalid_header_fields(about, {"kind": _ABOUT["kind"]}), None):
         raise _header_error(path, line, problem)
     return KINDS[about["kind"]].dialect
 
@@ -161,13 +167,15 @@ _TYPES: dict[type, str] = {
 }  # fmt: skip
 
 
-def _header_problems(header: Any, fields: Mapping[str, _HeaderField], prefix: str = "") -> Iterator[str]:
+def _yield_missing_or_invalid_header_fields(
+    header_object: Any, fields: Mapping[str, _HeaderField], prefix: str = ""
+) -> Iterator[str]:
     """Yield what is wrong with an object of the header, by key. Unknown keys are reported for `setup` alone, which has a
     prefix.
     """
     for name, key in fields.items():
-        value = header.get(name)
-        if name not in header:
+        value = header_object.get(name)
+        if name not in header_object:
             if key.required:
                 yield f"{prefix}{name} is missing"
         elif type(value) not in key.types:
@@ -177,7 +185,7 @@ def _header_problems(header: Any, fields: Mapping[str, _HeaderField], prefix: st
                 if x not in tuple(key.allowed_names):  # which may be no string
                     yield f"{prefix}{name}: {x!r} is not known; known: {', '.join(key.allowed_names)}"
     if prefix:
-        yield from (f"{prefix}{name} is not known; known: {', '.join(fields)}" for name in header if name not in fields)
+        yield from (f"{prefix}{name} is not known; known: {', '.join(fields)}" for name in header_object if name not in fields)
 
 
 def count_nodes(sample: ProgramSample) -> int:

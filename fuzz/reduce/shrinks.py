@@ -110,7 +110,7 @@ def replace_value_by_param_with_its_data(s: ProgramSample) -> Iterator[ProgramSa
         yield _with(s, substitute(s.graph, {u: p}), {**s.inputs, f"p{slot}": np.asarray(value)})
 
 
-def replace_function_by_identity_of_new_param(s: ProgramSample) -> Iterator[ProgramSample]:
+def replace_function_by_identity_on_its_result(s: ProgramSample) -> Iterator[ProgramSample]:
     """Replace a Function that computes a value by one that returns its argument."""
     calls = [u for u in list_values(s.graph) if u.op is Op.GETTUPLE and u.packed.op is Op.FUNCTION]
     try:
@@ -124,7 +124,7 @@ def replace_function_by_identity_of_new_param(s: ProgramSample) -> Iterator[Prog
             yield _with(s, substitute(s.graph, {u: b.get(f, 0)}), {**s.inputs, f"p{p.arg.slot}": np.asarray(values[u])})
 
 
-def replace_node_by_same_size_source(s: ProgramSample) -> Iterator[ProgramSample]:
+def replace_node_by_source_of_same_dtype_and_size(s: ProgramSample) -> Iterator[ProgramSample]:
     """Replace a node by a source of the same dtype and number of elements; sources of the same shape come first."""
     nodes = [u for u in reversed(toposort(s.graph)) if u.op not in _LEAVES and u.dtype is not dt.void]
     pairs = [(u, x) for u in nodes for x in dict.fromkeys(u.src) if x.dtype is u.dtype]
@@ -133,7 +133,7 @@ def replace_node_by_same_size_source(s: ProgramSample) -> Iterator[ProgramSample
             yield _with(s, substitute(s.graph, {u: x}) if u is not s.graph else x)
 
 
-def replace_value_by_same_rank_value_below(s: ProgramSample) -> Iterator[ProgramSample]:
+def replace_value_by_same_dtype_and_rank_operand(s: ProgramSample) -> Iterator[ProgramSample]:
     """Replace a value by a value below it that has the same dtype and rank."""
     for u in reversed(list_values(s.graph)):
         candidates = [x for x in reversed(toposort(u)[:-1]) if x.dtype is u.dtype and len(x.shape) == len(u.shape)]
@@ -431,9 +431,9 @@ def drop_optops(s: ProgramSample) -> Iterator[ProgramSample]:
 SHRINKS: tuple[Shrink, ...] = (
     *LAUNCH_SHRINKS, replace_root_by_evenly_spread_value, drop_one_output, replace_output_by_transitive_operand, inline_all_calls,
     replace_value_by_param_with_its_data, replace_memory_by_stored_value, replace_root_by_tuple_of_operands,
-    replace_function_by_identity_of_new_param, replace_node_by_same_size_source, keep_first_value_of_inner_tuples,
+    replace_function_by_identity_on_its_result, replace_node_by_source_of_same_dtype_and_size, keep_first_value_of_inner_tuples,
     drop_group_effect_or_last_function_argument, duplicate_operand, merge_values_of_equal_type,
-    replace_value_by_same_rank_value_below, graft_value_into_other_as_root, compute_index_in_cast_dtype, replace_root_by_value,
-    replace_buffer_or_reshape_by_param, drop_optops, shrink_extents, simplify_dtypes, replace_constant_by_one_or_zero,
-    simplify_input_values,
+    replace_value_by_same_dtype_and_rank_operand, graft_value_into_other_as_root, compute_index_in_cast_dtype,
+    replace_root_by_value, replace_buffer_or_reshape_by_param, drop_optops, shrink_extents, simplify_dtypes,
+    replace_constant_by_one_or_zero, simplify_input_values,
 )  # fmt: skip

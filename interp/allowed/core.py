@@ -211,13 +211,13 @@ def apply_op_at_core_level(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSets]
     extra = CORE_WIDENINGS.get(op)
     out = strict if extra is None else extra(op, f, values, strict)
     if f.dtype.may_saturate and op in COMPUTING and op not in COMPARE:
-        out = _allow_max_finite_where_nonfinite(f, out, values)
+        out = _allow_saturation_unless_source_is_nan(f, out, values)
     if ftz and f.is_float and op in COMPUTING and op not in COMPARE:
         out = allow_flush_to_zero(f, out)
     return out
 
 
-def _allow_max_finite_where_nonfinite(f: DTypeLayout, out: ArrayOrSets, sources: Sequence[ArrayOrSets]) -> ArrayOrSets:
+def _allow_saturation_unless_source_is_nan(f: DTypeLayout, out: ArrayOrSets, sources: Sequence[ArrayOrSets]) -> ArrayOrSets:
     """Allow the greatest finite value where an fp8 result overflows, of either sign where NaN hides the sign (R15: no saturation
     under strict)."""
     rows = out.rows if isinstance(out, SetArray) else np.broadcast_to(out, (3, *out.shape))
@@ -244,7 +244,7 @@ def _apply_core_cast(overlay: Overlay, scope: TensorScope, u: UOp, ftz: bool) ->
         v = allow_flush_to_zero(f, v)
     out = apply_strict_cast(f, r, v)
     if r.is_float:
-        out = _allow_max_finite_where_nonfinite(r, out, (v,) if f.is_float else ()) if r.dtype.may_saturate else out
+        out = _allow_saturation_unless_source_is_nan(r, out, (v,) if f.is_float else ()) if r.dtype.may_saturate else out
         return allow_flush_to_zero(r, out) if ftz and f.is_float else out
     if f.is_float and r.dtype is not dt.bool_:
         out = _allow_any_at(out, r, _may_be_nan_or_out_of_range(r, v))
@@ -279,7 +279,7 @@ def _make_core_alu_rule(ftz: bool) -> Rule:
 def _make_core_add_sub_rule(ftz: bool) -> Rule:
     """Return the core rule of Add and Sub: the flushed sum united with the strict set, which has the fused sums."""
 
-    def unite_unfused_core_with_strict_sum(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
+    def unite_flushed_or_saturated_with_strict_sum(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
         strict = STRICT_RULES[u.op](overlay, scope, u, cell)
         if not u.dtype.is_float or not (ftz or u.dtype.may_saturate):
             return strict
@@ -287,7 +287,7 @@ def _make_core_add_sub_rule(ftz: bool) -> Rule:
         unfused = apply_op_at_core_level(u.op, f, [overlay.set_of_node_loading_reference(scope, s) for s in u.src], ftz)
         return unfused if strict is None else unite_sets(f, unfused, strict)
 
-    return unite_unfused_core_with_strict_sum
+    return unite_flushed_or_saturated_with_strict_sum
 
 
 def _make_core_reduce_rule(ftz: bool) -> Rule:
@@ -297,7 +297,7 @@ def _make_core_reduce_rule(ftz: bool) -> Rule:
     Max may pass a NaN on or drop it (R11).
     """
 
-    def widen_strict_reduce_to_core(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
+    def widen_strict_reduce_or_cell_to_core(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
         strict = STRICT_RULES[Op.REDUCE](overlay, scope, u, cell)
         if not u.dtype.is_float or not u.arg.axes or cell.size == 0:
             return strict
@@ -306,12 +306,12 @@ def _make_core_reduce_rule(ftz: bool) -> Rule:
         if u.arg.op is Op.MAX:
             out = _allow_any_where_max_meets_nan(f, v, u.arg.axes, out)
         if f.dtype.may_saturate and u.arg.op is not Op.MAX:
-            out = _allow_max_finite_where_nonfinite(f, out, ())
+            out = _allow_saturation_unless_source_is_nan(f, out, ())
         if ftz and v.shape and 0 not in v.shape:
             out = _widen_reduce_by_flushes(f, u.arg.op, v, out)
         return out
 
-    return widen_strict_reduce_to_core
+    return widen_strict_reduce_or_cell_to_core
 
 
 def _allow_any_where_max_meets_nan(f: DTypeLayout, v: ArrayOrSets, axes: tuple[int, ...], strict: ArrayOrSets) -> ArrayOrSets:
@@ -347,7 +347,7 @@ def _widen_reduce_by_flushes(f: DTypeLayout, op: Op, v: ArrayOrSets, out: ArrayO
 
 
 @cache
-def check_level_and_select_rules(level: str, ftz: bool) -> LevelRules:
+def check_level_and_ftz_and_select_rules(level: str, ftz: bool) -> LevelRules:
     """Return the rules of a level.
 
     Raises ValueError for another level than `strict` and `core`, and for `ftz` at the strict level.

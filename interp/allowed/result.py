@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from uops.interp.allowed.core import check_level_and_select_rules
+from uops.interp.allowed.core import check_level_and_ftz_and_select_rules
 from uops.interp.allowed.layout import LAYOUT, Array, DTypeLayout, same_bits_or_both_nan, to_order_keys, ulp_distance
 from uops.interp.allowed.memory import StorageSets
 from uops.interp.allowed.overlay import Overlay
@@ -66,7 +66,7 @@ class AllowedSet:
         with np.errstate(invalid="ignore"):
             return np.asarray(_is_member(f, v, candidate))
 
-    def measure_width_in_ulps_or_points(self) -> NDArray[np.float64]:
+    def measure_width_in_ulps_or_points_less_one(self) -> NDArray[np.float64]:
         """Return the steps of the dtype from the least to the greatest member, without flagged ones.
 
         The width is 0 for one value, and infinite for *any*. For listed points it is their number less one.
@@ -169,7 +169,7 @@ def compute_allowed_sets(
         try:
             cells = _evaluate_root_cells(machine, root, is_kernel=False)
             bests = [machine.load_if_reference(c) for c in cells]
-            overlay = Overlay(machine, check_level_and_select_rules(level, ftz))
+            overlay = Overlay(machine, check_level_and_ftz_and_select_rules(level, ftz))
             overlay.propagate_sets()
             values = tuple(
                 AllowedSet(u.dtype, _set_of_result(overlay, s, u, b))

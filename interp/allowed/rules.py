@@ -14,7 +14,7 @@ import numpy as np
 from uops.interp.allowed import index
 from uops.interp.allowed.elementwise import branch
 from uops.interp.allowed.elementwise.arithmetic import RULES as ARITHMETIC
-from uops.interp.allowed.elementwise.arithmetic import allow_either_zero_in_exact_max, apply_float_arithmetic
+from uops.interp.allowed.elementwise.arithmetic import allow_either_zero_in_exact_max, apply_float_arithmetic_to_sets
 from uops.interp.allowed.elementwise.discrete import apply_to_point_combinations_or_allow_any
 from uops.interp.allowed.elementwise.power import apply_pow
 from uops.interp.allowed.elementwise.transcendental import APPROXIMATIONS, apply_transcendental
@@ -23,7 +23,7 @@ from uops.interp.allowed.move import MOVES, apply_movement, stack_values
 from uops.interp.allowed.overlay import LevelRules, Overlay, Rule
 from uops.interp.allowed.reduce import (
     reduce_add_floats,
-    reduce_integers_or_any_if_several_inexact,
+    reduce_bools_or_integers_with_one_inexact,
     reduce_max_floats,
     reduce_mul_floats,
 )
@@ -84,7 +84,7 @@ def apply_op_at_strict_level(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSet
         return branch.compare_floats(op, f, BOOL, KERNELS[op][f.dtype], values)
     if op is Op.TRUNC:
         return branch.apply_trunc_listing_few_integers(f, KERNELS[op][f.dtype], as_set_array(f, values[0]))
-    return apply_float_arithmetic(op, f, KERNELS[op][f.dtype], values)
+    return apply_float_arithmetic_to_sets(op, f, KERNELS[op][f.dtype], values)
 
 
 def _apply_to_integer_sets(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSets]) -> ArrayOrSets:
@@ -187,7 +187,7 @@ def _evaluate_reduce(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) ->
     if not f.is_float:
         assert isinstance(v, SetArray)
         fold = FOLDS[op][u.dtype]
-        return reduce_integers_or_any_if_several_inexact(op, f, lambda x: np.asarray(fold(x, axes)), v, axes)
+        return reduce_bools_or_integers_with_one_inexact(op, f, lambda x: np.asarray(fold(x, axes)), v, axes)
     if op is Op.ADD:
         return reduce_add_floats(f, v, axes, cell, overlay.find_factors_if_moved_or_negated_mul(scope, u.operand))
     return reduce_mul_floats(f, v, axes, cell) if op is Op.MUL else reduce_max_floats(f, v, axes, cell)
@@ -240,7 +240,7 @@ def _pass_source_through(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any
     return None if _is_view(overlay, scope, source, cell) else overlay.set_of_node_loading_reference(scope, source)
 
 
-def _evaluate_load_or_any_if_gate_inexact(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets:
+def _evaluate_load_any_if_memory_gate_inexact(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets:
     if u.gate is None or u.alternative is None:
         return overlay.set_of_node_loading_reference(scope, u.buffer)
     f = LAYOUT[u.dtype]
@@ -314,7 +314,8 @@ STRICT_RULES: dict[Op, Rule] = {
     **dict.fromkeys(MOVES, _evaluate_movement_unless_view),
     Op.INDEX: _evaluate_index, Op.STACK: _evaluate_stack, Op.SLICE: _evaluate_slice,
     Op.BITCAST: _evaluate_bitcast_with_free_nan_bits,
-    Op.LOAD: _evaluate_load_or_any_if_gate_inexact, Op.AFTER: _pass_source_through, **dict.fromkeys(MARKERS, _pass_source_through),
+    Op.LOAD: _evaluate_load_any_if_memory_gate_inexact, Op.AFTER: _pass_source_through,
+    **dict.fromkeys(MARKERS, _pass_source_through),
     Op.STORE: _evaluate_store,
 }
 # fmt: on

@@ -97,7 +97,7 @@ def eval_bufferize(step: EvalStep) -> BestiaryCoroutine:
 # ----------------------------------------------------------------------------------------------------------------- addresses
 
 
-def eval_index(step: EvalStep) -> Any:
+def eval_index_as_reference(step: EvalStep) -> Any:
     """Return the elements at the positions; with `gated`, the last one is the gate."""
     u = step.node
     positions = list(u.positions)
@@ -107,7 +107,7 @@ def eval_index(step: EvalStep) -> Any:
 
 def eval_pointer_index(step: EvalStep) -> Any:
     """Return the element at a byte offset."""
-    return memory.index_ref_at_byte_offset(step.reference_of(step.node.pointer), step.value_of(step.node.offset))
+    return memory.pick_element_ref_at_byte_offset(step.reference_of(step.node.pointer), step.value_of(step.node.offset))
 
 
 def eval_after(step: EvalStep) -> Any:

@@ -21,11 +21,11 @@ ACTIONS: Mapping[Op, Action] = {
     Op.VECTORIZE: values.eval_vectorize, Op.VCONST: values.eval_vconst, Op.GEP: values.eval_gep,
     Op.CAT: values.eval_cat, Op.PTRCAT: values.eval_ptrcat,
     Op.UNROLL: values.eval_unroll, Op.CONTRACT: values.eval_contract_by_reordering_lanes, Op.REDUCE_AXIS: values.eval_reduce_axis,
-    Op.ALLREDUCE: devices.eval_allreduce, Op.MSTACK: devices.eval_mstack_along_axis_0, Op.MSELECT: devices.eval_mselect,
+    Op.ALLREDUCE: devices.eval_allreduce, Op.MSTACK: devices.eval_mstack_by_concatenating_shards, Op.MSELECT: devices.eval_mselect,
     # memory
     Op.B_BUFFER: access.eval_buffer,
     Op.DEFINE_LOCAL: access.eval_define_local_or_reg, Op.DEFINE_REG: access.eval_define_local_or_reg,
-    Op.BUFFERIZE: access.eval_bufferize, Op.B_INDEX: access.eval_index, Op.POINTER_INDEX: access.eval_pointer_index,
+    Op.BUFFERIZE: access.eval_bufferize, Op.B_INDEX: access.eval_index_as_reference, Op.POINTER_INDEX: access.eval_pointer_index,
     Op.AFTER: access.eval_after, Op.B_LOAD: access.eval_load, Op.B_STORE: flow.eval_store_in_loops,
     # loops and effects
     Op.B_RANGE: flow.eval_range_inside_its_loop, Op.END: flow.eval_end, Op.B_REDUCE: flow.eval_reduce_over_ranges_and_vector_lanes,

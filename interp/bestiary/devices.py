@@ -25,7 +25,7 @@ def eval_allreduce(step: EvalStep) -> Any:
     return np.asarray(reduce_axes_to_size_one(u.arg.op, u.dtype, shards, (0,)))[0]
 
 
-def eval_mstack_along_axis_0(step: EvalStep) -> Any:
+def eval_mstack_by_concatenating_shards(step: EvalStep) -> Any:
     """Join the values of the devices as shards of one value along axis 0."""
     shards = stack_arrays(step.node.dtype, step.values_of(step.node.elements))
     count, length, *rest = shards.shape

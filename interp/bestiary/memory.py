@@ -160,7 +160,7 @@ def _pick_positions_at_outer_product(positions: Array, indices: Sequence[Array],
     return np.where(outside.reshape(outside.shape + (1,) * len(rest)), OUTSIDE, taken)
 
 
-def index_ref_at_byte_offset(ref: BestiaryRef, offset: Array) -> BestiaryRef:
+def pick_element_ref_at_byte_offset(ref: BestiaryRef, offset: Array) -> BestiaryRef:
     """Return the element `offset` bytes behind the first (R103); one that begins inside of an element is out of bounds (R122)."""
     itemsize = ref.dtype.itemsize
     index = np.asarray(offset // itemsize)

@@ -16,7 +16,7 @@ import numpy as np
 from uops.spec.errors import Trap, Unsupported
 from uops.spec.ir.dtypes import DType, DTypeKind
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import SHIFT, Op
 
 #: The most bits by which an index is shifted left; Python would try to allocate any number.
 _MAX_INDEX_SHIFT = 1 << 16
@@ -44,11 +44,11 @@ class NotRational(Unsupported):
         super().__init__(what, "the evaluator of duals")
 
 
-def as_objects(elements: Any, shape: tuple[int, ...] | None = None) -> Objects:
+def as_objects(elements: Any, broadcast_shape: tuple[int, ...] | None = None) -> Objects:
     """Return an array of Python objects; NumPy would take scalars out of arrays of no axes."""
     out = np.empty(np.shape(elements), object)
     out[...] = elements
-    return out if shape is None else np.broadcast_to(out, shape)
+    return out if broadcast_shape is None else np.broadcast_to(out, broadcast_shape)
 
 
 _to_fraction = np.frompyfunc(Fraction, 1, 1)
@@ -95,7 +95,7 @@ def evaluate_elementwise(u: UOp, operands: list[Dual]) -> Dual:
         return _map_parts(lambda a, b: np.where(chosen, a, b), operands[1], operands[2])
     if op in (Op.DIV, Op.RECIP):
         return _divide_fractions_or_take_reciprocal(operands)
-    if op in (Op.SHL, Op.SHR):
+    if op in SHIFT:
         return Dual(_wrap(_shift_integers(u, *(d.value for d in operands)), u.dtype), None)
     if op not in _VALUES:
         raise NotRational(op.name)

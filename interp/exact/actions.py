@@ -171,7 +171,7 @@ def evaluate_index_deferring_trap_on_refs(t: NodeEvaluation) -> Array | ExactRef
     indices = [t.value_of(p) for p in t.u.positions]
     if len(indices) > len(v.shape) or any(len(i.shape) > 1 or not i.dtype.is_integer for i in indices):
         raise SpecError(f"R45: {v.shape} indexed by {[(i.dtype.name, i.shape) for i in indices]}")
-    movement = layout.index_positions_minus_one_if_outside(v.shape, [(i.shape, integers(i)) for i in indices])
+    movement = layout.outer_index_positions_minus_one_if_outside(v.shape, [(i.shape, integers(i)) for i in indices])
     if isinstance(v, Array) and -1 in movement.positions:
         raise Trap(f"R45: index {[i.numbers for i in indices]} outside shape {v.shape}")
     return _move_elements(v, movement, t)
@@ -262,7 +262,7 @@ def evaluate_reduce_as_dot_if_sum_over_mul(t: NodeEvaluation) -> Array:
     v, op = t.value_of(t.u.operand), t.u.arg.op
     shape, groups = layout.reduction_groups(v.shape, t.u.arg.axes)
     bits = canonical_bits(elements_of(v))
-    factors = _find_mul_operand_bits(t, v)
+    factors = _find_float_mul_operand_best_bits(t, v)
     if op is Op.ADD and factors is not None:
         fmt, (a, b) = FORMATS[v.dtype], factors
         sums = [reduce_dot(fmt, [a[p] for p in group], [b[p] for p in group]) for group in groups]
@@ -270,7 +270,7 @@ def evaluate_reduce_as_dot_if_sum_over_mul(t: NodeEvaluation) -> Array:
     return make_array(v.dtype, shape, [reduce_elements(op, v.dtype, [bits[p] for p in group]) for group in groups])
 
 
-def _find_mul_operand_bits(t: NodeEvaluation, v: Array) -> tuple[list[int], list[int]] | None:
+def _find_float_mul_operand_best_bits(t: NodeEvaluation, v: Array) -> tuple[list[int], list[int]] | None:
     """Return the operands of a float Mul that a Reduce consumes, broadcast to the shape of `v`; None if there is none."""
     product = t.u.operand
     if product.op is not Op.MUL or v.dtype.kind is not DTypeKind.FLOAT:
@@ -293,7 +293,7 @@ def _broadcast_elements(v: Array, shape: tuple[int, ...]) -> list[AnswerSet]:
     return [elements[p] for p in movement.positions]
 
 
-def evaluate_elementwise_on_canonical_bits(t: NodeEvaluation) -> Array:
+def evaluate_elementwise_on_best_operand_bits(t: NodeEvaluation) -> Array:
     """Evaluate an elementwise op, element by element."""
     u = t.u
     operands = [t.value_of(s) for s in u.src]
@@ -437,7 +437,7 @@ _HANDLERS: dict[Op, Handler] = {
     Op.AFTER: evaluate_after,
     Op.GROUP: collect_results,
     Op.SINK: collect_results,
-    **dict.fromkeys(MEANING, evaluate_elementwise_on_canonical_bits),
+    **dict.fromkeys(MEANING, evaluate_elementwise_on_best_operand_bits),
     **dict.fromkeys(MARKERS, pass_source_through),
 }
 HANDLERS.update(_HANDLERS)

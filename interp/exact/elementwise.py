@@ -18,7 +18,7 @@ from uops.interp.exact.numbers.formats import FORMATS, FloatFormat, decode_integ
 from uops.interp.exact.numbers.power import evaluate_pow_with_core_decomposition
 from uops.interp.exact.numbers.threefry import threefry
 from uops.interp.exact.numbers.transcendental import (
-    evaluate_sin_with_absolute_error_in_core,
+    evaluate_sin_adding_absolute_error_in_core,
     evaluate_sqrt_with_core_decomposition,
     exp2,
     log2,
@@ -61,9 +61,9 @@ def dispatch_by_kind(ints: OnInts | None, bools: OnInts | None, floats: OnFloats
     return evaluate_by_kind_of_first_operand
 
 
-def _make_integer_division_without_zero_trap(compute: Callable[[int, int], int]) -> Meaning:
+def _make_integer_division_any_by_zero_in_core(total_division: Callable[[int, int], int]) -> Meaning:
     """Return the row of Idiv or Mod: under core a zero divisor gives any value (R03: strict has a total function)."""
-    total = dispatch_by_kind(compute, None, None)
+    total = dispatch_by_kind(total_division, None, None)
 
     def evaluate_division(args: Sequence[DType], out: DType, bits: Sequence[int], core: bool) -> AnswerSet:
         answer = total(args, out, bits, core)
@@ -104,7 +104,7 @@ def _make_shift(left: bool) -> Meaning:
     A machine integer is shifted by an unsigned count (R06, R07), an index by a non-negative one (R29).
     """
 
-    def shift_or_allow_anything_beyond_width(args: Sequence[DType], out: DType, bits: Sequence[int], core: bool) -> AnswerSet:
+    def shift_or_any_beyond_width_in_core(args: Sequence[DType], out: DType, bits: Sequence[int], core: bool) -> AnswerSet:
         d, count_dtype = args
         if not (d.is_integer and count_dtype.is_integer):
             raise SpecError(f"R10: a shift of {d.name} by {count_dtype.name}")
@@ -121,7 +121,7 @@ def _make_shift(left: bool) -> Meaning:
         answer = AnswerSet(out, wrap_integer(out, value << count if left else value >> count))
         return anything(out, answer.best) if core and exceeds_width else answer
 
-    return shift_or_allow_anything_beyond_width
+    return shift_or_any_beyond_width_in_core
 
 
 def _where(args: Sequence[DType], out: DType, bits: Sequence[int], core: bool) -> AnswerSet:
@@ -168,8 +168,8 @@ MEANING: dict[Op, Meaning] = {
     Op.ADD:    dispatch_by_kind(operator.add,  operator.or_,  fl.add),
     Op.MUL:    dispatch_by_kind(operator.mul,  operator.and_, fl.mul),
     Op.MAX:    dispatch_by_kind(max,           max,           fl.maximum),
-    Op.MOD:    _make_integer_division_without_zero_trap(_mod),
-    Op.IDIV:   _make_integer_division_without_zero_trap(_idiv),
+    Op.MOD:    _make_integer_division_any_by_zero_in_core(_mod),
+    Op.IDIV:   _make_integer_division_any_by_zero_in_core(_idiv),
     Op.CMPLT:  _make_comparison(operator.lt, result_on_nan=False),
     Op.CMPNE:  _make_comparison(operator.ne, result_on_nan=True),
     Op.XOR:    dispatch_by_kind(operator.xor,  operator.xor,  None),
@@ -189,7 +189,7 @@ MEANING: dict[Op, Meaning] = {
     Op.NOT:    _not,
     Op.EXP2:   dispatch_by_kind(None,          None,          exp2),
     Op.LOG2:   dispatch_by_kind(None,          None,          log2),
-    Op.SIN:    dispatch_by_kind(None,          None,          evaluate_sin_with_absolute_error_in_core),
+    Op.SIN:    dispatch_by_kind(None,          None,          evaluate_sin_adding_absolute_error_in_core),
     Op.SQRT:   dispatch_by_kind(None,          None,          evaluate_sqrt_with_core_decomposition),
     Op.POW:    dispatch_by_kind(None,          None,          evaluate_pow_with_core_decomposition),
     Op.MULACC: dispatch_by_kind(_mulacc,       _or_and,       fl.evaluate_mulacc_unfused_too_in_core),

@@ -88,7 +88,7 @@ def pad_positions(shape: Shape, offset: Shape, new: Shape) -> SourcePositions | 
     return SourcePositions(new, positions)
 
 
-def index_positions_minus_one_if_outside(
+def outer_index_positions_minus_one_if_outside(
     shape: Shape, index_shapes_and_values: Sequence[tuple[Shape, Sequence[int]]]
 ) -> SourcePositions:
     """Return the source positions of an Index; -1 where an index is out of bounds.

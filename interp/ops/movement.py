@@ -196,7 +196,7 @@ def stack(u: UOp, x: Array, operands: Sequence[Array] = ()) -> Array:
     return out
 
 
-def collapse_replicated_or_trap_if_copies_differ(u: UOp, x: Array, operands: Sequence[Array] = ()) -> Array:
+def collapse_axes_or_trap_if_copies_differ(u: UOp, x: Array, operands: Sequence[Array] = ()) -> Array:
     """Collapse axes to one copy. Raises Trap unless all copies hold the same bits (R47, R76: Replicated, null axes)."""
     pattern = x.view(BITS[u.dtype]) if u.dtype.is_float else x
     keep = tuple([slice(0, 1) if k in u.arg.axes else _ALL for k in range(x.ndim)])
@@ -249,7 +249,7 @@ MOVES: dict[Op, Move] = {
     Op.SHRINK:     shrink,
     Op.INDEX:      index,
     Op.STACK:      stack,
-    Op.REPLICATED: collapse_replicated_or_trap_if_copies_differ,
+    Op.REPLICATED: collapse_axes_or_trap_if_copies_differ,
     Op.SLICE:      slice_,
     Op.BITCAST:    bitcast,
 }

@@ -79,7 +79,7 @@ def _multiply_index_values(x: Array, axes: Axes) -> Any:
     return to_index_array(_multiply.reduce(x.astype(object), axes, None, None, True))
 
 
-def _max_index_values(x: Array, axes: Axes) -> Any:
+def _max_index_values_rejecting_empty_axes(x: Array, axes: Axes) -> Any:
     """Return the maximum of index values. Raises SpecError for none, as there is no least integer (R85)."""
     if 0 in [x.shape[a] for a in axes]:
         raise SpecError("Max of index has no identity: it must cover at least one element (R32, R85)")
@@ -97,7 +97,7 @@ FOLDS: dict[Op, dict[DType, Fold]] = {
              **{d: _float64_accumulator_fold(np.multiply, d) for d in dt.FLOATS},
              dt.bool_: _wrapping_fold(np.logical_and, dt.bool_), dt.index: _multiply_index_values},
     Op.MAX: {**{d: _nan_propagating_max_fold(d) for d in (*dt.INTS, *dt.FLOATS)},
-             dt.bool_: _wrapping_fold(np.logical_or, dt.bool_), dt.index: _max_index_values},
+             dt.bool_: _wrapping_fold(np.logical_or, dt.bool_), dt.index: _max_index_values_rejecting_empty_axes},
 }
 # fmt: on
 

@@ -267,7 +267,7 @@ class TensorMachine:
             if n in sc.masks:
                 stack.pop()
                 continue
-            before = self._nodes_to_wait_for(sc, n)
+            before = self._list_nodes_ordered_directly_before(sc, n)
             missing = [p for p in before if p[1] not in p[0].masks]
             if missing:
                 stack.extend(missing)
@@ -286,7 +286,7 @@ class TensorMachine:
             stack.pop()
         return scope.masks[node]
 
-    def _nodes_to_wait_for(self, scope: TensorScope, u: UOp) -> list[tuple[TensorScope, UOp]]:
+    def _list_nodes_ordered_directly_before(self, scope: TensorScope, u: UOp) -> list[tuple[TensorScope, UOp]]:
         """Return the nodes that `u` waits for, each with its scope."""
         if u.op is _GETTUPLE and u.packed.op is _FUNCTION:
             function = u.packed

@@ -178,7 +178,7 @@ def _place_bitcast(m: Any, scope: TensorScope, u: UOp, sources: Sequence[Placeme
     return placed._replace(owners=groups[..., 0])
 
 
-def _merge_owners_along_collapsed_axes(m: Any, scope: TensorScope, u: UOp, sources: Sequence[Placement]) -> Placement:
+def _drop_owners_if_collapsed_axes_mix_devices(m: Any, scope: TensorScope, u: UOp, sources: Sequence[Placement]) -> Placement:
     """Place a Reduce or Replicated: what comes from elements of several devices is whole on each of them (R76)."""
     placed = sources[0]
     if placed.owners is None or not placed.owners.size:
@@ -234,7 +234,7 @@ _Place = Callable[[Any, TensorScope, UOp, Sequence[Placement]], Placement]
 _PLACES: dict[Op, _Place] = {
     **dict.fromkeys(MOVES, _place_moved),
     **dict.fromkeys((Op.BUFFER, Op.PARAM), _place_buffer_or_param),
-    **dict.fromkeys((Op.REDUCE, Op.REPLICATED), _merge_owners_along_collapsed_axes),
+    **dict.fromkeys((Op.REDUCE, Op.REPLICATED), _drop_owners_if_collapsed_axes_mix_devices),
     Op.LOAD: _place_load_by_named_device_or_source,
     Op.GETTUPLE: _place_element,
     Op.BITCAST: _place_bitcast,

@@ -19,7 +19,7 @@ from uops.spec.ir.ops import Op
 LEGALIZE: dict[Op, Lower] = {
     Op.B_RANGE:        lw.lower_range_with_deps_in_bound,
     Op.REDUCE_AXIS:    lw.reduce_axis,
-    Op.B_REDUCE:       lw.reduce_lanes_then_ranges,
+    Op.B_REDUCE:       lw.reduce_all_lanes_then_ranges,
     Op.ALLREDUCE:      lw.allreduce,
     Op.B_BUFFER:       lw.buffer,
     Op.BUFFERIZE:      lw.bufferize,

@@ -122,7 +122,7 @@ def reduce_axis(u: UOp, state: LegalizeState) -> UOp:
     return build_core_reduce(u.arg.op, state[u.operand], axes=u.arg.axes)
 
 
-def reduce_lanes_then_ranges(u: UOp, state: LegalizeState) -> UOp:
+def reduce_all_lanes_then_ranges(u: UOp, state: LegalizeState) -> UOp:
     """Lower a REDUCE of ranges, which also folds the lanes of a vector (R105)."""
     t, *ranges = state.core_sources(u)
     if t.shape:
@@ -373,7 +373,7 @@ def splat_or_permute_contracted_lanes(u: UOp, state: LegalizeState) -> UOp:
     t, axes = state[u.operand], u.arg.axes
     if not t.shape:
         return b.stack(*[t] * math.prod(n for _, n in axes))
-    unrolled = find_axes_of_first_unroll_below(u.operand)
+    unrolled = find_axes_of_unroll_whose_lanes_reach(u.operand)
     if unrolled is None or unrolled == axes:
         return t
     lane_of = {tuple(sorted(values.items())): k for k, values in enumerate(lane_axis_values(unrolled))}
@@ -381,7 +381,7 @@ def splat_or_permute_contracted_lanes(u: UOp, state: LegalizeState) -> UOp:
     return b.stack(*(split_lanes(t)[k] for k in order))
 
 
-def find_axes_of_first_unroll_below(u: UOp) -> tuple[tuple[int, int], ...] | None:
+def find_axes_of_unroll_whose_lanes_reach(u: UOp) -> tuple[tuple[int, int], ...] | None:
     """Return the lane axes of the first UNROLL whose lanes propagate to `u`; None if there is none.
 
     They propagate through values. What a value waits for has no lanes of it.

@@ -98,7 +98,7 @@ def _check_pointer_rank(u: UOp, ctx: VerifyContext) -> str | None:
     return None if len(memory.shape) == 1 else f"got {show_shape(memory.shape)}"
 
 
-def _check_byte_offset_type_and_element_alignment(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_byte_offset_type_and_constant_alignment(u: UOp, ctx: VerifyContext) -> str | None:
     offset, item = u.offset, u.pointer.dtype.itemsize
     if not offset.dtype.is_integer or len(offset.shape) > 1:
         return f"got {offset.dtype} {show_shape(offset.shape)}"
@@ -194,7 +194,7 @@ r(Op.POINTER_INDEX, None, "POINTER_INDEX", "ptr offset", "The address `offset` b
     ClaimDraft("ptr has rank 1", _check_pointer_rank, "R103"),
     MEMORY,
     ClaimDraft("offset is an integer of rank at most 1, and whole elements where it is constant",
-        _check_byte_offset_type_and_element_alignment, "R103"),
+        _check_byte_offset_type_and_constant_alignment, "R103"),
 ], LEGALIZE[Op.POINTER_INDEX])
 r(Op.B_LOAD, None, "LOAD", "buf index alt?", "What memory holds at the index; alt where its gate is false.", [
     source_op_claim("index", 1, ADDRESSES, "R100"),

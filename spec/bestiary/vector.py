@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from uops.spec.bestiary.legalize import LEGALIZE
-from uops.spec.bestiary.lower import find_axes_of_first_unroll_below
+from uops.spec.bestiary.lower import find_axes_of_unroll_whose_lanes_reach
 from uops.spec.bestiary.memory import ADDRESSES, ONLY_ACCESSED
 from uops.spec.ir.args import ConstArg
 from uops.spec.ir.node import UOp
@@ -16,7 +16,7 @@ from uops.spec.rows.claims import SAME_DEVICE, ClaimDraft, claim_sources_share_d
 from uops.spec.rows.table.base import RowTable
 from uops.spec.rows.table.codegen import check_template_placeholders_name_sources
 from uops.spec.rows.table.elementwise import binary_claims
-from uops.spec.rows.table.source import is_representable
+from uops.spec.rows.table.source import is_representable_in_same_kind
 
 SAME = claim_sources_share_dtype("sources")
 #: The maximum lanes of a vector; each lane becomes a node of its own.
@@ -58,7 +58,7 @@ def _check_gep_indices_in_bounds(u: UOp, ctx: VerifyContext) -> str | None:
 
 def _check_constants_representable_in_arg_dtype(u: UOp, ctx: VerifyContext) -> str | None:
     for c in u.arg.values:
-        if not isinstance(c, ConstArg) or c.dtype is not u.arg.dtype or not is_representable(c.value, c.dtype):
+        if not isinstance(c, ConstArg) or c.dtype is not u.arg.dtype or not is_representable_in_same_kind(c.value, c.dtype):
             return f"{getattr(c, 'value', c)!r} is no {u.arg.dtype}"
     return None
 
@@ -98,7 +98,7 @@ LANE_COUNT = ClaimDraft("T is a scalar, or has one element per lane", _check_lan
 
 
 def _check_axes_match_unroll_below(u: UOp, ctx: VerifyContext) -> str | None:
-    unrolled = find_axes_of_first_unroll_below(u.operand)
+    unrolled = find_axes_of_unroll_whose_lanes_reach(u.operand)
     if unrolled is None or u.operand.shape == () or sorted(unrolled) == sorted(u.arg.axes):
         return None
     return f"axes {u.arg.axes} of an UNROLL of {unrolled}"

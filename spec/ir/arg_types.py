@@ -18,7 +18,7 @@ from uops.spec.ir.ops import Op
 Validator = Callable[[Any], bool]
 
 
-def _is_device_name_or_tuple(value: Any) -> bool:
+def _is_device_name_or_distinct_name_tuple(value: Any) -> bool:
     """Return True for a nonempty name or a nonempty tuple of distinct nonempty names."""
     if isinstance(value, tuple):
         return bool(value) and all(type(d) is str and d for d in value) and len(set(value)) == len(value)
@@ -37,7 +37,7 @@ def _make_union_validator(hints: tuple[Any, ...]) -> Validator:
     if str in hints and any(get_origin(h) is tuple for h in hints):  # args.Device
         hints = tuple(h for h in hints if h is not str and get_origin(h) is not tuple)
         others = tuple(map(make_validator, hints))
-        return lambda v: _is_device_name_or_tuple(v) or any(f(v) for f in others)
+        return lambda v: _is_device_name_or_distinct_name_tuple(v) or any(f(v) for f in others)
     alternatives = tuple(map(make_validator, hints))
     return lambda v: any(f(v) for f in alternatives)
 

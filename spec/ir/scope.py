@@ -238,7 +238,7 @@ class VerifyContext:
         return frozenset().union(*(s.nodes for body, s in self.scopes.items() if s.inner and body not in self.later_bodies))
 
     @cached_property
-    def nodes_of_later_bodies(self) -> dict[str, frozenset[UOp]]:
+    def later_body_nodes_by_dialect(self) -> dict[str, frozenset[UOp]]:
         """Dialect -> the nodes of the bodies in `later_bodies` that are written in it."""
         nodes: dict[str, frozenset[UOp]] = {}
         for body, dialect in self.later_bodies.items():
@@ -249,7 +249,7 @@ class VerifyContext:
         """Return the users of a node of a kernel that are in kernels, too."""
         if not self.later_bodies:
             return self.users[u]
-        kernels = frozenset().union(*self.nodes_of_later_bodies.values(), self.inner if self.is_launch else ())
+        kernels = frozenset().union(*self.later_body_nodes_by_dialect.values(), self.inner if self.is_launch else ())
         return [x for x in self.users[u] if x in kernels]
 
     @cached_property

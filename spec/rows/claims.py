@@ -175,12 +175,12 @@ def arg_dtype_claim(is_legal: Callable[[DType], bool], requirement: str, ruling:
     return ClaimDraft(f"dtype is {requirement}", check, ruling, gate=True)
 
 
-def claim_sources_share_dtype(names: str, first: int = 0, last: int | None = None) -> ClaimDraft:
-    """Return the claim that the sources `first` to `last`, exclusive, have one dtype (R25, operand dtypes)."""
+def claim_sources_share_dtype(names: str, first: int = 0, stop: int | None = None) -> ClaimDraft:
+    """Return the claim that the sources `first` to `stop`, exclusive, have one dtype (R25, operand dtypes)."""
 
     def check_same_dtype(u: UOp, ctx: VerifyContext) -> str | None:
         common = None
-        for s in u.src[first:last]:
+        for s in u.src[first:stop]:
             if common is None:
                 common = s.dtype
             elif s.dtype is not common:

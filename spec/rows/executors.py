@@ -12,7 +12,7 @@ from uops.spec.verify.dialects import BESTIARY_ONLY_OPS, BESTIARY_OPS, TENSOR_OP
 
 _KERNEL = "uops.interp.kernel"
 _PASSES = "uops.compiler.passes"
-_WORKGROUPS = f"{_PASSES}.workgroups:lower_workgroups_to_loops"
+_WORKGROUPS = f"{_PASSES}.workgroups:lower_workgroups_to_loops_unless_supported"
 _INLINED = f"{_PASSES}.callify.callify:inline_calls_and_drop_gradient_markers"
 _OPAQUE = "uops.interp.opaque:require_meaning"
 _NATIVE_TEXT = "text for one target: no target has a meaning for it"
@@ -59,7 +59,7 @@ COMPILER_TABLES: dict[str, frozenset[Op]] = {
 _COMPILER: dict[Op, tuple[str, ...]] = {
     Op.BUFFER:          (f"{_PASSES}.callify.callify:convert_graph_to_call",
                          f"{_PASSES}.memory_plan:place_intermediates_in_arenas_per_device"),
-    Op.CALL:            (_INLINED, f"{_PASSES}.callify.kernel_calls:pass_memory_to_kernel_calls"),
+    Op.CALL:            (_INLINED, f"{_PASSES}.callify.kernel_calls:convert_kernel_calls_to_launch_form"),
     **dict.fromkeys((Op.FUNCTION, Op.TUPLE, Op.GETTUPLE, Op.CONTIGUOUS_BACKWARD, Op.DETACH), (_INLINED,)),
     Op.STORE: (f"{_PASSES}.callify.hazards:insert_hazard_copies", f"{_PASSES}.rangeify.store_targets:locate_store_target"),
     Op.GROUP:           (f"{_PASSES}.rangeify.rangeify:rangeify",),

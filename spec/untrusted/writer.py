@@ -21,7 +21,7 @@ def write_bytes(path: Path, data: bytes, *, durable: bool = False, follow_links:
     the old file is then unchanged, and no file is left beside it.
     """
     target = os.fsdecode(os.path.realpath(path) if follow_links else path)
-    mode = _stat_mode_or_none(target, path, follow_links)
+    mode = _stat_st_mode_or_none_if_missing(target, path, follow_links)
     if mode is not None and not stat.S_ISREG(mode):
         if follow_links:
             _write_in_place(path, data)
@@ -44,7 +44,7 @@ def write_text(path: Path, text: str, *, durable: bool = False) -> None:
     write_bytes(path, text.encode(errors="backslashreplace"), durable=durable)
 
 
-def _stat_mode_or_none(target: str, path_in_error: Path, follow_links: bool) -> int | None:
+def _stat_st_mode_or_none_if_missing(target: str, path_in_error: Path, follow_links: bool) -> int | None:
     """Return the type and permissions of the file at `target`; None if there is none."""
     try:
         return os.stat(target, follow_symlinks=follow_links).st_mode

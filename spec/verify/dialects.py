@@ -124,7 +124,7 @@ def _generate_linear_of_calls_forms(call_argument_ops: frozenset[Op], call_body_
 
 def _generate_kernel_body_forms(effect_ops: frozenset[Op], axis_types: frozenset[AxisType]) -> Iterable[DialectForm]:
     """Yield the forms that hold inside of every kernel."""
-    yield f.effect_group_source_ops_form(effect_ops)
+    yield f.sink_and_group_source_ops_form(effect_ops)
     yield f.KERNEL_PARAM
     yield f.ADDRESS
     yield f.LOADED
@@ -139,8 +139,8 @@ DIALECTS: dict[Dialect, DialectSpec] = {s.dialect: s for s in (
     _make_dialect(Dialect.TENSOR, TENSOR_OPS, None, f.address_space_form(frozenset({AddrSpace.GLOBAL}))),
     _make_dialect(Dialect.CALLIFIED, frozenset({Op.CALL, Op.BUFFER, Op.PARAM, Op.CONST, Op.STACK}), CALLIFIED_OPS,
           f.ROOT_IS_CALL, f.call_argument_ops_form(MEMORY_ROOTS),
-          f.call_body_form(Op.SINK, needs_sink_name=False),
-          f.effect_group_source_ops_form(frozenset({Op.STORE, Op.GROUP, Op.CALL})),
+          f.call_body_form(Op.SINK, needs_sink_name_and_allows_later=False),
+          f.sink_and_group_source_ops_form(frozenset({Op.STORE, Op.GROUP, Op.CALL})),
           f.SAME_ARGUMENTS, f.BOUND_PARAM),
     _make_dialect(Dialect.KERNEL, LAUNCH_OPS, KERNEL_OPS,
           *_generate_linear_of_calls_forms(_LAUNCH_ARGS, Op.SINK), *_generate_kernel_body_forms(_EFFECTS, SEQUENTIAL),

@@ -63,7 +63,7 @@ def op_in_dialect_form(dialect: str, outer_ops: frozenset[Op], body_ops: frozens
             return f"{u.op.name.lower()} does not belong to {dialect}" + (
                 " outside of a kernel" if body_ops and u.op in body_ops else ""
             )
-        if body_ops is not None and u.op not in body_ops and u in ctx.nodes_of_later_bodies.get(dialect, ctx.inner):
+        if body_ops is not None and u.op not in body_ops and u in ctx.later_body_nodes_by_dialect.get(dialect, ctx.inner):
             return f"{u.op.name.lower()} does not belong to a body of {dialect}"
         return None
 
@@ -132,12 +132,12 @@ def call_argument_ops_form(ops: frozenset[Op]) -> DialectForm:
 _BODY_ROOTS = (Op.SINK, Op.LINEAR, Op.PROGRAM, Op.CUSTOM_FUNCTION)
 
 
-def call_body_form(earliest_root_op: Op, *, needs_sink_name: bool = True) -> DialectForm:
+def call_body_form(earliest_root_op: Op, *, needs_sink_name_and_allows_later: bool = True) -> DialectForm:
     """Return the form that the bodies of Calls are of the given op, or of a later stage; a Sink then has a name.
 
-    Without `needs_sink_name` a Sink needs none, and later stages are refused.
+    Without `needs_sink_name_and_allows_later` a Sink needs none, and later stages are refused.
     """
-    named = needs_sink_name and earliest_root_op is Op.SINK
+    named = needs_sink_name_and_allows_later and earliest_root_op is Op.SINK
     later = _BODY_ROOTS[_BODY_ROOTS.index(earliest_root_op) + 1 :] if named or earliest_root_op is not Op.SINK else ()
 
     def check(u: UOp, ctx: VerifyContext) -> str | None:
@@ -150,7 +150,7 @@ def call_body_form(earliest_root_op: Op, *, needs_sink_name: bool = True) -> Dia
     return _make_form(NodePosition.OUTER, Op.CALL, text, check, "R166" if later else "")
 
 
-def _check_argument_dtypes_and_constant_shapes(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_argument_dtypes_and_shapes_if_constant(u: UOp, ctx: VerifyContext) -> str | None:
     for k, p, a in ctx.pair_params_with_arguments(u):
         if a.dtype is not p.dtype or (all(isinstance(n, int) for n in p.shape) and not same_shape(a.shape, p.shape)):
             return f"argument {k} needs {p.dtype} {show_shape(p.shape)}, got {a.dtype} {show_shape(a.shape)}"
@@ -158,7 +158,7 @@ def _check_argument_dtypes_and_constant_shapes(u: UOp, ctx: VerifyContext) -> st
 
 
 SAME_ARGUMENTS = _make_form(
-    NodePosition.OUTER, Op.CALL, "an argument has its Param's dtype and shape", _check_argument_dtypes_and_constant_shapes, "R64"
+    NodePosition.OUTER, Op.CALL, "an argument has its Param's dtype and shape", _check_argument_dtypes_and_shapes_if_constant, "R64"
 )
 
 
@@ -182,7 +182,7 @@ NO_OPEN_RANGE = _make_form(NodePosition.OUTER, Op.CALL, "every Range of the body
 # ------------------------------------------------------------------------------------------------------- inside a kernel
 
 
-def effect_group_source_ops_form(effects: frozenset[Op]) -> DialectForm:
+def sink_and_group_source_ops_form(effects: frozenset[Op]) -> DialectForm:
     """Return the form that the sources of Sinks and Groups are of the given ops."""
 
     def check(u: UOp, ctx: VerifyContext) -> str | None:

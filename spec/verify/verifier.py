@@ -192,7 +192,7 @@ class _VerifierRun:
         if not self.has_calls:
             return bits | _OUTER, ()
         bits |= (_OUTER if u in ctx.outer else 0) | (_BODY if u in ctx.inner else 0)
-        return bits, tuple([d for d, nodes in ctx.nodes_of_later_bodies.items() if u in nodes]) if ctx.later_bodies else ()
+        return bits, tuple([d for d, nodes in ctx.later_body_nodes_by_dialect.items() if u in nodes]) if ctx.later_bodies else ()
 
     def plan_claims(self, op: Op, node_position: _Position) -> _ClaimPlan:
         """Return the claims of an op at a position."""
@@ -223,8 +223,8 @@ class _VerifierRun:
         return [_describe_broken_claim(claim, u, detail, format_node(u, names)) for claim, u, detail in self.findings]
 
 
-def _describe_broken_claim(claim: Claim, u: UOp, detail: str, text: str) -> BrokenClaim:
+def _describe_broken_claim(claim: Claim, u: UOp, detail: str, node_text: str) -> BrokenClaim:
     origin = origins.origin_of(u)
     built = f" - built at {origin}" if origin else ""
-    message = escape_to_one_line(f"{claim.id} ({claim.text}) broken at {text}: {detail}{built} [spec: {claim.spec}]")
+    message = escape_to_one_line(f"{claim.id} ({claim.text}) broken at {node_text}: {detail}{built} [spec: {claim.spec}]")
     return BrokenClaim(claim, u, detail, message, origin)

@@ -24,7 +24,7 @@ def descriptors_named(name: str) -> tuple[Descriptor, ...]:
     return tuple(d for d in _known.values() if d.name == name)
 
 
-def register_descriptor_unless_key_conflicts(d: Descriptor) -> None:
+def validate_and_register_descriptor(d: Descriptor) -> None:
     """Add a descriptor for the rest of the process; adding an equal one again does nothing.
 
     Raises SpecError if a map does not hold each element as often as its vendor states. Raises it also if another descriptor has the

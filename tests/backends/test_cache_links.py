@@ -21,7 +21,7 @@ from uops.backends.llvm.target import LlvmTarget
 from uops.backends.native_entry import module, table
 from uops.compiler import Config, compile, lower
 from uops.compiler.passes.optimize.search.clock import TargetClock
-from uops.fuzz.oracles.native import run_first_kernels_natively
+from uops.fuzz.oracles.native import load_and_run_first_calls
 from uops.spec.errors import Crash
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -96,7 +96,7 @@ def test_whoever_runs_kernels_makes_them_again(target: Any) -> None:
     source = call.src[0].src[1].arg.code
     users: dict[str, Callable[[], object]] = {
         "search": lambda: TargetClock(target)._load_kernel(source),
-        "campaign": lambda: run_first_kernels_natively(lower(plus(1.5), target, config=PLAIN), target, INPUTS),
+        "campaign": lambda: load_and_run_first_calls(lower(plus(1.5), target, config=PLAIN), target, INPUTS),
         "together": lambda: (
             LlvmTarget(LlvmTier.FULL, target.store).compile_and_load_batch([source]) if isinstance(target, LlvmTarget) else None
         ),

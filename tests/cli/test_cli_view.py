@@ -307,7 +307,7 @@ def test_a_lowering_takes_no_more_than_the_memory_that_is_free(tmp_path: Path) -
     (tmp_path / "long.uops").write_text(chain + "\n")
     (tmp_path / "long.html").write_text("what was there")
     code = (
-        "import uops.spec.resources as r; r.available_memory_bytes = lambda: 96 << 20; "
+        "import uops.spec.resources as r; r.read_system_mem_available_bytes = lambda: 96 << 20; "
         "from uops.cli import main; main(['view', 'long.uops'])"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(uops_package.__file__).parents[1])}

@@ -16,7 +16,7 @@ from uops.interp import run
 from uops.spec.errors import SpecError, Trap
 from uops.spec.wmma import DESCRIPTORS
 from uops.spec.wmma.maps import TableLaneMap
-from uops.spec.wmma.registry import register_descriptor_unless_key_conflicts
+from uops.spec.wmma.registry import validate_and_register_descriptor
 
 HERE = Path(__file__).parent
 #: What must be told, by the name of its pair of files, or of its test here.
@@ -73,10 +73,10 @@ def test_a_lane_map_of_a_descriptor_that_is_no_bijection_is_told_with_both_holde
     d = next(d for d in DESCRIPTORS if d.c.lanes == 32)
     places = [[d.c.place(t, e) for e in range(d.c.elements)] for t in range(d.c.lanes)]
     twin = dataclasses.replace(d, name="twin", c=TableLaneMap(tuple(map(tuple, places))))
-    register_descriptor_unless_key_conflicts(twin)
+    validate_and_register_descriptor(twin)
     lost, places[5][1] = places[5][1], places[9][0]
     broken = dataclasses.replace(d, name="broken", c=TableLaneMap(tuple(map(tuple, places))))
     with pytest.raises(SpecError) as found:
-        register_descriptor_unless_key_conflicts(broken)
+        validate_and_register_descriptor(broken)
     message = str(found.value)
     assert f"lane 5 element 1 and lane 9 element 0 hold {places[9][0]}; {lost} is held by none" in message

@@ -280,12 +280,12 @@ def read_at_import(path: Path) -> Any:
     """The rules that are admitted."""
     before = admission._LEDGER
     admission._LEDGER = path
-    admission._load_proved_digests_or_warn.cache_clear()
+    admission._load_proved_digests_or_warn_if_damaged.cache_clear()
     try:
-        return admission._load_proved_digests_or_warn() or {}
+        return admission._load_proved_digests_or_warn_if_damaged() or {}
     finally:
         admission._LEDGER = before
-        admission._load_proved_digests_or_warn.cache_clear()
+        admission._load_proved_digests_or_warn_if_damaged.cache_clear()
 
 
 def is_one_of(result: Any, allowed: Sequence[Any]) -> bool:

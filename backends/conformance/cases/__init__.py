@@ -27,7 +27,7 @@ from uops.backends.conformance.model import ConformanceCase, ConformanceTier
 #: Generators of the suite's cases, in its order.
 SOURCES = (
     programs.generate_program_cases,
-    calls.generate_invocation_and_edge_lane_cases,
+    calls.generate_invocation_edge_lane_and_large_cases,
     movement.generate_movement_cases,
     reduce.generate_reduce_cases,
     elementwise.generate_elementwise_cases,

@@ -31,7 +31,7 @@ _LANES = 67
 _VALUES_OF_CLASS = 2
 
 
-def generate_invocation_and_edge_lane_cases(tier: ConformanceTier) -> Iterator[ConformanceCase]:
+def generate_invocation_edge_lane_and_large_cases(tier: ConformanceTier) -> Iterator[ConformanceCase]:
     """Yield the cases of calls, of lanes, and, but in the smoke tier, of large values."""
     is_smoke = tier is ConformanceTier.SMOKE
     for d in _SMOKE if is_smoke else dt.STORABLE:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from uops.backends.answer import root_value_nodes
+from uops.backends.answer import nonvoid_root_items
 from uops.backends.conformance.model import ConformanceCase, Segment
 from uops.backends.conformance.pools import ordinary_bits, random_bits, to_array
 from uops.backends.contract import TENSOR_SURFACE
@@ -40,7 +40,7 @@ def make_single_cell_case(
     op: Op, d: DType, edge: str, graph: UOp, inputs: Inputs, name: str | None = None, surface: str = TENSOR_SURFACE
 ) -> ConformanceCase:  # fmt: skip
     """Create a case of `op`'s row whose whole output tests the cell `edge`: every value of the root, and every buffer written."""
-    segments = [Segment(edge, k, 0, math.prod(_max_extents(v))) for k, v in enumerate(root_value_nodes(graph))]
+    segments = [Segment(edge, k, 0, math.prod(_max_extents(v))) for k, v in enumerate(nonvoid_root_items(graph))]
     segments += [Segment(edge, key_of_buffer(u), 0, math.prod(u.shape)) for u in collect_buffers_void_root_writes(graph)]
     return ConformanceCase(ROWS[op].id, d, name or edge, graph, inputs, tuple(segments), surface)
 

@@ -27,7 +27,7 @@ def list_programs_every_target_compiles(tier: ConformanceTier, row_glob: str = "
         replace(c, graph=legalize(c.graph)) if infer_tensor_kernel_or_bestiary_dialect(c.graph) is Dialect.BESTIARY else c
         for c in cases
     )
-    return list({(c.id, c.graph): c for c in legal if c.surface == TENSOR_SURFACE or _has_calls_in_order(c.graph)}.values())
+    return list({(c.id, c.graph): c for c in legal if c.surface == TENSOR_SURFACE or _has_no_call_in_loop(c.graph)}.values())
 
 
 #: Dialects of the pipeline, in its order.
@@ -39,13 +39,13 @@ def can_be_lowered_to(case: ConformanceCase, dialect: Dialect) -> bool:
     if case.surface not in (TENSOR_SURFACE, KERNEL_SURFACE):
         return False
     legal = legalize(case.graph) if infer_tensor_kernel_or_bestiary_dialect(case.graph) is Dialect.BESTIARY else case.graph
-    if case.surface == KERNEL_SURFACE and not _has_calls_in_order(legal):
+    if case.surface == KERNEL_SURFACE and not _has_no_call_in_loop(legal):
         return False
     entry = convert_to_launch_or_tensor_graph(legal, infer_tensor_kernel_or_bestiary_dialect(legal)).dialect
     return _ORDER.index(entry) <= _ORDER.index(dialect)
 
 
-def _has_calls_in_order(graph: UOp) -> bool:
+def _has_no_call_in_loop(graph: UOp) -> bool:
     """Return True for a launch, and for a graph of TENSOR with Calls of kernels: no Call stands in a loop."""
     return (
         is_launch(graph) or not nodes_with_op(graph, Op.RANGE) or infer_tensor_kernel_or_bestiary_dialect(graph) is Dialect.TENSOR

@@ -55,7 +55,7 @@ def generate_elementwise_cases(tier: ConformanceTier) -> Iterator[ConformanceCas
                 )
             if op not in UNARY:
                 yield _make_broadcast_case(op, d)
-                yield _make_same_and_distinct_operands_case(op, d)
+                yield _make_repeated_and_different_operands_case(op, d)
             if tier is ConformanceTier.FULL and _is_exhaustible(op, d):
                 yield _make_exhaustive_case(op, d)
 
@@ -83,18 +83,18 @@ def _make_segmented_case(op: Op, d: DType, dtypes: tuple[DType, ...], bits_by_ed
 
 def _generate_bits_by_edge_class(op: Op, dtypes: tuple[DType, ...], tier: ConformanceTier) -> Iterator[tuple[str, Array]]:
     """Yield a block per edge class: the witnesses, then tuples with at least one operand of the class."""
-    witnesses = _make_ordinary_operand_columns(dtypes)
+    witnesses = _make_distinct_ordinary_operand_tuples(dtypes)
     yield "ordinary", np.concatenate([witnesses, _draw_operand_tuples(dtypes, {}, 32, op, "ordinary")], axis=1)
     names = list(dict.fromkeys(c for k in dtypes for c in edge_classes(k)))
     for edge in names:
-        chosen = _combine_or_sample_edge_operands(dtypes, edge, _PER_CLASS[tier], op)
+        chosen = _combine_or_sample_tuples_with_edge_operand(dtypes, edge, _PER_CLASS[tier], op)
         yield edge, np.concatenate([witnesses, chosen], axis=1)
     n = _RANDOM[tier]
     random = np.stack([random_bits(k, n, op.name, i) for i, k in enumerate(dtypes)])
     yield "random", np.concatenate([witnesses, random], axis=1)
 
 
-def _make_ordinary_operand_columns(dtypes: tuple[DType, ...]) -> Array:
+def _make_distinct_ordinary_operand_tuples(dtypes: tuple[DType, ...]) -> Array:
     """Create ordinary operand tuples, all distinct; the operands of the last one are equal."""
     n = 8
     rows = [
@@ -113,7 +113,7 @@ def _draw_from_pool(rng: np.random.Generator, pool: tuple[int, ...], n: int) -> 
     return np.array(pool, np.uint64)[rng.integers(0, len(pool), n)]
 
 
-def _combine_or_sample_edge_operands(dtypes: tuple[DType, ...], edge: str, max_tuples_per_operand: int, op: Op) -> Array:
+def _combine_or_sample_tuples_with_edge_operand(dtypes: tuple[DType, ...], edge: str, max_tuples_per_operand: int, op: Op) -> Array:
     """Combine operands of class `edge` with the class itself, ordinary values and the whole pool."""
     blocks = []
     for i, k in enumerate(dtypes):
@@ -162,7 +162,7 @@ def _make_broadcast_case(op: Op, d: DType) -> ConformanceCase:
     return ConformanceCase(ROWS[op].id, d, "broadcast", graph, inputs, (Segment("broadcast", 0, 0, int(np.prod(graph.shape))),))
 
 
-def _make_same_and_distinct_operands_case(op: Op, d: DType) -> ConformanceCase:
+def _make_repeated_and_different_operands_case(op: Op, d: DType) -> ConformanceCase:
     """Create a case with one node for all operands of a dtype, as in x - x and Where(c, x, x), which tempt optimizers to false
     identities.
 

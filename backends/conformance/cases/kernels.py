@@ -317,13 +317,13 @@ def _vector(first: UOp | int, step: int, lanes: int = 4) -> UOp:
     return b.stack(*(b.add(first, step * n) if isinstance(first, UOp) else b.index(first + step * n) for n in range(lanes)))
 
 
-def _copy_vectors(load_step: int) -> BuildEffects:
-    """Build a loop that loads vectors of four elements `load_step` apart, and stores them next to each other."""
+def _copy_strided_vectors(load_lane_stride: int) -> BuildEffects:
+    """Build a loop that loads vectors of four elements `load_lane_stride` apart, and stores them next to each other."""
 
     def build(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
         source, target = k.add_source(d, 24), k.add_target(d, 12)
         i = k.make_range(3)
-        value = b.load(b.at(source, _vector(b.add(i, 3), load_step)))
+        value = b.load(b.at(source, _vector(b.add(i, 3), load_lane_stride)))
         return (b.end(b.store(b.at(target, _vector(b.mul(i, 4), 1)), value), i),)
 
     return build
@@ -390,9 +390,9 @@ TABLE: tuple[tuple[Op, str, BuildLaunch], ...] = (
     *((Op.STORE, f"kernel-gated-{name}", single_kernel(_gated_store(t, shift))) for name, t, shift in (
         ("inside", AxisType.LOOP, 0), ("below", AxisType.LOOP, -4), ("above", AxisType.LOOP, 5),
         ("lanes", AxisType.LOCAL, 2), ("upcast", AxisType.UPCAST, 2))),
-    (Op.INDEX, "lanes",         single_kernel(_copy_vectors(1))),
-    (Op.INDEX, "lanes-strided", single_kernel(_copy_vectors(5))),
-    (Op.INDEX, "lanes-reversed", single_kernel(_copy_vectors(-1))),
+    (Op.INDEX, "lanes",         single_kernel(_copy_strided_vectors(1))),
+    (Op.INDEX, "lanes-strided", single_kernel(_copy_strided_vectors(5))),
+    (Op.INDEX, "lanes-reversed", single_kernel(_copy_strided_vectors(-1))),
     (Op.INDEX, "lane-of-vector", single_kernel(_extract_lanes_in_reverse)),
     (Op.STACK, "vector-of-loads", single_kernel(_stack_lanes)),
     (Op.STORE, "vector-gated",  single_kernel(_gate_vector_store_per_lane)),

@@ -147,7 +147,7 @@ def _make_marker_of_view(op: Op) -> BuildGraph:
     return lambda d, i: UOp(op, (b.permute(add_param(d, (3, 5), i), (1, 0)),))
 
 
-def _shrink_symbolic_param(d: DType, i: Inputs) -> UOp:
+def _shrink_param_of_variable_extent(d: DType, i: Inputs) -> UOp:
     """Shrink a Param whose inner size is a variable: the stride between its rows is known at the call."""
     i["n0"] = 5
     i["p0"] = make_ordinary_then_random_data(d, (3, 5), "param", "symbolic")
@@ -159,7 +159,7 @@ def _shrink_symbolic_param(d: DType, i: Inputs) -> UOp:
 TABLE: tuple[tuple[Op, str, BuildGraph], ...] = (
     (Op.PARAM, "matrix",       lambda d, i: b.stack(add_param(d, (2, 3), i), add_param(d, (2, 3), i))),
     (Op.PARAM, "shared",       _stack_shared_param),
-    (Op.PARAM, "symbolic",     _shrink_symbolic_param),
+    (Op.PARAM, "symbolic",     _shrink_param_of_variable_extent),
     (Op.BUFFER, "contents",    lambda d, i: b.stack(add_buffer(d, 7, i), add_buffer(d, 7, i))),
     (Op.CONST, "edge-values",  _stack_edge_constants),
     (Op.BINARY, "bytes",       _binary),

@@ -35,7 +35,7 @@ class NotComparable(Exception):
     """A graph whose gradient has no exact value, or that has no gradient."""
 
 
-def find_wrong_gradient(graph: UOp, inputs: Mapping[str, Any], seed: int) -> str | None:
+def find_wrong_gradient_at_random_point(graph: UOp, inputs: Mapping[str, Any], seed: int) -> str | None:
     """Return what is wrong with the gradients of a TENSOR graph with respect to its Params of floats, or None.
 
     A Param on which no value depends must have derivative 0. Raises NotComparable with the reason.
@@ -66,10 +66,13 @@ def find_wrong_gradient(graph: UOp, inputs: Mapping[str, Any], seed: int) -> str
 
 
 def find_wrong_gradient_at_first_comparable_draw(graph: UOp, inputs: Mapping[str, Any], seed: int) -> str | None:
-    """Judge as `find_wrong_gradient` does, at the first point drawn at which nothing is divided by zero. Raises NotComparable."""
+    """Judge as `find_wrong_gradient_at_random_point` does, at the first point drawn at which nothing is divided by zero.
+
+    Raises NotComparable.
+    """
     for k in range(_MOST_POINTS):
         try:
-            return find_wrong_gradient(graph, inputs, _MOST_POINTS * seed + k)
+            return find_wrong_gradient_at_random_point(graph, inputs, _MOST_POINTS * seed + k)
         except NotComparable as e:
             reason = e
     raise reason

@@ -36,7 +36,7 @@ class CellChange:
     after: CellStatus | None
 
     @property
-    def has_worse_status_or_is_lost(self) -> bool:
+    def has_worse_status_or_lost_nonfailing_result(self) -> bool:
         """True if the cell is worse after the change."""
         if self.before in _NOT_ASKED:
             return False
@@ -72,7 +72,7 @@ class ReportDiff:
     @property
     def regressions(self) -> list[CellChange]:
         """The changes that regress."""
-        return [c for c in (*self.changed, *self.removed) if c.has_worse_status_or_is_lost]
+        return [c for c in (*self.changed, *self.removed) if c.has_worse_status_or_lost_nonfailing_result]
 
     @property
     def shared_cell_count(self) -> int:
@@ -97,7 +97,7 @@ class ReportDiff:
 
 def _change_to_json(c: CellChange) -> Json:
     status = {"before": c.before.value if c.before else None, "after": c.after.value if c.after else None}
-    return asdict(c.cell) | status | {"regresses": c.has_worse_status_or_is_lost}
+    return asdict(c.cell) | status | {"regresses": c.has_worse_status_or_lost_nonfailing_result}
 
 
 def diff_reports(before: Json, after: Json, level: ConformanceLevel) -> ReportDiff:

@@ -61,7 +61,7 @@ def build_document(
         "versions": package_versions(),
         "subject": run.subject.value,
         "backend": {"name": run.backend, "version": run.version, "surfaces": list(run.surfaces)},
-        "platform": describe_platform(),
+        "platform": describe_os_and_cpu(),
         "tier": run.tier.value,
         "rows": run.rows,
         "dialect": run.dialect.value if run.dialect else None,
@@ -232,7 +232,7 @@ def package_versions() -> Json:
     }
 
 
-def describe_platform() -> Json:
+def describe_os_and_cpu() -> Json:
     """Describe the system and the processor, without anything that identifies the machine or its user."""
     libc = " ".join(platform.libc_ver()).strip()
     system = platform.system()
@@ -293,12 +293,12 @@ def read_report(path: str | Path) -> Json:
     if version not in READABLE_VERSIONS or type(version) is not int:
         shown = version if isinstance(version, int) and abs(version) < 1 << 63 else type(version).__name__
         raise BadReport(f"{name} has schema version {shown}; this program reads {' and '.join(map(str, READABLE_VERSIONS))}")
-    if error := find_misfit(doc, _FORM) or _describe_first_invalid_value(doc):
+    if error := find_misfit(doc, _FORM) or _describe_bad_score_or_duplicate_cell(doc):
         raise BadReport(f"{name} is not a report: {error}")
     return doc
 
 
-def _describe_first_invalid_value(doc: Json) -> str | None:
+def _describe_bad_score_or_duplicate_cell(doc: Json) -> str | None:
     """Describe the first invalid value in a document of the right form; None if there is none."""
     for level in _BY_LEVEL:
         for kind in ("conformance", "coverage"):

@@ -30,9 +30,9 @@ def write_report(
     level: ConformanceLevel = ConformanceLevel.STRICT,
     *,
     started: datetime | None = None,
-    baseline: Json | None = None,
+    newly_asked_baseline: Json | None = None,
 ) -> Json:
-    """Write all files, each atomically, and return the document. The page also says what `baseline`, a report, did not ask.
+    """Write all files, each atomically, and return the document. The page also says what the baseline did not ask.
 
     Reproducers of an earlier report in the same directory are removed at the end. Raises OSError, which names the file.
     """
@@ -44,7 +44,7 @@ def write_report(
     write_text(folder / "report.json", to_canonical_json(doc))
     write_text(folder / "junit.xml", render_junit(doc))
     rows = {cell["row"] for cell in doc["cells"]}
-    newly_asked = diff_reports(baseline, doc, level).newly_asked if baseline is not None else []
+    newly_asked = diff_reports(newly_asked_baseline, doc, level).newly_asked if newly_asked_baseline is not None else []
     write_text(folder / "index.html", render_page(doc, collect_spec_texts(rows), programs, newly_asked))
     for old in [f for kind in ("*.uops", "*.npz") for f in (folder / REPRODUCERS).glob(kind)]:
         if f"{REPRODUCERS}/{old.stem}" not in programs:
@@ -71,10 +71,10 @@ def reproducer_command(name: str, backend: str) -> str:
 def reproducer_text(case: ConformanceCase, name: str, backend: str) -> str:
     """Return the text of a reproducer: its case, its command, its inputs in words, and its graph with types."""
     head = [f"; {case.id}: {', '.join(dict.fromkeys(s.edge for s in case.segments))}", f"; {reproducer_command(name, backend)}"]
-    return "\n".join([*head, *render_input_comment_lines(case.inputs), show(case.graph, types=True)])
+    return "\n".join([*head, *render_input_types_as_comment_lines(case.inputs), show(case.graph, types=True)])
 
 
-def render_input_comment_lines(inputs: Mapping[str, Any]) -> list[str]:
+def render_input_types_as_comment_lines(inputs: Mapping[str, Any]) -> list[str]:
     """Return a comment line per input: dtype, shape, and the value of a number."""
     lines = []
     for key, value in sorted(inputs.items()):

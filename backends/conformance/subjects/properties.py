@@ -61,7 +61,7 @@ def _generate_derived_vs_computed_cases(tier: ConformanceTier) -> Iterator[Subje
     """Yield a case per program of the suite, about every node of it."""
     for case in generate_cases(tier):
         is_tensor_graph = case.surface == TENSOR_SURFACE and infer_tensor_kernel_or_bestiary_dialect(case.graph) is Dialect.TENSOR
-        if is_tensor_graph and (nodes := _list_effect_independent_value_nodes(case.graph)):
+        if is_tensor_graph and (nodes := _list_all_value_nodes_or_root_if_effects(case.graph)):
             yield _make_derived_vs_computed_case(case, nodes)
 
 
@@ -79,7 +79,7 @@ def _make_derived_vs_computed_case(case: ConformanceCase, nodes: list[UOp]) -> S
     return SubjectCase(f"values of {case.id}", (dtype, shape, bounds), ask, case.graph, case.inputs)
 
 
-def _list_effect_independent_value_nodes(graph: UOp) -> list[UOp]:
+def _list_all_value_nodes_or_root_if_effects(graph: UOp) -> list[UOp]:
     """Return the nodes with a value whose order no effect decides: all of a graph without effects, else the values of its root."""
     nodes = toposort(graph)
     if any(u.op in (Op.STORE, Op.AFTER, Op.CALL, Op.FUNCTION, Op.RANGE, Op.BUFFER) for u in nodes):
@@ -242,7 +242,7 @@ def _shard_buffer(d: DType) -> _Faults:
     yield expect("elements of a Buffer of 4 on each of two devices", (8,), b.buffer(4, d, _PAIR, unique=1).shape)
 
 
-def _shard_loads_to_several_devices(d: DType) -> _Faults:
+def _derive_axis_of_loads(d: DType) -> _Faults:
     one, two = b.reshape(b.buffer(8, d, _D0, unique=1), (2, 4)), _make_sharded(d, 4, 2)
     yield expect("axis of a Load to two devices", 0, b.copy(one, _PAIR).axis)
     yield expect("axis of a Load to one device", None, b.copy(two, _D0).axis)
@@ -334,7 +334,7 @@ _CHECKS: tuple[tuple[str, str, Iterable[DType], Callable[[DType], _Faults]], ...
     ("PROPERTY.MIN_MAX.C2", "outward", _FLOATS, _round_bounds_outward),
     ("PROPERTY.MIN_MAX.C2", "overflow", dt.INTS, _bound_overflow_by_dtype),
     ("PROPERTY.AXIS.C1", "buffer", _FEW, _shard_buffer),
-    ("PROPERTY.AXIS.C2", "load", _FEW, _shard_loads_to_several_devices),
+    ("PROPERTY.AXIS.C2", "load", _FEW, _derive_axis_of_loads),
     ("PROPERTY.AXIS.C3", "moves", _FEW, _keep_device_elements_through_movement),
     ("PROPERTY.AXIS.C4", "collapse", _FEW, _collapse_axis),
     ("PROPERTY.AXIS.C5", "elementwise", _FEW, _agree_on_axis),

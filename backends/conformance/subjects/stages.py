@@ -51,12 +51,12 @@ class _StageStep:
     @functools.cached_property
     def kernel_nodes(self) -> list[UOp]:
         """The nodes of the kernels after the stage, each once."""
-        return list(dict.fromkeys(u for body in _list_bodies(self.after) for u in toposort(body)))
+        return list(dict.fromkeys(u for body in _list_kernel_bodies(self.after) for u in toposort(body)))
 
     @functools.cached_property
     def computed_nodes(self) -> list[UOp]:
         """The nodes of the kernels without the sizes of memories, which a launch knows and no instruction computes."""
-        bodies = _list_bodies(self.after)
+        bodies = _list_kernel_bodies(self.after)
         return list(dict.fromkeys(u for body in bodies for u in toposort(body, gate=lambda u: u.op not in MEMORY_ROOTS)))
 
 
@@ -64,7 +64,7 @@ class _StageStep:
 _StageCheck = Callable[[_StageStep], Iterator[str | None]]
 
 
-def _list_bodies(graph: UOp) -> list[UOp]:
+def _list_kernel_bodies(graph: UOp) -> list[UOp]:
     """Return the kernels of a launch, each once; those of a Program are its instructions."""
     bodies = (c.body for c in graph.src if c.op is Op.CALL) if graph.op is Op.LINEAR else ()
     lists = (x.linear if x.op is Op.PROGRAM else x for x in bodies if x.op is not Op.CUSTOM_FUNCTION)
@@ -129,7 +129,7 @@ def _find_unsized_or_narrow_index_arithmetic(step: _StageStep) -> Iterator[str |
 
 
 def _find_duplicate_or_misplaced_instructions(step: _StageStep) -> Iterator[str | None]:
-    for body in _list_bodies(step.after):
+    for body in _list_kernel_bodies(step.after):
         place = {u: k for k, u in enumerate(body.src)}
         yield "an instruction stands twice in the list" if len(place) != len(body.src) else None
         ends = {r: place[e] for e in body.src if e.op is Op.END for r in e.ranges}
@@ -177,7 +177,7 @@ def _find_moved_external_arguments(step: _StageStep) -> Iterator[str | None]:
                 yield None if old is new else f"{base_memory(old).op.name}, which the caller sees, has another place"
 
 
-def _find_kernels_without_program(step: _StageStep) -> Iterator[str | None]:
+def _find_kernels_without_complete_program(step: _StageStep) -> Iterator[str | None]:
     for call, rendered in zip(step.before.src, step.after.src, strict=True):
         if call.body.op is Op.LINEAR:
             program = rendered.body
@@ -214,7 +214,7 @@ _CHECKS: Mapping[str, tuple[_OwnClaim, ...]] = {
         _OwnClaim(3, "lifetimes", _find_overlapping_memory, by_dtype=False),
         _OwnClaim(4, "arguments", _find_moved_external_arguments),
     ),
-    "render": (_OwnClaim(3, "programs", _find_kernels_without_program),),
+    "render": (_OwnClaim(3, "programs", _find_kernels_without_complete_program),),
 }
 
 
@@ -247,12 +247,14 @@ def _make_case(case: ConformanceCase, target: Target, config: Config) -> Subject
 
     def ask() -> Iterator[Answer]:
         judge, state = begin_judged_lowering(case.graph, entering, case.inputs, target, replace(config, verify=False))
-        return _lower_and_answer(entering.graph, passes, state, judge, case.dtype.name)
+        return _answer_stages_until_a_pass_raises(entering.graph, passes, state, judge, case.dtype.name)
 
     return SubjectCase(f"stages of {case.id}", cells, ask, case.graph, case.inputs)
 
 
-def _lower_and_answer(graph: UOp, passes: Iterable[Pass], state: LoweringState, judge: Judge, dtype: str) -> Iterator[Answer]:
+def _answer_stages_until_a_pass_raises(
+    graph: UOp, passes: Iterable[Pass], state: LoweringState, judge: Judge, dtype: str
+) -> Iterator[Answer]:
     """Yield the answers of each stage, up to the first whose graph cannot be lowered further."""
     outputs = judge.reference_outputs()
     for stage, of_stage in itertools.groupby(passes, key=lambda p: p.stage):
@@ -278,11 +280,11 @@ def _lower_and_answer(graph: UOp, passes: Iterable[Pass], state: LoweringState, 
 
 def generate_stage_cases(tier: ConformanceTier, target: Target, config: Config) -> Iterator[SubjectCase]:
     """Yield a case per program of the suite that every target compiles; of the smoke tier, two of each row and dtype."""
-    for case in _list_programs_thinned_on_smoke_tier(tier):
+    for case in _list_programs_smoke_two_per_row_and_dtype(tier):
         yield _make_case(case, target, config)
 
 
-def _list_programs_thinned_on_smoke_tier(tier: ConformanceTier) -> list[ConformanceCase]:
+def _list_programs_smoke_two_per_row_and_dtype(tier: ConformanceTier) -> list[ConformanceCase]:
     programs = list_programs_every_target_compiles(tier)
     if tier is not ConformanceTier.SMOKE:
         return programs

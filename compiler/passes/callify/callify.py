@@ -23,7 +23,7 @@ from uops.compiler.ir.extents import max_elements
 from uops.compiler.ir.views import WHOLE_VIEWS, strip_views_and_collect_dependencies, view_front_of_memory
 from uops.compiler.log import log_transform
 from uops.compiler.passes.callify.hazards import insert_hazard_copies
-from uops.compiler.passes.callify.kernel_calls import pass_memory_to_kernel_calls
+from uops.compiler.passes.callify.kernel_calls import convert_kernel_calls_to_launch_form
 from uops.compiler.passes.callify.partition import partition_over_devices
 from uops.spec.errors import SpecError
 from uops.spec.ir import build as B
@@ -71,14 +71,14 @@ def convert_graph_to_call(root: UOp) -> CallifiedProgram:
     allocated = _make_output_buffer_per_value(root, inlined)
     first_unique = highest_unique(toposort(root)) + 1 + len(allocated)
     partitioned, parts, reached_params = partition_over_devices(inlined, first_unique)
-    resolved, temporaries = pass_memory_to_kernel_calls(partitioned, first_unique + len(parts))
+    resolved, temporaries = convert_kernel_calls_to_launch_form(partitioned, first_unique + len(parts))
     targets, items = iter(allocated), root_items(resolved)
     has_copies = any(v.op is Op.CONTIGUOUS for v in items)
     used = {s for v in items for u in toposort(v) for s in u.src} if has_copies else set()
     effects = [_build_output_store(next(targets), _skip_copy(v, used)) if v.dtype is not dt.void else v for v in items]
     body = B.sink(*effects)
     log_transform("store", resolved, body, {v: (v, effect) for v, effect in zip(items, effects)})
-    params, arguments = _map_memory_to_params_and_arguments(body, reached_params)
+    params, arguments = _map_memory_and_variables_to_params(body, reached_params)
     stateless = substitute_outside_kernels(body, params)
     log_transform("arguments", body, stateless, params)
     has_stores = not {Op.STORE, Op.CALL}.isdisjoint([u.op for u in toposort(resolved)])
@@ -182,7 +182,7 @@ def _build_output_store(out: ProgramOutput, v: UOp) -> UOp:
     return B.store(view_front_of_memory(out.buffer, v.shape), B.cast(v, v.dtype.storage))
 
 
-def _map_memory_to_params_and_arguments(
+def _map_memory_and_variables_to_params(
     body: UOp, reached_params: Mapping[UOp, UOp]
 ) -> tuple[dict[UOp, UOp], tuple[UOp, ...]]:  # fmt: skip
     """Number the memory of `body`, then its named variables. One of the `reached_params` is passed as the caller's Param.

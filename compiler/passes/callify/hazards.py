@@ -152,12 +152,12 @@ class _HazardScan:
             self.copied_values.add(value)
             return
         for node, k in index_operands(value):
-            self._mark_reference_use_or_value_copied(node, k)
+            self._mark_use_if_reference_else_value_copied(node, k)
 
-    def _mark_reference_use_or_value_copied(self, node: UOp, source_position: int) -> None:
-        s = node.src[source_position]
+    def _mark_use_if_reference_else_value_copied(self, user: UOp, source_position: int) -> None:
+        s = user.src[source_position]
         if s in self.memory:
-            self.copied_uses.add((node, source_position))
+            self.copied_uses.add((user, source_position))
         elif s.op is not Op.CONST:
             self.copied_values.add(s)
 
@@ -169,7 +169,7 @@ class _HazardScan:
                 self._mark_overwritten_reads_copied(store, k, memory)
         for node, k in index_operands(store.buffer):
             if memory in self._get_source_reads_or_mark_copy(node, k):
-                self._mark_reference_use_or_value_copied(node, k)
+                self._mark_use_if_reference_else_value_copied(node, k)
         if memory in self.versions:
             self.versions[memory] += 1
 
@@ -204,7 +204,7 @@ class _HazardScan:
                 continue
             is_elementwise = is_elementwise and s.shape == target.shape
             if s in self.memory:
-                if not (is_elementwise and are_same_static_views(s, target)) and not are_surely_disjoint_shrinks(s, target):
+                if not (is_elementwise and are_same_movement_views(s, target)) and not are_surely_disjoint_shrinks(s, target):
                     uses.append((user, k))
                 continue
             seen.add((s, is_elementwise))
@@ -243,7 +243,7 @@ def _collect_views_if_all_movement(reference: UOp) -> tuple[UOp, ...] | None:
     return tuple(views)
 
 
-def are_same_static_views(a: UOp, b: UOp) -> bool:
+def are_same_movement_views(a: UOp, b: UOp) -> bool:
     """Return True if two references of one memory are the same views, so that they name the same element at every index."""
     x, y = _collect_views_if_all_movement(a), _collect_views_if_all_movement(b)
     if x is None or y is None or len(x) != len(y):

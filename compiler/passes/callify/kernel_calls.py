@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from uops.compiler.ir.bodies import SCALAR_OPS, order_outside_kernels
-from uops.compiler.ir.equal_effects import order_atomic_adds, wait_for_equal_calls
+from uops.compiler.ir.equal_effects import chain_atomic_adds_per_memory_and_loops, wait_for_equal_calls
 from uops.compiler.ir.extents import max_elements
 from uops.compiler.ir.loops import bind_accesses_to_loops_and_split_ends
 from uops.compiler.ir.views import WHOLE_VIEWS, strip_views_and_collect_dependencies, view_front_of_memory
@@ -46,7 +46,7 @@ class MemoryCallProgram(NamedTuple):
     temporaries: frozenset[UOp]
 
 
-def pass_memory_to_kernel_calls(root: UOp, first_unique: int) -> MemoryCallProgram:
+def convert_kernel_calls_to_launch_form(root: UOp, first_unique: int) -> MemoryCallProgram:
     """Bring each Call of a kernel into the form of a launch. New Buffers are numbered from `first_unique`.
 
     Raises SpecError for a kernel that breaks a claim of its dialect, CompileError for arguments that no launch can have.
@@ -62,7 +62,7 @@ def pass_memory_to_kernel_calls(root: UOp, first_unique: int) -> MemoryCallProgr
             continue
         if u.op is Op.CALL:
             call = pass_own_memory_as_arguments(u.replace(src=(u.body, *[done.get(a, a) for a in u.arguments])))
-            done[u] = _CallInMemory(call, root, first_unique + len(temporaries), temporaries, calls).build()
+            done[u] = _CallInMemory(call, root, first_unique + len(temporaries), temporaries, calls).build_call_and_copies_back()
         else:
             done[u] = u.replace(src=tuple([done.get(s, s) for s in u.src]))
     return MemoryCallProgram(done.get(root, root), frozenset(temporaries))
@@ -112,7 +112,7 @@ class _CallInMemory:
             self.waits.setdefault(reference, []).extend(dependencies if reference is base else ())
         self.copies_back: list[tuple[UOp, UOp]] = []  # the reference that is written, the memory that holds its elements
 
-    def build(self) -> UOp:
+    def build_call_and_copies_back(self) -> UOp:
         """Return the Call, or a Group of it and of the Stores that write copies back."""
         written = find_written_slots(self.body) if self.call.arg is None or self.call.arg.written is None else self.call.arg.written
         written = tuple(range(len(self.call.arguments))) if written is None else written
@@ -129,7 +129,7 @@ class _CallInMemory:
             if body.op is Op.PROGRAM:
                 require_variables_within_program_bounds(self.call, self.error_root)
         else:
-            body, kept = self._build_launch_body_and_kept_arguments([passed[r] for r in self.references])
+            body, kept = self._inline_scalars_and_build_launch_body([passed[r] for r in self.references])
         slots = tuple(sorted({n for k, n in kept.numbers.items() if k in written}))
         verify_kernel(body)
         call = wait_for_equal_calls(UOp(Op.CALL, (body, *kept.arguments), CallArg(written=slots)), self.calls)
@@ -161,7 +161,7 @@ class _CallInMemory:
             return _strip_to_memory(reference)
         if not is_written and all(isinstance(n, int) for n in reference.shape):
             return B.contiguous(reference)
-        temporary = self._make_temporary(reference)
+        temporary = self._make_temporary_buffer_like(reference)
         if is_written and base_memory(reference).op in MEMORY_ROOTS:
             self.copies_back.append((reference, temporary))
         return B.after(temporary, B.store(view_front_of_memory(temporary, reference.shape), reference))
@@ -192,14 +192,14 @@ class _CallInMemory:
         operands = [s for u in views for s in u.src[1:]]  # offsets and extents
         return all(u.op in _FOLLOWED for u in views) and all(s.constant_elements is not None for s in operands)
 
-    def _make_temporary(self, a: UOp) -> UOp:
+    def _make_temporary_buffer_like(self, a: UOp) -> UOp:
         device = a.device if isinstance(a.device, str) else "CPU"
         arg = BufferArg(max_elements(a.shape), a.dtype.storage, device, AddrSpace.GLOBAL, self.next_unique)
         self.next_unique += 1
         self.temporaries.append(UOp(Op.BUFFER, (), arg))
         return self.temporaries[-1]
 
-    def _build_launch_body_and_kept_arguments(self, arguments: list[UOp]) -> tuple[UOp, _KeptArguments]:
+    def _inline_scalars_and_build_launch_body(self, arguments: list[UOp]) -> tuple[UOp, _KeptArguments]:
         """Put scalar arguments into the body, and number its memory from 0, the variables of the scalars last.
 
         Params of one argument become one, so that every pass knows that they are the same memory.
@@ -213,7 +213,9 @@ class _CallInMemory:
         inner = {v: B.cast(p, v.dtype) if v.dtype is not dt.index else p for v, p in numbered.items()}
         used = {p: scalars[k] for k, p in self.params.items() if k in scalars}
         bound = {p: B.cast(substitute(a, inner), p.dtype) for p, a in used.items()}
-        body = order_atomic_adds(bind_accesses_to_loops_and_split_ends(self.body), numbers)  # before any two become equal
+        body = chain_atomic_adds_per_memory_and_loops(
+            bind_accesses_to_loops_and_split_ends(self.body), numbers
+        )  # before any two become equal
         body = substitute(body, bound) if bound else body
         params = [p for p in toposort(body) if p.op is Op.PARAM and p.arg.slot in numbers and not is_variable(p)]
         flat = {p: _flat_param(p, numbers[p.arg.slot], arguments[p.arg.slot], inner) for p in params}

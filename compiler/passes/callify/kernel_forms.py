@@ -74,14 +74,14 @@ def write_kernel_in_launch_forms(body: UOp, flat_params: Mapping[UOp, UOp]) -> U
         return substitute_keeping_accesses_distinct(body, flat_params)
     if body.op in (Op.PROGRAM, Op.CUSTOM_FUNCTION) or (body.op is Op.SINK and body.arg is not None and body.arg.scheduled):
         return substitute(body, dict(flat_params))
-    writer = _FormWriter(_simplify_bounds(body), flat_params)
+    writer = _FormWriter(_simplify_loop_bounds(body), flat_params)
     root: UOp = writer.compute(_Request(_Part.VALUE, writer.body))
     name = root.arg.name if root.op is Op.SINK and root.arg is not None else "kernel"
     effects = root.src if root.op in EFFECT_GROUPS else (root,)
     return UOp(Op.SINK, effects, SinkArg(name, scheduled=True))
 
 
-def _simplify_bounds(body: UOp) -> UOp:
+def _simplify_loop_bounds(body: UOp) -> UOp:
     """Return a body with the bounds of its loops in the form that they get in positions, so that each loop stays one node."""
     rewrite = Rewriter(INDEXING)
     simpler = {r: rewrite(r) for r in nodes_with_op(body, Op.RANGE)}
@@ -106,7 +106,7 @@ class _FormWriter:
         #: New node -> the loops and lanes that it depends on.
         self.loops_and_lanes: dict[UOp, frozenset[UOp]] = {}
 
-    def _make_memory_wait_for_lost_loops(
+    def _make_memory_depend_on_lost_loops(
         self, memory: UOp, new_operands: Iterable[UOp | None], old_access: UOp
     ) -> Generator[_Request, Any, UOp]:
         """Return the memory of a new access, ordered in the loops of the old one that its operands no longer depend on.
@@ -155,7 +155,7 @@ class _FormWriter:
         if part is _Part.MEMORY:
             return self._find_flat_memory_or_wmma_registers(u)
         if part is _Part.POSITION:
-            return _POSITION_RULES.get(u.op, _FormWriter._locate_in_base)(self, u, coords)
+            return _POSITION_RULES.get(u.op, _FormWriter._flatten_position_in_base)(self, u, coords)
         if part is _Part.FRAGMENT:
             return self._build_fragment(u)
         if u in self.memory:
@@ -199,7 +199,7 @@ class _FormWriter:
                     rebuilt.append((yield _Request(_Part.VALUE, d, coords)))
         return [d for d in dict.fromkeys(rebuilt) if d.op is not Op.GROUP or d.effects]
 
-    def _locate_in_base(self, u: UOp, coords: Index) -> _Steps:
+    def _flatten_position_in_base(self, u: UOp, coords: Index) -> _Steps:
         """Return the position of an element of a Param or Buffer."""
         yield from ()
         position = coords[0] if len(coords) == 1 else self.indexing.flatten(coords, u.shape)
@@ -212,11 +212,11 @@ class _FormWriter:
         return SourceElement(below.coords, self.indexing.conjoin_gates(gate, below.gate))
 
     def _locate_through_index(self, u: UOp, coords: Index) -> _Steps:
-        inner, gate = yield from self._locate_indexed_element(u, coords)
+        inner, gate = yield from self._map_to_operand_index_and_gate(u, coords)
         below = yield _Request(_Part.POSITION, u.operand, inner)
         return SourceElement(below.coords, self.indexing.conjoin_gates(gate, below.gate))
 
-    def _locate_indexed_element(self, u: UOp, coords: Index) -> Generator[_Request, Any, SourceElement]:
+    def _map_to_operand_index_and_gate(self, u: UOp, coords: Index) -> Generator[_Request, Any, SourceElement]:
         """Return the index in an Index's operand of an element, and the gate under which there is one."""
         inner: list[UOp] = []
         gate: UOp | None = None
@@ -256,7 +256,7 @@ class _FormWriter:
         memory = yield _Request(_Part.MEMORY, reference)
         (position,), inside = yield _Request(_Part.POSITION, reference, coords)
         gate = self.indexing.conjoin_gates(gate, inside) if gate is not None else inside
-        memory = yield from self._make_memory_wait_for_lost_loops(memory, (position, alternative, gate), access)
+        memory = yield from self._make_memory_depend_on_lost_loops(memory, (position, alternative, gate), access)
         address = UOp(Op.INDEX, (memory, position))
         if gate is None:
             return _bitcast(UOp(Op.LOAD, (address,), arg), reference.dtype)
@@ -309,11 +309,11 @@ class _FormWriter:
         value = _bitcast(value, memory.dtype)
         if u.op is Op.ATOMICADD:  # it has no gate: out of bounds, where anything may be written, the first element changes
             position = position if gate is None else B.where(gate, position, ZERO)
-            memory = yield from self._make_memory_wait_for_lost_loops(memory, (position, value), u)
+            memory = yield from self._make_memory_depend_on_lost_loops(memory, (position, value), u)
             return u.replace(src=(UOp(Op.INDEX, (memory, position)), value))
         if u.gate is not None:
             gate = self.indexing.conjoin_gates((yield _Request(_Part.VALUE, u.gate, self._align(coords, u.gate))), gate)
-        memory = yield from self._make_memory_wait_for_lost_loops(memory, (position, value, gate), u)
+        memory = yield from self._make_memory_depend_on_lost_loops(memory, (position, value, gate), u)
         return u.replace(src=(UOp(Op.INDEX, (memory, position)), value, *(() if gate is None else (gate,))))
 
     # ------------------------------------------------------------------------------------------------------- fragments
@@ -324,11 +324,11 @@ class _FormWriter:
         return u.op is Op.STORE and u.value.op is Op.WMMA and u.gate is None and is_register(memory)
 
     def _store_fragment(self, u: UOp, target: UOp) -> _Steps:
-        address = yield from self._index_all_fragment_elements(target)
+        address = yield from self._build_vector_index_of_fragment(target)
         product = yield _Request(_Part.FRAGMENT, u.value)
         return u.replace(src=(address, product))
 
-    def _index_all_fragment_elements(self, reference: UOp) -> Generator[_Request, Any, UOp]:
+    def _build_vector_index_of_fragment(self, reference: UOp) -> Generator[_Request, Any, UOp]:
         memory = yield _Request(_Part.MEMORY, reference)
         positions: list[UOp] = []
         for coords in self._constant_coords(reference):
@@ -346,7 +346,7 @@ class _FormWriter:
             return u.replace(src=(*fragments, *ranges))
         reference = u.buffer if u.op is Op.LOAD and u.gate is None else u
         if reference in self.memory and is_register(self.memory[reference]):
-            address = yield from self._index_all_fragment_elements(reference)
+            address = yield from self._build_vector_index_of_fragment(reference)
             return UOp(Op.LOAD, (address,), u.arg if u.op is Op.LOAD else LoadArg())
         elements: list[UOp] = []
         for coords in self._constant_coords(u, MAX_FRAGMENT):
@@ -365,7 +365,7 @@ class _FormWriter:
         src: list[UOp] = []
         for s in u.src:
             if s in self.memory and u.op in OPAQUE_INSTRUCTIONS:
-                src.append((yield from self._address_for_native_text(u, s)))
+                src.append((yield from self._memory_or_address_for_native_text(u, s)))
             elif s.dtype is dt.void:
                 src.append((yield _Request(_Part.VALUE, s)))
             elif len(s.shape) > len(coords):
@@ -374,7 +374,7 @@ class _FormWriter:
                 src.append((yield _Request(_Part.VALUE, s, self._align(coords, s))))
         return u if tuple(src) == u.src else u.replace(src=tuple(src))
 
-    def _address_for_native_text(self, u: UOp, reference: UOp) -> Generator[_Request, Any, UOp]:
+    def _memory_or_address_for_native_text(self, u: UOp, reference: UOp) -> Generator[_Request, Any, UOp]:
         """Return what native text gets for a reference: the whole memory, or the address of one element (R168)."""
         memory: UOp = yield _Request(_Part.MEMORY, reference)
         if strip_afters(reference) is self.memory[reference]:
@@ -396,7 +396,7 @@ class _FormWriter:
         yield from ()
         return u
 
-    def _rebuild_sink_group_or_barrier(self, u: UOp, coords: Index) -> _Steps:
+    def _rebuild_effects_of_sink_group_or_barrier(self, u: UOp, coords: Index) -> _Steps:
         """Return a Sink, Group or Barrier of effects; of a value, the effects that it waits for."""
         effects: list[UOp] = []
         for s in u.src:
@@ -421,7 +421,7 @@ class _FormWriter:
         return u if value is u.operand else u.replace(src=(value,))
 
     def _index_value(self, u: UOp, coords: Index) -> _Steps:
-        inner, _ = yield from self._locate_indexed_element(u, coords)
+        inner, _ = yield from self._map_to_operand_index_and_gate(u, coords)
         value = yield _Request(_Part.VALUE, u.operand, inner)
         return value
 
@@ -439,7 +439,7 @@ class _FormWriter:
             chosen = value if chosen is None else B.where(B.eq(position, index_constant(k)), value, chosen)
         return chosen
 
-    def _reduce_axes_in_new_loops(self, u: UOp, coords: Index) -> _Steps:
+    def _reduce_one_element_in_loops(self, u: UOp, coords: Index) -> _Steps:
         """Return the Reduce of one element: over loops of its own if it reduces axes, or if it has several elements (R88)."""
         axes = {a: self.new_range(dim_node(u.operand.shape[a]), AxisType.REDUCE) for a in u.arg.axes}
         value = yield _Request(_Part.VALUE, u.operand, tuple([axes.get(a, i) for a, i in enumerate(coords)]))
@@ -544,7 +544,7 @@ _POSITION_RULES: dict[Op, Callable[[_FormWriter, UOp, Index], _Steps]] = {
 #: Op of a value or effect -> the rule for an element of it; all others are rebuilt on elements of their sources.
 _VALUE_RULES: dict[Op, Callable[[_FormWriter, UOp, Index], _Steps]] = {
     **dict.fromkeys(STEP, _FormWriter._move),
-    **dict.fromkeys((*EFFECT_GROUPS, Op.BARRIER), _FormWriter._rebuild_sink_group_or_barrier),
+    **dict.fromkeys((*EFFECT_GROUPS, Op.BARRIER), _FormWriter._rebuild_effects_of_sink_group_or_barrier),
     **dict.fromkeys((Op.CONST, *MEMORY_ROOTS), _FormWriter._keep),
     **dict.fromkeys(WRITES, _FormWriter._scalarize_store_or_atomic_add),
     Op.LOAD: _FormWriter._load_explicitly,
@@ -552,6 +552,6 @@ _VALUE_RULES: dict[Op, Callable[[_FormWriter, UOp, Index], _Steps]] = {
     Op.INDEX: _FormWriter._index_value,
     Op.BITCAST: _FormWriter._bitcast_value,
     Op.STACK: _FormWriter._choose_from_stack,
-    Op.REDUCE: _FormWriter._reduce_axes_in_new_loops,
+    Op.REDUCE: _FormWriter._reduce_one_element_in_loops,
     Op.WMMA: _FormWriter._load_from_product,
 }

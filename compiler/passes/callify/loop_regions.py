@@ -36,7 +36,7 @@ class OutlinedProgram(NamedTuple):
     temporaries: frozenset[UOp]
 
 
-def is_one_kernel(root: UOp) -> bool:
+def has_kernel_forms_or_named_sink(root: UOp) -> bool:
     """Return True if a graph has forms of kernels outside of its loop regions, or a Sink with a name on top."""
     if root.op is Op.SINK and root.arg is not None:
         return True

@@ -68,7 +68,7 @@ def partition_over_devices(root: UOp, first_unique: int) -> PartitionedProgram:
     if not is_on_several_devices(order):
         return PartitionedProgram(root)
     partition = _DevicePartition(root, order, first_unique)
-    result = partition.build_root()
+    result = partition.build_root_and_put_memory_back()
     log_transform("partition", root, result, {u: tuple(p.parts) for u, p in partition.done.items()})
     return PartitionedProgram(result, frozenset(partition.buffers), partition.reached_params)
 
@@ -105,7 +105,7 @@ class _DevicePartition:
         self.host: dict[UOp, UOp] = {}  # memory of the caller on D -> the same memory on the host
         self.effects: dict[UOp, list[UOp]] = {}  # such memory that is written -> the Stores to its parts
 
-    def build_root(self) -> UOp:
+    def build_root_and_put_memory_back(self) -> UOp:
         """Return the root with its values whole, and written memory of callers put back."""
         for u in self.order:
             if u is not self.root or u.op not in RESULT_ROOTS:
@@ -124,7 +124,7 @@ class _DevicePartition:
     def _place(self, u: UOp) -> _PlacedValue:
         """Return the parts of a node whose sources are done."""
         if u.op in MEMORY_ROOTS and u.device.__class__ is tuple:
-            return self._copy_parts_of_host_memory(u)
+            return self._reach_or_copy_parts_of_caller_memory(u)
         if u.op is Op.LOAD and u.arg.device is not None:
             return self._place_copy(u)
         if u.op is Op.CALL:
@@ -212,7 +212,7 @@ class _DevicePartition:
 
     # Memory
 
-    def _copy_parts_of_host_memory(self, memory: UOp) -> _PlacedValue:
+    def _reach_or_copy_parts_of_caller_memory(self, memory: UOp) -> _PlacedValue:
         """Return the parts of a Buffer or Param of the caller.
 
         They are copies in Buffers of their own if the memory is written. A Param that is only read is reached in place.
@@ -385,12 +385,12 @@ def _base_of_views(value: UOp) -> UOp:
 
 def is_range_of_memory(value: UOp) -> bool:
     """Return True if a value is one contiguous range of a memory, in order."""
-    while value.op in _WHOLE_OR_FRONT or _keeps_range(value):
+    while value.op in _WHOLE_OR_FRONT or _is_range_keeping_permute_or_shrink(value):
         value = value.src[0]  # operand, or buffer of an After
     return value.op in COPIES or value.op is Op.BUFFER or (value.op is Op.PARAM and value.arg.name is None)
 
 
-def _keeps_range(u: UOp) -> bool:
+def _is_range_keeping_permute_or_shrink(u: UOp) -> bool:
     """Return True for a Permute that moves axes of one element alone, and a Shrink of the first axis that has more than one."""
     if u.op is Op.PERMUTE:
         moved = [k for k in u.arg.order if u.operand.shape[k] != 1]

@@ -36,7 +36,7 @@ def apply_fast_math_if_order_kept(root: UOp) -> UOp:
     first, hoister, last = _FastMathRewriter(RELAXING), _FactorHoister(), _FastMathRewriter(RELAXING)
     simple = first(root)
     for u in toposort(simple):
-        hoister.rebuild_and_hoist_factors(u)
+        hoister.rebuild_and_hoist_factors_or_reciprocal(u)
     hoisted = hoister.done[simple]
     log_transform("relax", simple, hoisted, hoister.done)
     relaxed = last(hoisted)
@@ -89,7 +89,7 @@ class _FactorHoister:
         self.done: dict[UOp, UOp] = {}
         self.scaled_values: dict[UOp, _ConstantMultiple] = {}
 
-    def rebuild_and_hoist_factors(self, u: UOp) -> None:
+    def rebuild_and_hoist_factors_or_reciprocal(self, u: UOp) -> None:
         """Rebuild `u` on its new sources, and hoist factors if it is a sum or a quotient."""
         src = tuple([self.done[s] for s in u.src])
         v = u if src == u.src else u.replace(src=src)

@@ -109,7 +109,7 @@ def _close_by_counting_indices_in_bounds(
         return None
     if reduce_op is Op.MAX:
         return ClosedForm(_guard_with_identity(reduce_op, (UOp(Op.CMPGE, (count, ONE)),), value))
-    return ClosedForm(_multiply_by_count(value, simplify(UOp(Op.MAX, (count, ZERO)))))
+    return ClosedForm(_build_sum_of_equal_values(value, simplify(UOp(Op.MAX, (count, ZERO)))))
 
 
 def _build_minimum(a: UOp, b: UOp, simplify: Simplify) -> UOp:
@@ -152,7 +152,7 @@ def _clamp_to_range(bound: UOp, factor: int, r: UOp) -> UOp:
     return clamp_index(bound, *((index_constant(-1), end) if factor > 0 else (end, ONE)))
 
 
-def _multiply_by_count(value: UOp, count: UOp) -> UOp:
+def _build_sum_of_equal_values(value: UOp, count: UOp) -> UOp:
     """Return the sum of `count` equal values."""
     d = value.dtype
     if not d.is_float:

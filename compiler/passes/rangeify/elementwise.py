@@ -99,7 +99,7 @@ def _find_load_sources(state: RangeifyState, u: UOp, ref: ElementRef) -> list[El
     return [(u.buffer, ref._replace(gate=both_gates)), (alternative, state.align_ref(ref, alternative)), (gate, gate_ref)]
 
 
-def _find_indexed_operand_source(state: RangeifyState, u: UOp, ref: ElementRef) -> list[Element]:
+def _find_indexed_element_gated_in_range(state: RangeifyState, u: UOp, ref: ElementRef) -> list[Element]:
     """Return the operand's element at the positions. A position that is not provably in range gates the access (R45, Index)."""
     remaining, index, gate = ref.coords, [], ref.gate
     for operand, n in zip(u.positions, u.operand.shape):
@@ -163,7 +163,7 @@ SOURCE_ELEMENTS: dict[Op, Callable[[RangeifyState, UOp, ElementRef], list[Elemen
     Op.REDUCE: _open_reduce_loops_and_find_sources,
     Op.LOAD: _find_load_sources,
     Op.CONTIGUOUS: _find_operand_source,
-    Op.INDEX: _find_indexed_operand_source,
+    Op.INDEX: _find_indexed_element_gated_in_range,
     Op.BITCAST: _find_bitcast_sources,
     Op.SLICE: _find_elements_covering_slice_bytes,
 }

@@ -113,7 +113,7 @@ class RangeifyState:
     def _decide_to_realise_else_adapt_kernel_loops(self, u: UOp) -> bool:
         """Decide whether a value is computed into memory. Loops of its kernel may be reordered or pinned to avoid that."""
         if u.op in COPIES:
-            return not self._is_device_copy_stored_by_sole_user(u)
+            return not self._can_sole_store_read_copy_source_directly(u)
         if u in self.cheap:
             return False
         value = self.layouts[u].value if u in self.layouts else u
@@ -132,16 +132,16 @@ class RangeifyState:
             first.kernel.pin_reduce_loops(first)
         return False
 
-    def _is_device_copy_stored_by_sole_user(self, u: UOp) -> bool:
+    def _can_sole_store_read_copy_source_directly(self, copy: UOp) -> bool:
         """Return True for a copy from another device that one Store puts into place, if what is sent never changes.
 
         The Store then reads it from there, and no memory lies between.
         """
-        if u.op is not Op.LOAD or u.arg.device is None or u.gate is not None or len(self.refs[u]) != 1:
+        if copy.op is not Op.LOAD or copy.arg.device is None or copy.gate is not None or len(self.refs[copy]) != 1:
             return False
-        (ref,) = self.refs[u]
-        base, _ = strip_views_and_collect_dependencies(u.buffer, VIEWS)
-        return ref.kernel.root.op is Op.STORE and ref.kernel.root.src[1:] == (u,) and base.op in COPIES  # its value, ungated
+        (ref,) = self.refs[copy]
+        base, _ = strip_views_and_collect_dependencies(copy.buffer, VIEWS)
+        return ref.kernel.root.op is Op.STORE and ref.kernel.root.src[1:] == (copy,) and base.op in COPIES  # its value, ungated
 
     def _request_source_elements(self, element: Element) -> None:
         """Request the elements that an element is computed from."""
@@ -183,7 +183,11 @@ class RangeifyState:
         self.last_unique += 1
         device = realised_value.device if isinstance(realised_value.device, str) else "CPU"
         arg = BufferArg(
-            max_elements(realised_value.shape), narrow_storage_dtype(realised_value), device, AddrSpace.GLOBAL, self.last_unique
+            max_elements(realised_value.shape),
+            choose_storage_dtype_narrowing_index(realised_value),
+            device,
+            AddrSpace.GLOBAL,
+            self.last_unique,
         )
         return UOp(Op.BUFFER, (), arg)
 
@@ -222,7 +226,7 @@ class RangeifyState:
             else self.values[sources[0]]
         )
         target = UOp(Op.INDEX, (self.buffers[value_or_store], self.indexing.flatten(kernel.coords, value_or_store.shape)))
-        kernel.store = UOp(Op.STORE, (target, B.cast(value, narrow_storage_dtype(value_or_store))))
+        kernel.store = UOp(Op.STORE, (target, B.cast(value, choose_storage_dtype_narrowing_index(value_or_store))))
 
     def kernels_in_order(self) -> Iterator[KernelDraft]:
         """Return the kernels in execution order."""
@@ -238,14 +242,14 @@ class RangeifyState:
             if u in self.kernels:
                 calls.append(next(finished))
             elif u.op is Op.CALL:
-                calls.append(u.replace(src=(u.body, *map(self._find_buffer_or_program_argument, u.arguments))))
+                calls.append(u.replace(src=(u.body, *map(self._resolve_argument_to_buffer_or_outer_argument, u.arguments))))
         return launch.replace(src=tuple(calls))
 
-    def _find_buffer_or_program_argument(self, a: UOp) -> UOp:
+    def _resolve_argument_to_buffer_or_outer_argument(self, call_argument: UOp) -> UOp:
         """Return the memory or variable that the Call of a kernel gets for an argument."""
-        if a in self.buffers:
-            return self.buffers[a]
-        base = strip_afters(a)
+        if call_argument in self.buffers:
+            return self.buffers[call_argument]
+        base = strip_afters(call_argument)
         while base.op is Op.CAST:  # of an index value to its own dtype
             base = base.operand
         argument: UOp = self.arguments[base.arg.slot]
@@ -285,7 +289,7 @@ def _find_movement_source(state: RangeifyState, u: UOp, ref: ElementRef) -> list
     return [(source, ElementRef(ref.kernel, index, state.indexing.conjoin_gates(ref.gate, gate)))]
 
 
-def narrow_storage_dtype(u: UOp) -> DType:
+def choose_storage_dtype_narrowing_index(u: UOp) -> DType:
     """Return the dtype of the Buffer of an intermediate value, which no caller sees.
 
     An index value is stored as int32 if its bounds allow that, else as any index is (R08, index dtype).

@@ -26,13 +26,13 @@ def load_element_gated_unless_hoistable(memory: UOp, position: UOp, gate: UOp | 
     A Load with the gate gives 0 there, without an access. The gate is left out if the position is always in bounds and depends on
     none of the gate's loops. Such a Load can be hoisted, and Pad chooses the value.
     """
-    if gate is not None and _can_hoist_load_without_gate(memory, position, gate):
+    if gate is not None and _is_in_bounds_and_independent_of_gate_loops(memory, position, gate):
         gate = None
     extra = () if gate is None else (B.const(0, memory.dtype), gate)
     return UOp(Op.LOAD, (UOp(Op.INDEX, (memory, position)), *extra), LoadArg())
 
 
-def _can_hoist_load_without_gate(memory: UOp, position: UOp, gate: UOp) -> bool:
+def _is_in_bounds_and_independent_of_gate_loops(memory: UOp, position: UOp, gate: UOp) -> bool:
     """Return True if a position is in bounds of the memory, and depends on no loop that the gate depends on."""
     bounds, size = position.min_max, memory.shape[0]
     if bounds is None or not isinstance(size, int) or not 0 <= bounds[0] <= bounds[1] < size:

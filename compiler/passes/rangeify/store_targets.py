@@ -30,7 +30,7 @@ def locate_store_target(state: RangeifyState, kernel: KernelDraft, reference: UO
         target.loops = [*kernel.ranges, *target.byte_ranges]
     u = reference
     while u.op in VIEWS:
-        index, gate = _map_index_to_viewed_operand(state, kernel, target, u, index)
+        index, gate = _map_view_index_to_operand_index_and_gate(state, kernel, target, u, index)
         target.gate = state.indexing.conjoin_gates(target.gate, gate)
         u = u.src[0]  # operand, or buffer of an After
     target.memory, target.position = flat_param(u), state.indexing.flatten(index, u.shape)
@@ -47,22 +47,24 @@ def _has_view_that_changes_item_size(u: UOp) -> bool:
     return False
 
 
-def _map_index_to_viewed_operand(
-    state: RangeifyState, kernel: KernelDraft, target: StoreTarget, u: UOp, index: Index
+def _map_view_index_to_operand_index_and_gate(
+    state: RangeifyState, kernel: KernelDraft, target: StoreTarget, view: UOp, index: Index
 ) -> SourceElement:
     """Map an index of a view to one of its operand, with the gate under which the element exists."""
-    if u.op in STEP:
-        return STEP[u.op](state.indexing, u, index)
-    if u.op is Op.INDEX:
-        return _map_index_through_index_node(state, kernel, u, index)
-    if u.op is Op.BITCAST:
+    if view.op in STEP:
+        return STEP[view.op](state.indexing, view, index)
+    if view.op is Op.INDEX:
+        return _map_index_through_index_node(state, kernel, view, index)
+    if view.op is Op.BITCAST:
         if not index:
             return SourceElement(())
         *outer, last = index
-        return SourceElement((*outer, _rescale_position_and_update_target_byte(state, target, last, u.dtype, u.operand.dtype)))
+        return SourceElement(
+            (*outer, _rescale_position_and_update_target_byte(state, target, last, view.dtype, view.operand.dtype))
+        )
     (position,) = index  # of a Slice
-    inner = _rescale_position_and_update_target_byte(state, target, position, u.dtype, u.operand.dtype)
-    offset, gate = build_axis_position_and_in_range_gate(state, u.offset, ElementRef(kernel, ()), u.operand.shape[0])
+    inner = _rescale_position_and_update_target_byte(state, target, position, view.dtype, view.operand.dtype)
+    offset, gate = build_axis_position_and_in_range_gate(state, view.offset, ElementRef(kernel, ()), view.operand.shape[0])
     return SourceElement((state.indexing.alu(Op.ADD, inner, offset),), gate)
 
 

@@ -44,7 +44,7 @@ def find_contiguous_runs(lanes: IndexLanes, n: int) -> list[list[int]]:
     runs: list[list[int]] = []
     for accesses in by_terms.values():
         if len({c for c, _ in accesses}) < len(accesses):
-            runs += _find_runs_among_repeated_addresses(accesses)
+            runs += _find_fixed_stride_runs_of_repeated_addresses(accesses)
             continue
         last = None
         for c, p in sorted(accesses):
@@ -55,7 +55,7 @@ def find_contiguous_runs(lanes: IndexLanes, n: int) -> list[list[int]]:
     return sorted(runs)
 
 
-def _find_runs_among_repeated_addresses(address_position_pairs: Sequence[tuple[int, int]]) -> list[list[int]]:
+def _find_fixed_stride_runs_of_repeated_addresses(address_position_pairs: Sequence[tuple[int, int]]) -> list[list[int]]:
     """Group (address, position) pairs with equal addresses into runs of consecutive addresses and of one stride in position.
 
     Addresses are equal where a row is padded: its last positions, which are gated off, have the addresses of the next row's first.
@@ -94,7 +94,9 @@ def estimate_piece_cost(index_sums: IndexSums, root: UOp, lane_positions: LanePo
         seen.add((u, lane_positions))
         if u.op is Op.LOAD:
             _, *operands = u.src  # alternative and gate, if there are any
-            total += _access_cost(index_sums.derive_index_lanes_if_affine(index_of(u), lane_positions), len(lane_positions))
+            total += _estimate_access_cost_in_half_vector_ops(
+                index_sums.derive_index_lanes_if_affine(index_of(u), lane_positions), len(lane_positions)
+            )
             pending += [(s, lane_positions) for s in operands if s.shape != ()]
         elif u.op in ALU and not (u.dtype is dt.index and index_sums.derive_index_lanes_if_affine(u, lane_positions) is not None):
             total += 2 if len(lane_positions) > 1 else 1
@@ -102,7 +104,7 @@ def estimate_piece_cost(index_sums: IndexSums, root: UOp, lane_positions: LanePo
     return total
 
 
-def _access_cost(lanes: IndexLanes | None, width: int) -> int:
+def _estimate_access_cost_in_half_vector_ops(lanes: IndexLanes | None, width: int) -> int:
     if width == 1:
         return 1
     offsets = None if lanes is None else lanes.constant_lane_offsets

@@ -26,7 +26,7 @@ from uops.compiler.log import log_transform
 from uops.compiler.passes.select.devectorise import lower_to_native_vectors
 from uops.compiler.passes.select.index_widths import lower_index_arithmetic
 from uops.compiler.passes.select.vectors import has_shaped_values
-from uops.compiler.passes.sequential_axes import lower_small_float_atomics_in_list_to_stores
+from uops.compiler.passes.sequential_axes import lower_small_float_atomics_in_sequential_list
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules import SELECTED_VALUES as VALUES
 from uops.compiler.target import Target
@@ -65,7 +65,7 @@ def select(root: UOp, target: Target, steps: dict[str, UOp] | None = None) -> UO
 def select_instructions(body: UOp, target: Target) -> BodyAfterSelectSteps:
     """Select instructions for one kernel body, and return the body after each of STEPS. Raises CompileError or Unsupported."""
     is_list = body.op is not Op.SINK  # in which the place of each instruction is given (R166, kernels written by hand)
-    summed = lower_small_float_atomics_in_list_to_stores(body) if is_list else body
+    summed = lower_small_float_atomics_in_sequential_list(body) if is_list else body
     _refuse_atomic_adds_of_small_floats(summed, target)
     if is_list:
         primitive = _decompose_ops_and_soften_small_floats(summed, target.ops)

@@ -294,14 +294,14 @@ class VectorSelector:
                 )
         node = self.values.get((u, lane_positions))
         if node is None:
-            node = self.values[u, lane_positions] = self._compose_from_built_lanes(u, lane_positions)
+            node = self.values[u, lane_positions] = self._compose_lanes_or_build_constant_or_index(u, lane_positions)
         return node
 
     def build_splat_piece(self, u: UOp, lane_positions: LanePositions, lane_count: int) -> UOp:
         """Return the node of a piece with `lane_count` lanes; a scalar is splat."""
         return splat(self.get_piece_or_compose_from_lanes(u, lane_positions), lane_count)
 
-    def _compose_from_built_lanes(self, u: UOp, lane_positions: LanePositions) -> UOp:
+    def _compose_lanes_or_build_constant_or_index(self, u: UOp, lane_positions: LanePositions) -> UOp:
         """Build a piece from lanes of other pieces of the value."""
         if u.op is Op.CONST:
             return self._cast_index_leaf_to_integer(u) if u.dtype is dt.index else u

@@ -256,10 +256,10 @@ def substitute(t: Term, old: Term, new: Term) -> Term:
     return done[t]
 
 
-def substitute_constants_and_keep_definitions(assumptions: Sequence[Term], *others: Term) -> tuple[list[Term], list[Term]]:
+def inline_constants_defined_by_equations(assumptions: Sequence[Term], *others: Term) -> tuple[list[Term], list[Term]]:
     """Replace every constant that an assumption defines by its definition; the definitions stay as assumptions."""
     facts, rest, definitions = list(assumptions), list(others), list[Term]()
-    while (match := next(filter(None, map(_match_constant_definition, facts)), None)) is not None:
+    while (match := next(filter(None, map(_match_equation_that_defines_constant, facts)), None)) is not None:
         equation, name, value = match
         facts = [substitute(f, name, value) for f in facts if f is not equation]
         definitions = [*(substitute(f, name, value) for f in definitions), equation]
@@ -275,7 +275,7 @@ class _ConstantDefinition(NamedTuple):
     value: Term
 
 
-def _match_constant_definition(t: Term) -> _ConstantDefinition | None:
+def _match_equation_that_defines_constant(t: Term) -> _ConstantDefinition | None:
     """Return the definition if `t` equates a declared constant with a value in which it does not occur."""
     if t.head == "=":
         for a, b in (t.args, t.args[::-1]):
@@ -462,14 +462,14 @@ class _SkolemDivision:
                         _bound_magnitude_of_positive_multiple(b, more),
                         _bound_magnitude_of_positive_multiple(b, minus(more)),
                     ]
-        for product, more in self._subtract_quotients_by_factor_of_divisor():
+        for product, more in self._enumerate_products_and_quotient_differences():
             facts += [
                 _bound_magnitude_of_positive_multiple(product, more),
                 _bound_magnitude_of_positive_multiple(product, minus(more)),
             ]
         return facts
 
-    def _subtract_quotients_by_factor_of_divisor(self) -> Iterator[tuple[Term, Term]]:
+    def _enumerate_products_and_quotient_differences(self) -> Iterator[tuple[Term, Term]]:
         """Yield (m b, quotient by m b minus a quotient of another dividend by m)."""
         for (a, product), (p, _) in self.divisions.items():
             for (other, m), (q, _) in self.divisions.items():

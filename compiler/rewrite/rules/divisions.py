@@ -59,10 +59,10 @@ def _add_multiple(total: AffineSum, term: UOp, factor: int) -> UOp:
 # A remainder and its quotient
 
 
-def _sum_ends_in_division(u: UOp) -> bool:
+def _has_division_or_remainder_term(u: UOp) -> bool:
     """Return True if the last term of a sum is a division or remainder. The terms before it are already recombined."""
     while u.op in (Op.ADD, Op.MUL, Op.NEG):
-        if u.op is Op.ADD and _sum_ends_in_division(u.rhs):
+        if u.op is Op.ADD and _has_division_or_remainder_term(u.rhs):
             return True
         u = u.operand if u.op is Op.NEG else u.lhs
     return u.op in DIVISION
@@ -71,7 +71,7 @@ def _sum_ends_in_division(u: UOp) -> bool:
 def _enumerate_remainder_terms_in_sum(binding: Binding) -> Iterator[RemainderTerm]:
     """Yield the remainders t % c in the sum x + y; their coefficient is k, that of the matching quotient c k."""
     x, y = bound_node(binding, "x"), bound_node(binding, "y")
-    if not (_sum_ends_in_division(y) and _sum_ends_in_division(x)):
+    if not (_has_division_or_remainder_term(y) and _has_division_or_remainder_term(x)):
         return
     total = extract_affine_sum(UOp(Op.ADD, (x, y)))
     for rest, k in total.terms.items():
@@ -97,7 +97,7 @@ def _match_quotient_beside_remainder(binding: Binding) -> WitnessNodes | None:
     return None
 
 
-def _match_quotient_beside_nested_remainder(binding: Binding) -> WitnessNodes | None:
+def _match_quotient_beside_remainder_of_quotient(binding: Binding) -> WitnessNodes | None:
     """Match t // (g c) beside (t // g) % c."""
     for total, rest, by, k, times in _enumerate_remainder_terms_in_sum(binding):
         whole = rest.lhs
@@ -272,7 +272,7 @@ _BOUND = (g > 0) & eq(s, q * g + r) & (k * g + r >= c) & ((k - 1) * g + r < c)
 _IN_RANGE = (c > 0) & eq(s, q * c + r) & (r >= 0) & (r < c)
 
 
-def _comparison_rule(name: str, lhs: Pattern, rhs: Pattern) -> Rule:
+def _make_rule_comparing_divisible_part_only(name: str, lhs: Pattern, rhs: Pattern) -> Rule:
     """Return a rule that compares a sum by its multiples of g only."""
     return Rule(
         name, lhs, rhs, when=_BOUND, witness=make_witness_requiring_lower_cost(lhs, rhs, _propose_quotient_that_decides_comparison)
@@ -293,7 +293,7 @@ RULES = (
         x + y,
         w,
         (c > 0) & (g > 0) & eq(e, g * c) & _PAIR & eq(w, q + (t // g) * k) & eq(x + y, q + (t // e) * m + ((t // g) % c) * k),
-        _match_quotient_beside_nested_remainder,
+        _match_quotient_beside_remainder_of_quotient,
     ),
     # With (t // c) % d in place of t // c it is t % (c d).
     Rule(
@@ -339,8 +339,8 @@ RULES = (
     # The quotient of a remainder is a remainder of the quotient.
     Rule("div-mod", (t % e) // c, (t // c) % k, (c > 0) & (k > 0) & eq(e, k * c), _propose_factor),
     # q g + r < c is q < k where the multiples of g decide.
-    _comparison_rule("lt-multiples", s < c, q < k),
-    _comparison_rule("ge-multiples", s >= c, q >= k),
+    _make_rule_comparing_divisible_part_only("lt-multiples", s < c, q < k),
+    _make_rule_comparing_divisible_part_only("ge-multiples", s >= c, q >= k),
     # floor(t / c) < d is t < c d.
     Rule("lt-quotient", (t // c) < d, t < k, (c > 0) & eq(k, c * d), _propose_product),
     Rule("ge-quotient", (t // c) >= d, t >= k, (c > 0) & eq(k, c * d), _propose_product),

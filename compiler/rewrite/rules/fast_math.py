@@ -96,14 +96,14 @@ class NormalNumberWitness(EvaluationWitness):
         return proposed if abs(k.arg.value) <= most and (is_sum or abs(k.arg.value) >= least) else None
 
 
-def _enumerate_commuted_patterns(q: Pattern) -> Iterator[Pattern]:
+def _enumerate_orders_of_nonconstant_operands(q: Pattern) -> Iterator[Pattern]:
     """Yield a pattern with the operands of its commutative ops in every order; constants stay on the right."""
     if not q.src:
         yield q
         return
     heads: list[list[Pattern]] = [[]]
     for s in q.src:
-        heads = [[*head, t] for head in heads for t in _enumerate_commuted_patterns(s)]
+        heads = [[*head, t] for head in heads for t in _enumerate_orders_of_nonconstant_operands(s)]
     for src in heads:
         yield Pattern(q.op, tuple(src), to=q.to)
         if q.op in REDUCTIONS:  # they commute
@@ -130,7 +130,7 @@ def _generate_commuted_rules(
     """Yield the rule in every order of operands that gives another left side; the constant named k has the value of
     `value_of_constant_k`."""
     seen: set[str] = set()
-    for order in _enumerate_commuted_patterns(lhs):
+    for order in _enumerate_orders_of_nonconstant_operands(lhs):
         form = _text_with_variables_numbered(order, {})
         if form not in seen:
             seen.add(form)

@@ -59,11 +59,11 @@ def make_witness_requiring_lower_cost(lhs: Pattern, rhs: Pattern, propose: Witne
     return propose_cheaper
 
 
-def _make_expanded_or_hoisted_sum_witness(op: Op) -> Witness:
+def _make_cheaper_affine_sum_witness(sum_op: Op) -> Witness:
     """Return the witness of the cheaper one of two forms of a sum: canonical, or with products of sums kept."""
 
     def propose(binding: Binding) -> dict[str, UOp] | None:
-        total = UOp(op, (bound_node(binding, "x"), bound_node(binding, "y")))
+        total = UOp(sum_op, (bound_node(binding, "x"), bound_node(binding, "y")))
         plain = build_affine_sum(extract_affine_sum(total))
         if plain is total:  # no product of a sum in it
             return None
@@ -117,21 +117,21 @@ def _propose_split_by_factor_shared_with_a_term(binding: Binding) -> dict[str, U
     return {"q": parts[0], "r": parts[1], "g": index_constant(best), "d": index_constant(by // best)}
 
 
-def _make_witness_moving_constant_into_sum_if_int32_fits(op: Op) -> Witness:
+def _make_witness_merging_addend_if_sums_fit_int32(sum_op: Op) -> Witness:
     """Return the witness of the canonical form of x + m or x - m, where x is a sum, too, and int32 holds both x and that form.
 
     A kernel computes an index in a machine integer (R08, index dtype), which the rule must not widen. Of index arithmetic it has
     none after instruction selection, and gets none back.
     """
 
-    def propose(binding: Binding) -> dict[str, UOp] | None:
+    def propose_cheaper_affine_sum(binding: Binding) -> dict[str, UOp] | None:
         summand, k = bound_node(binding, "x"), index_constant(int(bound_node(binding, "m").arg.value))
         if summand in extract_affine_sum(summand).terms:
             return None
-        total = build_affine_sum(extract_affine_sum(UOp(op, (summand, k))))
+        total = build_affine_sum(extract_affine_sum(UOp(sum_op, (summand, k))))
         return {"k": k, "q": total} if _fits_int32(summand) and _fits_int32(total) else None
 
-    return propose
+    return propose_cheaper_affine_sum
 
 
 def _fits_int32(u: UOp) -> bool:
@@ -147,8 +147,8 @@ _FACTOR = (d > 0) & (r >= 0) & (r < g) & eq(c, d * g) & eq(s, q * g + r)
 
 RULES = (
     # Like terms are collected: 2x + 3x = 5x, x - x = 0, (x + 1) + 2 = x + 3.
-    _sum_rule("sum", x + y, q, eq(q, x + y), _make_expanded_or_hoisted_sum_witness(Op.ADD)),
-    _sum_rule("difference", x - y, q, eq(q, x - y), _make_expanded_or_hoisted_sum_witness(Op.SUB)),
+    _sum_rule("sum", x + y, q, eq(q, x + y), _make_cheaper_affine_sum_witness(Op.ADD)),
+    _sum_rule("difference", x - y, q, eq(q, x - y), _make_cheaper_affine_sum_witness(Op.SUB)),
     Rule("product-of-constants", (x * c) * d, x * k, when=eq(k, c * d), witness=_propose_product),
     Rule("div-one", x // 1, x),
     Rule("mod-one", x % 1, zero),
@@ -185,14 +185,14 @@ RULES = (
         cast(x, _T) + m,
         cast(q, _T),
         eq(cast(m, INDEX[0]), k) & eq(q, x + k),
-        _make_witness_moving_constant_into_sum_if_int32_fits(Op.ADD),
+        _make_witness_merging_addend_if_sums_fit_int32(Op.ADD),
     ),
     _sum_rule(
         "cast-difference",
         cast(x, _T) - m,
         cast(q, _T),
         eq(cast(m, INDEX[0]), k) & eq(q, x - k),
-        _make_witness_moving_constant_into_sum_if_int32_fits(Op.SUB),
+        _make_witness_merging_addend_if_sums_fit_int32(Op.SUB),
     ),
     Rule("max-right", maximum(x, y), y, when=x <= y),
     Rule("max-left", maximum(x, y), x, when=y <= x),

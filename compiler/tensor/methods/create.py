@@ -181,7 +181,7 @@ class CreationMethods(IndexingMethods):
         """Return `count` random words: Threefry of successive counters under the seed, low word first."""
         per = 8 // word_dtype.itemsize
         counters = -(-count // per)
-        state = cls.of(storage.make_leaf_on_array_memory(_generator.take_seed_and_first_counter(counters)))
+        state = cls.of(storage.make_leaf_on_contiguous_memory_or_copy(_generator.take_seed_and_first_counter(counters)))
         steps = cls.of(arange(counters)).cast(dt.uint64)
         words = cls.of(B.build_alu_with_promotion(Op.THREEFRY, (steps + state[1]).uop, state[0].uop))
         return words.bitcast(word_dtype)._crop_or_pad_axis_at_end(0, count)

@@ -46,7 +46,7 @@ class ExchangeMethods(CreationMethods):
             d = wanted or default_dtype(data)
             node = B.const(require_in_range_if_integer_dtype(data, d), d)
         else:
-            node = storage.make_leaf_on_array_memory(_make_array_from_list_or_array(data, wanted))
+            node = storage.make_leaf_on_contiguous_memory_or_copy(_make_array_from_list_or_array(data, wanted))
         self.uop, self._links, self._array = node if wanted is None else B.cast(node, wanted), (), None
 
     @classmethod
@@ -54,13 +54,13 @@ class ExchangeMethods(CreationMethods):
         """Return a Tensor on the array's own memory, if that is contiguous and of a dtype of the language."""
         if not isinstance(array, np.ndarray):
             raise fault("from_numpy", None, f"expected an array, got {type(array).__name__}", SpecTypeError)
-        return cls.of(storage.make_leaf_on_array_memory(array, may_others_hold_memory=True))
+        return cls.of(storage.make_leaf_on_contiguous_memory_or_copy(array, may_others_change_it=True))
 
     @classmethod
     def from_dlpack(cls, source: Any) -> Self:
         """Return a Tensor on the memory of any CPU array with `__dlpack__`."""
         try:
-            return cls.of(storage.make_leaf_on_array_memory(np.from_dlpack(source), may_others_hold_memory=True))
+            return cls.of(storage.make_leaf_on_contiguous_memory_or_copy(np.from_dlpack(source), may_others_change_it=True))
         except (AttributeError, BufferError, RuntimeError, TypeError) as e:
             raise fault("from_dlpack", None, str(e), SpecTypeError) from e
 

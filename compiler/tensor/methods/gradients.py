@@ -49,10 +49,10 @@ class GradientMethods(DeviceMethods):
         """
         if requires_grad:
             self._require_float("requires_grad_", self)
-            if not (is_tracing() or history.depends_on_tracked_tensor(self.uop)):
+            if not (is_tracing() or history.has_gradient_path_to_tracked_tensor(self.uop)):
                 array = self._realize_array()
                 self._set_node(storage.make_leaf_on_device_and_record_unless_constant(self.uop, array, is_constant=True))
-        history.track_tensor(self, requires_grad)
+        history.track_or_untrack_tensor(self, requires_grad)
         return self
 
     @property

@@ -133,7 +133,7 @@ class IndexingMethods(NetworkMethods):
     def _apply_axis_slices(self, axis_slices: Sequence[_AxisSlice], is_new_axis: Sequence[bool]) -> Self:
         """Return the elements of every slice, without the dropped axes and with the new ones."""
         if any(c.step > 1 and c.length > 1 for c in axis_slices):
-            t = self._slice_with_positive_steps(axis_slices)
+            t = self._take_strided_elements_in_forward_order(axis_slices)
         else:
             t = self.shrink([(c.start, c.start + c.length) for c in axis_slices])
         flipped = [k for k, c in enumerate(axis_slices) if c.reverse and c.length > 1]
@@ -145,7 +145,7 @@ class IndexingMethods(NetworkMethods):
             shape += [1] if c is None else [] if c.drops_axis else [c.length]
         return t.reshape(tuple(shape))
 
-    def _slice_with_positive_steps(self, axis_slices: Sequence[_AxisSlice]) -> Self:
+    def _take_strided_elements_in_forward_order(self, axis_slices: Sequence[_AxisSlice]) -> Self:
         """Cut each axis into `length` groups of `step` elements, and keep one element of each.
 
         The groups begin early enough to lie inside the axis; if it is too short for them, its end is padded. Padding is no memory,

@@ -30,12 +30,12 @@ def build_sigmoid(x: UOp) -> UOp:
     return call_with_gradient(SIGMOID, lambda p: B.recip(B.add(B.exp2(B.mul(B.neg(p), math.log2(math.e))), 1.0)), x)
 
 
-def _register_unary(grad_tag: str, derivative: Callable[[UOp, UOp], UOp]) -> None:
+def _register_unary_gradient(grad_tag: str, derivative_by_value_and_operand: Callable[[UOp, UOp], UOp]) -> None:
     """Register the rule g * derivative(value, operand)."""
 
     def rule(u: UOp, g: Mapping[int, UOp]) -> Mapping[int, UOp]:
         (x,) = u.arguments
-        return {0: B.mul(g[0], derivative(B.get(u, 0), x))}
+        return {0: B.mul(g[0], derivative_by_value_and_operand(B.get(u, 0), x))}
 
     register_gradient(grad_tag, rule)
 
@@ -46,8 +46,8 @@ def _differentiate_mod(u: UOp, g: Mapping[int, UOp]) -> Mapping[int, UOp]:
     return {0: g[0], 1: B.neg(B.mul(g[0], float_floor_divide(a, divisor)))}
 
 
-_register_unary(SIGMOID, lambda y, x: B.mul(y, B.sub(1.0, y)))
-_register_unary(TANH, lambda y, x: B.sub(1.0, B.mul(y, y)))
-_register_unary(LOG1P, lambda y, x: B.recip(B.add(x, 1.0)))
-_register_unary(SOFTPLUS, lambda y, x: build_sigmoid(x))
+_register_unary_gradient(SIGMOID, lambda y, x: B.mul(y, B.sub(1.0, y)))
+_register_unary_gradient(TANH, lambda y, x: B.sub(1.0, B.mul(y, y)))
+_register_unary_gradient(LOG1P, lambda y, x: B.recip(B.add(x, 1.0)))
+_register_unary_gradient(SOFTPLUS, lambda y, x: build_sigmoid(x))
 register_gradient(MOD, _differentiate_mod)

@@ -36,7 +36,9 @@ def generate_private_plan_claims(place: str, before: UOp, after: UOp) -> Iterato
         names = " and ".join(str(b.arg.unique) for b in sharing)
         yield _claim(f"{place}: buffers {names} hold no contents at one time", not _overwrites_live_contents(flow, sharing))
         if memory.arg.addrspace is AddrSpace.LOCAL:
-            yield _claim(f"{place}: a Barrier is between buffers {names}", not _lanes_meet_in_memory(flow, sharing))
+            yield _claim(
+                f"{place}: a Barrier is between buffers {names}", not _has_barrier_free_path_between_buffers(flow, sharing)
+            )
 
 
 def _match_lists_and_map_merged_buffers(before: Sequence[UOp], after: Sequence[UOp]) -> dict[UOp, UOp] | None:
@@ -217,7 +219,7 @@ def _fills_memory(flow: _ControlFlow, start: int, buffer: UOp) -> bool:
     return _find_ungated_store_position(accesses[0], buffer) is r
 
 
-def _lanes_meet_in_memory(flow: _ControlFlow, sharing: Sequence[UOp]) -> bool:
+def _has_barrier_free_path_between_buffers(flow: _ControlFlow, sharing: Sequence[UOp]) -> bool:
     """Return True if some path leads from an access of one Buffer to one of another without a Barrier, among lanes."""
     since: list[frozenset[UOp]] = [frozenset()] * (len(flow.instructions) + 1)
     pending = list(range(len(flow.instructions)))

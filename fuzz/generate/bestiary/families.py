@@ -105,7 +105,7 @@ def make_bitcast(m: BestiaryMaker) -> UOp:
     return b.bitcast(t, m.draw.choice((dt.uint8, dt.int16, dt.uint32, dt.int64)))
 
 
-def make_where_of_mulacc_and_difference(m: BestiaryMaker) -> UOp:
+def make_where_of_mulacc_through_markers(m: BestiaryMaker) -> UOp:
     """Make a Where of a MULACC and a difference, through markers."""
     d, shape = m.draw_dtype((dt.int32, dt.float32, dt.int64)), m.draw_shape()
     x, y = (b.contiguous(m.make_tensor_in_memory(d, shape)), b.detach(m.make_tensor_in_memory(d, shape)))
@@ -117,7 +117,7 @@ def make_negated_param(m: BestiaryMaker) -> UOp:
     return b.neg(m.make_param_with_data(m.draw_dtype(NUMBERS), m.draw_extent()))
 
 
-def make_lunique_buffer_beside_program_buffer(m: BestiaryMaker) -> UOp:
+def make_filled_lunique_buffer_beside_buffer(m: BestiaryMaker) -> UOp:
     """Make a local B_BUFFER (LUNIQUE) that is filled before it is read, beside a B_BUFFER of the program."""
     d, n = m.draw_dtype(), m.draw_extent()
     local = node(Op.B_BUFFER, node(Op.LUNIQUE, arg=A.UniqueArg(0)), device("CPU"), arg=A.BBufferArg(n, d))
@@ -144,7 +144,7 @@ def make_reduce_over_variable_extent(m: BestiaryMaker) -> UOp:
     return total
 
 
-def make_function_of_two_values(m: BestiaryMaker) -> UOp:
+def make_function_of_two_values_one_or_both_read(m: BestiaryMaker) -> UOp:
     """Make a Function of two values that uses its Params more than once, and read one or both values."""
     d, n = m.draw_dtype(NUMBERS), m.draw_extent()
     x, y = (node(Op.B_PARAM, arg=A.BParamArg(k, n, d)) for k in range(2))
@@ -216,7 +216,7 @@ def make_vconst(m: BestiaryMaker) -> UOp:
     return node(Op.VCONST, arg=A.VConstArg(values, d))
 
 
-def make_cat(m: BestiaryMaker) -> UOp:
+def make_cat_of_vectors_and_scalars(m: BestiaryMaker) -> UOp:
     """Make a CAT of vectors and scalars."""
     d = m.draw_dtype()
     return node(
@@ -224,7 +224,7 @@ def make_cat(m: BestiaryMaker) -> UOp:
     )
 
 
-def make_unroll_over_ranges(m: BestiaryMaker) -> UOp:
+def make_unroll_of_one_or_both_of_two_ranges(m: BestiaryMaker) -> UOp:
     """Make an UNROLL of an expression over two ranges. Both ranges become lanes, or one stays the loop of a Store."""
     d, n, k = m.draw_dtype(NUMBERS), m.draw_extent(3), m.draw_extent(3)
     i, j = m.make_range(n), m.make_range(k)
@@ -236,7 +236,7 @@ def make_unroll_over_ranges(m: BestiaryMaker) -> UOp:
     return m.maybe_wrap_in_sink_or_call(store(at(target, j), lanes, j))
 
 
-def make_contract(m: BestiaryMaker) -> UOp:
+def make_contract_of_unroll_or_scalar(m: BestiaryMaker) -> UOp:
     """Make a CONTRACT of an UNROLL with the axes in either order, or of a scalar."""
     d, n, k = m.draw_dtype(NUMBERS), m.draw_extent(3), m.draw_extent(3)
     i, j = m.make_range(n), m.make_range(k)
@@ -248,7 +248,7 @@ def make_contract(m: BestiaryMaker) -> UOp:
     return node(Op.CONTRACT, b.neg(lanes), arg=A.LanesArg(axes[::-1] if m.draw.chance(60) else axes))
 
 
-def make_ptrcat_access(m: BestiaryMaker) -> UOp:
+def make_load_or_store_by_partly_gated_ptrcat(m: BestiaryMaker) -> UOp:
     """Make a B_LOAD or B_STORE through a PTRCAT of several addresses, some of them gated."""
     d, n = m.draw_dtype(), 4
     x, y = m.make_memory(d, n), m.make_memory(d, n)
@@ -264,7 +264,7 @@ def make_ptrcat_access(m: BestiaryMaker) -> UOp:
 # --------------------------------------------------------------------------------------------------------------------- loops
 
 
-def make_loop_nest_split_between_store_and_end(m: BestiaryMaker) -> UOp:
+def make_store_closing_some_ranges_and_end_rest(m: BestiaryMaker) -> UOp:
     """Make a B_STORE in a loop nest whose ranges are closed partly by the B_STORE and partly by an END."""
     d = m.draw_dtype()
     ranges = sorted((m.make_range() for _ in range(m.draw_extent(3))), key=lambda r: -r.arg.type.priority)
@@ -275,7 +275,7 @@ def make_loop_nest_split_between_store_and_end(m: BestiaryMaker) -> UOp:
     return m.maybe_wrap_in_sink_or_call(b.end(effect, *ranges[split:]) if split < len(ranges) else effect)
 
 
-def make_triangular_loops(m: BestiaryMaker) -> UOp:
+def make_triangular_reduce(m: BestiaryMaker) -> UOp:
     """Make a reduction whose loop bound is the value of the outer loop."""
     d, n = m.draw_dtype(NUMBERS), m.draw_extent()
     i = m.make_range(n, (AxisType.LOOP, AxisType.UPCAST))
@@ -452,12 +452,12 @@ FAMILIES: dict[str, Family] = {
     "minimum": make_minimum,
     "movement": make_movement_with_expand,
     "bitcast": make_bitcast,
-    "elementwise": make_where_of_mulacc_and_difference,
+    "elementwise": make_where_of_mulacc_through_markers,
     "param": make_negated_param,
-    "buffer": make_lunique_buffer_beside_program_buffer,
+    "buffer": make_filled_lunique_buffer_beside_buffer,
     "buffer_view": make_buffer_view,
     "variable": make_reduce_over_variable_extent,
-    "function": make_function_of_two_values,
+    "function": make_function_of_two_values_one_or_both_read,
     "call": make_call_and_read_what_it_writes,
     "mstack": make_mstack,
     "mselect": make_mselect,
@@ -466,12 +466,12 @@ FAMILIES: dict[str, Family] = {
     "vectorize": make_vectorize,
     "gep": make_gep,
     "vconst": make_vconst,
-    "cat": make_cat,
-    "unroll": make_unroll_over_ranges,
-    "contract": make_contract,
-    "ptrcat": make_ptrcat_access,
-    "end": make_loop_nest_split_between_store_and_end,
-    "triangle": make_triangular_loops,
+    "cat": make_cat_of_vectors_and_scalars,
+    "unroll": make_unroll_of_one_or_both_of_two_ranges,
+    "contract": make_contract_of_unroll_or_scalar,
+    "ptrcat": make_load_or_store_by_partly_gated_ptrcat,
+    "end": make_store_closing_some_ranges_and_end_rest,
+    "triangle": make_triangular_reduce,
     "reduce": make_reduce_over_ranges,
     "bufferize": make_bufferized_reduce,
     "gated": make_gated_access,

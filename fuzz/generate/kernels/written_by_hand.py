@@ -1,8 +1,9 @@
 """Kernels written by hand, one family per form, for Calls in TENSOR programs.
 
-Each `make_...` function makes the effects of a kernel on a `WrittenKernel`, which collects its Params. `draw_kernel_call` gives a
-Call whose arguments are placeholders: Buffers of the size and dtype that a Param needs, and variables. Spec: AxisType table; R57
-(Range), R60 (Barrier), R61 (fresh buffers), R125 (Special), R127 (loops of a node), R166 (kernels written by hand).
+Each `make_...` function makes the effects of a kernel on a `WrittenKernel`, which collects its Params.
+`draw_kernel_call_on_placeholders` gives a Call whose arguments are placeholders: Buffers of the size and dtype that a Param needs,
+and variables. Spec: AxisType table; R57 (Range), R60 (Barrier), R61 (fresh buffers), R125 (Special), R127 (loops of a node), R166
+(kernels written by hand).
 
 Never generated: a race, a Trap, and sums of floats that round, as in `uops.fuzz.generate.kernels.scheduled`.
 """
@@ -52,7 +53,7 @@ class WrittenKernel(KernelMaker):
 
     written: set[int] = field(default_factory=set)
 
-    def make_memory_param_and_placeholder(
+    def make_memory_param_with_placeholder_argument(
         self, shape: int | tuple[int, ...], d: DType | None = None, *, is_written: bool = False
     ) -> UOp:
         """Make a Param of memory, with a placeholder for its argument."""
@@ -62,7 +63,7 @@ class WrittenKernel(KernelMaker):
         self.written |= {slot} if is_written else set()
         return self.params[-1]
 
-    def make_variable_param_and_placeholder(self, lo: int, hi: int) -> UOp:
+    def make_variable_param_with_placeholder_argument(self, lo: int, hi: int) -> UOp:
         """Make a Param of a variable, with a placeholder for its argument."""
         name, slot = f"{self.name}v{len(self.params)}", len(self.params)
         self.arguments.append(b.variable(name, lo, hi))
@@ -74,17 +75,20 @@ class WrittenKernel(KernelMaker):
         self.uniques += 1
         return b.buffer(size, self.dtype, addrspace=space, unique=self.uniques)
 
-    def draw_ranges(self, types: Sequence[AxisType], most: int) -> list[UOp]:
-        """Draw one to `most` ranges of these types, outermost first."""
+    def draw_ranges(self, axis_type_choices: Sequence[AxisType], max_range_count: int) -> list[UOp]:
+        """Draw one to `max_range_count` ranges of these types, outermost first."""
         ranges = [
-            self.make_range(self.draw.integer(1, 4), self.draw.choice(tuple(types))) for _ in range(self.draw.integer(1, most))
+            self.make_range(self.draw.integer(1, 4), self.draw.choice(tuple(axis_type_choices)))
+            for _ in range(self.draw.integer(1, max_range_count))
         ]
         return sorted(ranges, key=lambda r: r.arg.type.priority)
 
     def load_affine(self, *ranges: UOp) -> UOp:
         """Load from a Param of its own at a position that depends on these ranges."""
         self.ranges, before = list(ranges), self.ranges
-        value = make_load_at_affine_position(self, self.make_memory_param_and_placeholder(self.draw.choice((1, 3, 4, 8, 12))), [])
+        value = make_load_at_affine_position(
+            self, self.make_memory_param_with_placeholder_argument(self.draw.choice((1, 3, 4, 8, 12))), []
+        )
         self.ranges = before
         return value
 
@@ -111,25 +115,25 @@ def _barrier(*effects: UOp) -> UOp:
 # ------------------------------------------------------------------------------------------------------------- the forms
 
 
-def make_elementwise_of_matrices(k: WrittenKernel) -> list[UOp]:
+def make_elementwise_of_matrix_and_transpose(k: WrittenKernel) -> list[UOp]:
     """Store a matrix, from a matrix and its transpose: Params of two dimensions, read as values without a Load (R51)."""
     rows, columns = k.draw.integer(1, 4), k.draw.integer(1, 4)
     i, j = k.make_range(rows, k.draw.choice((AxisType.LOOP, AxisType.GLOBAL))), k.make_range(columns, AxisType.LOOP)
-    out = k.make_memory_param_and_placeholder((rows, columns), is_written=True)
+    out = k.make_memory_param_with_placeholder_argument((rows, columns), is_written=True)
     x, y = (
-        b.at(k.make_memory_param_and_placeholder((columns, rows)), j, i),
-        b.at(k.make_memory_param_and_placeholder((rows, columns)), i, j),
+        b.at(k.make_memory_param_with_placeholder_argument((columns, rows)), j, i),
+        b.at(k.make_memory_param_with_placeholder_argument((rows, columns)), i, j),
     )
     value = combine_exactly(k, x, b.load(y) if k.draw.chance(50) else y)
     return [_close(b.store(b.at(out, i, j), value, *k.draw_gate(j, columns)), (i, j))]
 
 
-def make_update_in_place(k: WrittenKernel) -> list[UOp]:
+def make_update_in_place_maybe_via_aliased_params(k: WrittenKernel) -> list[UOp]:
     """Update each element of memory that two Params name, or one, in loops of any type."""
     ranges = k.draw_ranges((AxisType.LOOP, *_UNORDERED), 2)
     size, position = math.prod(map(loop_extent, ranges)), row_major_index(ranges)
-    out = k.make_memory_param_and_placeholder(size, is_written=True)
-    source = k.make_memory_param_and_placeholder(size, is_written=True) if k.draw.chance(50) else out
+    out = k.make_memory_param_with_placeholder_argument(size, is_written=True)
+    source = k.make_memory_param_with_placeholder_argument(size, is_written=True) if k.draw.chance(50) else out
     if source is not out:
         k.arguments[source.arg.slot] = k.arguments[out.arg.slot]  # the same reference twice
         k.written.remove(source.arg.slot)
@@ -140,19 +144,19 @@ def make_update_in_place(k: WrittenKernel) -> list[UOp]:
 def make_loops_of_any_bound(k: WrittenKernel) -> list[UOp]:
     """Update memory in the order of nested loops whose bounds may be 0, negative, variables, or counters of outer loops."""
     outer = k.make_range(
-        k.make_variable_param_and_placeholder(-2, 4) if k.draw.chance(50) else k.draw.choice(_BOUNDS), AxisType.LOOP
+        k.make_variable_param_with_placeholder_argument(-2, 4) if k.draw.chance(50) else k.draw.choice(_BOUNDS), AxisType.LOOP
     )
     bounds: tuple[int | UOp, ...] = (
         k.draw.choice(_BOUNDS),
         b.sub(outer, 1),
         b.sub(2, outer),
         b.neg(outer),
-        k.make_variable_param_and_placeholder(-1, 3),
+        k.make_variable_param_with_placeholder_argument(-1, 3),
     )
     inner = k.make_range(k.draw.choice(bounds), AxisType.LOOP)
     size = k.draw.choice((1, 2, 5))
     element = b.at(
-        k.make_memory_param_and_placeholder(size, is_written=True),
+        k.make_memory_param_with_placeholder_argument(size, is_written=True),
         b.mod(b.add(outer, b.mul(inner, k.draw.choice((0, 1, 3)))), size),
     )
     update = b.store(element, combine_exactly(k, b.load(element), k.load_affine(outer, inner)))
@@ -168,8 +172,8 @@ def make_atomic_counts(k: WrittenKernel) -> list[UOp]:
         closed = ranges = k.draw_ranges((AxisType.LOOP, AxisType.REDUCE, *_UNORDERED), 2)
     size = math.prod(map(loop_extent, ranges))
     position, cells = row_major_index(ranges), k.draw.choice((1, 2, 4))
-    counts = k.make_memory_param_and_placeholder(cells, is_written=True)
-    key = b.load(b.at(k.make_memory_param_and_placeholder(size, k.draw.choice(k.int_dtypes)), position))
+    counts = k.make_memory_param_with_placeholder_argument(cells, is_written=True)
+    key = b.load(b.at(k.make_memory_param_with_placeholder_argument(size, k.draw.choice(k.int_dtypes)), position))
     index = b.cast(b.mod(key, b.const(cells, key.dtype)), dt.index) if k.draw.chance(70) else b.mod(position, cells)
     added = k.load_affine(*ranges) if k.draw.chance(60) else b.const(k.draw.choice((1, 3)), k.dtype)
     return [_close(UOp(Op.ATOMICADD, (b.at(counts, index), added)), closed)]
@@ -187,7 +191,7 @@ def make_sums_in_registers(k: WrittenKernel) -> list[UOp]:
     number = b.mod(inner, count)
     added = combine_exactly(k, b.load(b.at(within, number)), k.load_affine(*outer, inner))
     done = b.after(registers, b.end(b.store(b.at(within, number), added, *k.draw_gate(inner, 3)), inner))
-    out = k.make_memory_param_and_placeholder(math.prod(map(loop_extent, outer)), is_written=True)
+    out = k.make_memory_param_with_placeholder_argument(math.prod(map(loop_extent, outer)), is_written=True)
     position = row_major_index(outer)
     value = b.load(b.at(done, k.draw.integer(0, count - 1) if k.draw.chance(50) else b.mod(position, count)))
     return [_close(b.store(b.at(out, position), value), outer)]
@@ -208,7 +212,7 @@ def make_exchange_of_lanes(k: WrittenKernel) -> list[UOp]:
         ready = b.after(shared, _barrier(b.store(b.at(shared, lane), value)))
         other = k.draw.choice((b.sub(lanes - 1, lane), b.mod(b.add(lane, 1), lanes), b.index(0)))
         value = combine_exactly(k, b.load(b.at(ready, other)), k.load_affine(group, lane))
-    out = k.make_memory_param_and_placeholder(groups * lanes, is_written=True)
+    out = k.make_memory_param_with_placeholder_argument(groups * lanes, is_written=True)
     return [_close(b.store(b.at(out, b.add(b.mul(group, lanes), lane)), value, *k.draw_gate(lane, lanes)), closed)]
 
 
@@ -220,7 +224,7 @@ def make_group_reduce(k: WrittenKernel) -> list[UOp]:
     partial = b.store(b.at(shared, lane), reduce_exactly(k, k.load_affine(group, lane, part), part))
     ready = b.after(shared, _barrier(b.end(partial, lane)))
     r = k.make_range(loop_extent(lane), k.draw.choice((AxisType.REDUCE, AxisType.UNROLL)))
-    out = k.make_memory_param_and_placeholder(loop_extent(group), is_written=True)
+    out = k.make_memory_param_with_placeholder_argument(loop_extent(group), is_written=True)
     return [b.end(b.store(b.at(out, group), reduce_exactly(k, b.load(b.at(ready, r)), r)), group)]
 
 
@@ -228,7 +232,7 @@ def make_two_loops_in_order(k: WrittenKernel) -> list[UOp]:
     """Fill memory in one loop, and read other elements of it in a second one that comes after it."""
     size = k.draw.integer(1, 6)
     i, j = k.make_range(size, AxisType.LOOP), k.make_range(size, AxisType.LOOP)
-    first, second = (k.make_memory_param_and_placeholder(size, is_written=True) for _ in range(2))
+    first, second = (k.make_memory_param_with_placeholder_argument(size, is_written=True) for _ in range(2))
     filled = b.end(b.store(b.at(first, i), k.load_affine(i)), i)
     value = combine_exactly(k, b.load(b.at(b.after(first, filled), b.sub(size - 1, j))), k.load_affine(j))
     return [b.end(b.store(b.at(second, j), value), j)]
@@ -243,7 +247,7 @@ class _Instructions:
     def __init__(self) -> None:
         self.items: list[UOp] = []
 
-    def emit(self, *nodes: UOp) -> UOp:
+    def emit_with_unlisted_sources(self, *nodes: UOp) -> UOp:
         """List nodes, each after its sources; return the last one."""
         for u in toposort(*nodes):
             if u not in self.items and u.op not in NON_INSTRUCTIONS:
@@ -254,26 +258,31 @@ class _Instructions:
 def make_list_with_ifs(k: WrittenKernel) -> UOp:
     """Make a list of instructions: a loop with Stores under one or two Ifs, and perhaps a Special around it."""
     code, n = _Instructions(), k.draw.integer(0, 5)
-    out, x = k.make_memory_param_and_placeholder(max(1, n), is_written=True), k.make_memory_param_and_placeholder(max(1, n))
+    out, x = (
+        k.make_memory_param_with_placeholder_argument(max(1, n), is_written=True),
+        k.make_memory_param_with_placeholder_argument(max(1, n)),
+    )
     lanes = k.draw.integer(1, 3)
-    lane = code.emit(b.cast(_special("lidx0", lanes), dt.int32)) if k.draw.chance(30) else None
-    i = code.emit(k.make_range(n, AxisType.LOOP))
+    lane = code.emit_with_unlisted_sources(b.cast(_special("lidx0", lanes), dt.int32)) if k.draw.chance(30) else None
+    i = code.emit_with_unlisted_sources(k.make_range(n, AxisType.LOOP))
     counter = b.cast(i, dt.int32)
     element = b.at(out, counter)
     before = b.load(element) if lane is None else b.const(2, k.dtype)  # another lane may have the element
-    value = code.emit(counter, element, combine_machine(k, b.load(b.at(x, counter)), before))
+    value = code.emit_with_unlisted_sources(counter, element, combine_machine(k, b.load(b.at(x, counter)), before))
     own = [b.eq(b.mod(counter, lanes), lane)] if lane is not None else []
     conditions = [*own, b.lt(counter, k.draw.integer(0, n)), b.lt(b.const(1, k.dtype), value)][: k.draw.integer(1, 2)]
     blocks = []
     for c in conditions:
         blocks.append(UOp(Op.IF, (c,)))
-        code.emit(c, blocks[-1])
-    last = code.emit(b.store(element, value))
+        code.emit_with_unlisted_sources(c, blocks[-1])
+    last = code.emit_with_unlisted_sources(b.store(element, value))
     if k.draw.chance(50):
-        last = code.emit(b.store(b.at(b.after(out, last), counter), combine_machine(k, value, b.const(1, k.dtype))))
+        last = code.emit_with_unlisted_sources(
+            b.store(b.at(b.after(out, last), counter), combine_machine(k, value, b.const(1, k.dtype)))
+        )
     for block in reversed(blocks):
-        last = code.emit(UOp(Op.ENDIF, (block,)))
-    code.emit(b.end(last, i))
+        last = code.emit_with_unlisted_sources(UOp(Op.ENDIF, (block,)))
+    code.emit_with_unlisted_sources(b.end(last, i))
     return UOp(Op.LINEAR, tuple(code.items))
 
 
@@ -289,8 +298,8 @@ def combine_machine(k: WrittenKernel, x: UOp, y: UOp) -> UOp:
 Form = Callable[[WrittenKernel], list[UOp]]
 #: Name of a form -> the function that makes its effects. Draws depend on the order.
 FORMS: dict[str, Form] = {
-    "matrices": make_elementwise_of_matrices,
-    "in_place": make_update_in_place,
+    "matrices": make_elementwise_of_matrix_and_transpose,
+    "in_place": make_update_in_place_maybe_via_aliased_params,
     "bounds": make_loops_of_any_bound,
     "atomic": make_atomic_counts,
     "registers": make_sums_in_registers,
@@ -302,16 +311,18 @@ FORMS: dict[str, Form] = {
 SCHEDULED_FORM, LIST_FORM = "scheduled", "list"
 
 
-def draw_kernel_call(draw: ChoiceSource, name: str, declared: SupportedOpDtypes, preferred: tuple[DType, ...] = ()) -> UOp:
-    """Draw a Call of a kernel named `name`, with placeholders as arguments: Buffers, and variables whose names begin with it.
+def draw_kernel_call_on_placeholders(
+    draw: ChoiceSource, kernel_name: str, declared: SupportedOpDtypes, preferred_dtypes: tuple[DType, ...] = ()
+) -> UOp:
+    """Draw a Call of a kernel named `kernel_name`, whose arguments are placeholders: Buffers, and variables named after it.
 
-    The kernel computes in a dtype of `preferred` if its form can.
+    The kernel computes in a dtype of `preferred_dtypes` if its form can.
     """
     form = draw.choice((*FORMS, SCHEDULED_FORM, SCHEDULED_FORM, LIST_FORM))
-    return build_kernel_call(draw, form, name, declared, preferred)
+    return build_kernel_call_on_placeholders(draw, form, kernel_name, declared, preferred_dtypes)
 
 
-def build_kernel_call(
+def build_kernel_call_on_placeholders(
     draw: ChoiceSource, form: str, name: str, declared: SupportedOpDtypes, preferred: tuple[DType, ...] = ()
 ) -> UOp:
     """Draw a Call of a kernel of one form."""
@@ -339,4 +350,11 @@ def _draw_root(k: WrittenKernel, effects: list[UOp]) -> UOp:
     return root
 
 
-__all__ = ["FORMS", "LIST_FORM", "SCHEDULED_FORM", "WrittenKernel", "build_kernel_call", "draw_kernel_call"]
+__all__ = [
+    "FORMS",
+    "LIST_FORM",
+    "SCHEDULED_FORM",
+    "WrittenKernel",
+    "build_kernel_call_on_placeholders",
+    "draw_kernel_call_on_placeholders",
+]

@@ -94,7 +94,7 @@ RULES: dict[Op, tuple[RowRule, int]] = {
 }
 
 
-def apply_float_arithmetic(op: Op, f: DTypeLayout, kernel: ArrayKernel, operands: Sequence[ArrayOrSets]) -> ArrayOrSets:
+def apply_float_arithmetic_to_sets(op: Op, f: DTypeLayout, kernel: ArrayKernel, operands: Sequence[ArrayOrSets]) -> ArrayOrSets:
     """Return the set of an op of `RULES` on floats of which some are sets."""
     rule, checks = RULES[op]
     rank = max(len(v.shape) for v in operands)

@@ -27,7 +27,7 @@ def apply_pow(f: DTypeLayout, kernel: ArrayKernel, operands: Sequence[ArrayOrSet
     """Return the set of Pow of two values."""
     a, b = operands
     if isinstance(a, SetArray) or isinstance(b, SetArray):
-        return _apply_pow_to_sets(f, kernel, a, b)
+        return _apply_pow_at_corners_or_bound_by_abs_base(f, kernel, a, b)
     y = np.asarray(kernel(a, b))
     exact = _is_special_case(a, b, y)
     if exact.all():
@@ -37,7 +37,7 @@ def apply_pow(f: DTypeLayout, kernel: ArrayKernel, operands: Sequence[ArrayOrSet
     return SetArray(f, _clamp_in_place_to_sign_of_best(rows))
 
 
-def _apply_pow_to_sets(f: DTypeLayout, kernel: ArrayKernel, a: ArrayOrSets, b: ArrayOrSets) -> SetArray:
+def _apply_pow_at_corners_or_bound_by_abs_base(f: DTypeLayout, kernel: ArrayKernel, a: ArrayOrSets, b: ArrayOrSets) -> SetArray:
     """Return the set of Pow of values of which some are sets.
 
     On a positive base a power is monotone in each operand, so its extremes lie at corners. `_bound_pow_by_powers_of_abs_base`

@@ -137,15 +137,15 @@ def trunc(fmt: FloatFormat, core: bool, a: int) -> AnswerSet:
 
 def maximum(fmt: FloatFormat, core: bool, a: int, b: int) -> AnswerSet:
     """Return the allowed answers of Max."""
-    return _pick_extreme_or_nan_or_either_in_core(fmt, core, a, b, fmt.key(a) >= fmt.key(b))
+    return _pick_extreme_or_either_zero_or_nan_by_level(fmt, core, a, b, fmt.key(a) >= fmt.key(b))
 
 
 def minimum(fmt: FloatFormat, core: bool, a: int, b: int) -> AnswerSet:
     """Return the allowed answers of Min."""
-    return _pick_extreme_or_nan_or_either_in_core(fmt, core, a, b, fmt.key(a) <= fmt.key(b))
+    return _pick_extreme_or_either_zero_or_nan_by_level(fmt, core, a, b, fmt.key(a) <= fmt.key(b))
 
 
-def _pick_extreme_or_nan_or_either_in_core(fmt: FloatFormat, core: bool, a: int, b: int, first_is_extreme: bool) -> AnswerSet:
+def _pick_extreme_or_either_zero_or_nan_by_level(fmt: FloatFormat, core: bool, a: int, b: int, first_is_extreme: bool) -> AnswerSet:
     """Return NaN if either operand is (core: or either operand), and of two zeros either (R11); else the preferred operand."""
     if fmt.is_nan(a) or fmt.is_nan(b):
         return one_of(fmt.dtype, fmt.nan, a, b) if core else any_nan(fmt)

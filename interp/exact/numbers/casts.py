@@ -16,7 +16,7 @@ def _truncate(x: Real) -> int:
     return -size if x.sign else size
 
 
-def _round_to_float_allowing_saturation(fmt: FloatFormat, x: Real, core: bool) -> AnswerSet:
+def _round_to_float_or_saturate_fp8_in_core(fmt: FloatFormat, x: Real, core: bool) -> AnswerSet:
     """Return a number rounded once; an fp8 result that overflows may saturate under core."""
     if x.kind == NAN:
         return float_result(fmt, fmt.nan)
@@ -29,12 +29,12 @@ def _round_to_float_allowing_saturation(fmt: FloatFormat, x: Real, core: bool) -
 def _float_to_float(source: DType, out: DType, bits: int, core: bool) -> AnswerSet:
     if source is out:
         return float_result(FORMATS[out], bits)
-    return _round_to_float_allowing_saturation(FORMATS[out], FORMATS[source].decode(bits), core)
+    return _round_to_float_or_saturate_fp8_in_core(FORMATS[out], FORMATS[source].decode(bits), core)
 
 
 def _int_to_float(source: DType, out: DType, bits: int, core: bool) -> AnswerSet:
     value = decode_integer(source, bits)
-    return _round_to_float_allowing_saturation(FORMATS[out], Real(FINITE, int(value < 0), abs(value), 0), core)
+    return _round_to_float_or_saturate_fp8_in_core(FORMATS[out], Real(FINITE, int(value < 0), abs(value), 0), core)
 
 
 def _float_to_int_with_saturation(source: DType, out: DType, bits: int, core: bool) -> AnswerSet:

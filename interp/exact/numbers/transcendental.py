@@ -129,7 +129,7 @@ def log2_sign_and_magnitude_enclosure(m: int, e: int, bits: int) -> tuple[int, E
 def log2(fmt: FloatFormat, core: bool, a: int) -> AnswerSet:
     """Return the allowed answers of Log2."""
     x = fmt.decode(a)
-    special = _log2_special_case(fmt, x)
+    special = _log2_if_nan_infinite_zero_or_negative(fmt, x)
     if special is not None:
         return special
     if not x.m & (x.m - 1):  # a power of two: exact
@@ -140,7 +140,7 @@ def log2(fmt: FloatFormat, core: bool, a: int) -> AnswerSet:
     return floats_within_ulps(fmt, sign, r, q, ulp_allowance(fmt, core))
 
 
-def _log2_special_case(fmt: FloatFormat, x: Real) -> AnswerSet | None:
+def _log2_if_nan_infinite_zero_or_negative(fmt: FloatFormat, x: Real) -> AnswerSet | None:
     if x.kind == NAN or (x.sign and (x.kind == INFINITE or x.m)):
         return any_nan(fmt)
     if x.kind == INFINITE:
@@ -198,7 +198,7 @@ def _enclose_small_sin(m: int, e: int, precision: int) -> Enclosure:
     return (m << 2 * precision) - m, m << 2 * precision, e - 2 * precision
 
 
-def evaluate_sin_with_absolute_error_in_core(fmt: FloatFormat, core: bool, a: int) -> AnswerSet:
+def evaluate_sin_adding_absolute_error_in_core(fmt: FloatFormat, core: bool, a: int) -> AnswerSet:
     """Return the allowed answers of Sin."""
     x = fmt.decode(a)
     if x.kind:

@@ -77,16 +77,16 @@ class KernelBindings:
             else:
                 refs_of_storage[storage] = {leaf: cell}
         for storage, refs in refs_of_storage.items():
-            self._assign_kernel_memories_to_references(storage, refs)
+            self._assign_memories_sharing_overlapping_refs(storage, refs)
 
-    def run_kernel_and_write_back_as_node(self, u: UOp, is_after_all_accesses: bool = False) -> Cell:
-        """Run the kernel as the node `u` and return its value; with `is_after_all_accesses`, no other node ran beside it."""
+    def run_kernel_and_write_back(self, accessing_node: UOp, is_after_all_accesses: bool = False) -> Cell:
+        """Run the kernel as `accessing_node` and return its value; with `is_after_all_accesses`, no other node ran beside it."""
         m = self.m
         value = run_kernel(self.body.kernel, self.operands, check=m.check, schedule=m.schedule, lanes=m.lanes)
-        check_races_and_write_back(AccessRecorder(m, self.scope, u, is_after_all_accesses), self.bindings)
+        check_races_and_write_back(AccessRecorder(m, self.scope, accessing_node, is_after_all_accesses), self.bindings)
         return value
 
-    def _assign_kernel_memories_to_references(self, storage: TensorStorage, refs_by_leaf: Mapping[UOp, StorageRef]) -> None:
+    def _assign_memories_sharing_overlapping_refs(self, storage: TensorStorage, refs_by_leaf: Mapping[UOp, StorageRef]) -> None:
         """Give the references to one storage memories of the kernel.
 
         Each distinct set of elements gets one memory. Where sets overlap, one memory stands for the storage, with a window for
@@ -370,8 +370,8 @@ class AccessRecorder:
     def check_race_and_record_read(self, storage: TensorStorage, byte_positions: Array | None, touched: Array) -> None:
         """Log a read of the touched elements, if there are any."""
         if np.count_nonzero(touched):
-            before = self._compute_preceding_access_mask(storage.write_bits)
-            access = KernelAccess(self._allocate_access_bit_for_node(), self.node, storage, byte_positions, touched)
+            before = self._compute_preceding_mask_exact_on_conflicts(storage.write_bits)
+            access = KernelAccess(self._allocate_access_bit_and_add_to_node(), self.node, storage, byte_positions, touched)
             references.check_race_and_record_read(storage, access.bit, access, before)
 
     def check_race_and_record_write_returning_bit(
@@ -381,12 +381,12 @@ class AccessRecorder:
         accesses."""
         if not np.count_nonzero(touched):
             return 0
-        before = self._compute_preceding_access_mask(storage.read_bits | storage.write_bits)
-        access = KernelAccess(self._allocate_access_bit_for_node(), self.node, storage, byte_positions, touched)
+        before = self._compute_preceding_mask_exact_on_conflicts(storage.read_bits | storage.write_bits)
+        access = KernelAccess(self._allocate_access_bit_and_add_to_node(), self.node, storage, byte_positions, touched)
         references.check_race_and_record_write(storage, access, before | exempt_access_bits)
         return 1 << access.bit
 
-    def _compute_preceding_access_mask(self, conflicting_accesses: int) -> int:
+    def _compute_preceding_mask_exact_on_conflicts(self, conflicting_accesses: int) -> int:
         """Return accesses before the next one of the node; the graph is searched only if `conflicting_accesses` needs it."""
         if self.is_after_all_accesses:
             return conflicting_accesses
@@ -394,7 +394,7 @@ class AccessRecorder:
             self.mask = self.m.accesses_before_end_of(self.scope, self.node)
         return self.own_accesses | (self.mask or 0)
 
-    def _allocate_access_bit_for_node(self) -> int:
+    def _allocate_access_bit_and_add_to_node(self) -> int:
         """Return the number of a new access of the node."""
         bit = self.m.next_access_bit()
         self.own_accesses |= 1 << bit

@@ -27,7 +27,7 @@ _CACHE_SIZE = 256
 
 
 @lru_cache(_CACHE_SIZE)
-def is_whole_kernel(root: UOp) -> bool:
+def has_kernel_forms_outside_loop_regions(root: UOp) -> bool:
     """Return True if a graph is one kernel: it has forms of kernels outside of the loops that an End or Reduce closes."""
     nodes = scope_nodes(root)
     ranges_of, views = open_ranges(nodes), _find_memory_views(nodes)

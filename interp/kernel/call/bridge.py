@@ -22,8 +22,8 @@ from uops.interp.kernel.call.bodies import (
     analyze_loop_region,
     analyze_whole_kernel,
     find_sliced_arenas,
+    has_kernel_forms_outside_loop_regions,
     is_linear_of_calls,
-    is_whole_kernel,
 )
 from uops.interp.opaque import call_custom_function
 from uops.interp.tensor.checks import note_call
@@ -38,8 +38,8 @@ from uops.spec.ir.ops import EFFECT_GROUPS, Op
 from uops.spec.ir.scope import is_variable
 
 __all__ = [
-    "is_whole_kernel", "is_linear_of_calls", "region_leaves", "run_kernel_or_custom_call", "run_linear_of_calls",
-    "run_loop_region", "run_root", "run_whole_graph_kernel",
+    "has_kernel_forms_outside_loop_regions", "is_linear_of_calls", "region_leaves", "run_kernel_or_custom_call",
+    "run_kernel_or_linear_of_calls", "run_linear_of_calls", "run_loop_region", "run_whole_graph_kernel",
 ]  # fmt: skip
 
 
@@ -50,12 +50,12 @@ def region_leaves(u: UOp) -> tuple[UOp, ...]:
 
 def run_loop_region(m: TensorMachine, scope: TensorScope, closer: UOp, leaves: Sequence[UOp]) -> Cell:
     """Run an End or Reduce over ranges inside of a tensor graph."""
-    return KernelBindings(
-        m, scope, analyze_loop_region(closer), {s: scope.cells[s] for s in leaves}, {}
-    ).run_kernel_and_write_back_as_node(closer)
+    return KernelBindings(m, scope, analyze_loop_region(closer), {s: scope.cells[s] for s in leaves}, {}).run_kernel_and_write_back(
+        closer
+    )
 
 
-def run_root(m: TensorMachine, root: UOp) -> Cell:
+def run_kernel_or_linear_of_calls(m: TensorMachine, root: UOp) -> Cell:
     """Run a graph whose root is a kernel or a Linear of Calls; return the value of the root, None where it has none."""
     if is_linear_of_calls(root):
         run_linear_of_calls(m, root)
@@ -74,7 +74,7 @@ def run_whole_graph_kernel(m: TensorMachine, root: UOp) -> Cell:
     body = analyze_whole_kernel(root)
     m.evaluate(m.root, *body.required_leaves)
     bindings = KernelBindings(m, m.root, body, {s: m.root.cells[s] for s in body.required_leaves}, {})
-    value = bindings.run_kernel_and_write_back_as_node(root, is_after_all_accesses=True)
+    value = bindings.run_kernel_and_write_back(root, is_after_all_accesses=True)
     m.root.cells.update(body.void_cells)
     return value
 
@@ -104,7 +104,7 @@ def run_kernel_or_custom_call(m: TensorMachine, scope: TensorScope, u: UOp) -> N
         m.evaluate(m.root, *call.unbound_leaves)
         cells.update({s: m.root.cells[s] for s in call.unbound_leaves})
     try:
-        KernelBindings(m, scope, call.body, cells, call.arguments).run_kernel_and_write_back_as_node(u)
+        KernelBindings(m, scope, call.body, cells, call.arguments).run_kernel_and_write_back(u)
     except UopsError as e:
         note_call(e, u)
         raise

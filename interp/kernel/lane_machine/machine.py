@@ -192,7 +192,7 @@ class LaneMachine:
                     assert item.step is not None
                     values[item.slot] = item.step(lane, (*prefix, k))
             except _PYTHON_ERRORS as e:
-                raise self._translate_python_error(item, lane, e) from e
+                raise self._translate_to_ill_formed_error_or_crash(item, lane, e) from e
             except Trap as e:
                 if isinstance(e, LocatedTrap):
                     raise
@@ -426,7 +426,7 @@ class LaneMachine:
         """Return a Trap that adds the event to the message."""
         return LocatedTrap(f"{e}, at {self.order.describe_event(stamp)}")
 
-    def _translate_python_error(self, item: _CompiledItem, lane: LaneState, e: Exception) -> UopsError:
+    def _translate_to_ill_formed_error_or_crash(self, item: _CompiledItem, lane: LaneState, e: Exception) -> UopsError:
         """Return the error that a Python error stands for: an ill-formed node's if deriving its properties raises one."""
         u = item.node if isinstance(item.node, UOp) else item.node.closer
         try:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from uops.interp.kernel.vector_machine.affine import INTEGERS, RULES, AffineValue, affine_constant, fits_dtype
-from uops.interp.kernel.vector_machine.axes import align_own_and_loop_axes
+from uops.interp.kernel.vector_machine.axes import align_to_loop_depth_and_own_rank
 from uops.interp.kernel.vector_machine.limits import GiveUp, check_array_size, is_too_large
 from uops.interp.kernel.vector_machine.machine import Action, VectorMachine, VectorValue
 from uops.interp.kernel.vector_machine.memory import (
@@ -68,7 +68,7 @@ def _eval_alu_as_affine_or_elementwise(m: VectorMachine, u: UOp, active_mask: Ar
     rank = len(u.shape)
     if is_too_large(m.volume):
         m.check_operand_sizes(src)
-    return kernel_of(u.op, src)(*[m.align_value_to_rank(s, rank) for s in src])
+    return kernel_of(u.op, src)(*[m.align_value_to_own_rank(s, rank) for s in src])
 
 
 def _eval_where_folding_uniform_condition(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorValue:
@@ -87,13 +87,13 @@ def _eval_cast(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorVal
     c = m.cells[operand]
     if c.__class__ is AffineValue and fits_dtype(c, d):
         return c
-    return CASTS[operand.dtype, d](m.align_value_to_rank(operand, len(u.shape)))
+    return CASTS[operand.dtype, d](m.align_value_to_own_rank(operand, len(u.shape)))
 
 
 def _eval_axis_reduce(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorValue:
     """Evaluate a Reduce over axes of the own shape."""
     own_rank = len(u.shape)
-    x = m.align_value_to_rank(u.operand, own_rank)
+    x = m.align_value_to_own_rank(u.operand, own_rank)
     axes = tuple(a + x.ndim - own_rank for a in u.arg.axes)
     return FOLDS[u.arg.op][u.dtype](x, axes) if axes else x
 
@@ -156,7 +156,7 @@ def _eval_movement(m: VectorMachine, u: UOp, active_mask: Array | None) -> Vecto
             raise GiveUp("a reference that is used as a value")
         return _apply_movement_to_reference(m, u, c)
     own_rank = len(operand.shape)
-    return _apply_movement_to_own_axes(u, m.align_value_to_rank(operand, own_rank), own_rank)
+    return _apply_movement_to_own_axes(u, m.align_value_to_own_rank(operand, own_rank), own_rank)
 
 
 def _apply_movement_to_reference(m: VectorMachine, u: UOp, ref: VectorRef) -> VectorRef:
@@ -177,14 +177,16 @@ def _eval_stack(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorVa
     if not u.src:
         return np.zeros(0, np.int64)
     own_rank = len(u.shape) - 1
-    values = np.broadcast_arrays(*[expand_loop_axes(m.align_value_to_rank(s, own_rank), own_rank, len(m.extents)) for s in u.src])
+    values = np.broadcast_arrays(
+        *[expand_loop_axes(m.align_value_to_own_rank(s, own_rank), own_rank, len(m.extents)) for s in u.src]
+    )
     check_array_size(values[0].size * len(values))
     return np.stack(values, values[0].ndim - own_rank)
 
 
 def _eval_bitcast(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorValue:
     operand, d = u.operand, u.arg.dtype
-    x = m.align_value_to_rank(operand, len(operand.shape))  # gives up for a reference
+    x = m.align_value_to_own_rank(operand, len(operand.shape))  # gives up for a reference
     target = NUMPY[d]
     if d is dt.bool_ or operand.dtype is dt.index:
         raise GiveUp("a Bitcast to bool")
@@ -207,8 +209,8 @@ def _index_at_uniform_positions_or_give_up(m: VectorMachine, u: UOp) -> Array:
     """Return the elements of a value, at positions that are the same everywhere."""
     operand, *positions = u.src
     own_rank = len(operand.shape)
-    x = m.align_value_to_rank(operand, own_rank)
-    indices = [m.align_value_to_rank(s, len(s.shape)) for s in positions]
+    x = m.align_value_to_own_rank(operand, own_rank)
+    indices = [m.align_value_to_own_rank(s, len(s.shape)) for s in positions]
     lead = x.ndim - own_rank
     for k, (i, s) in enumerate(zip(indices, positions)):
         if i.ndim != len(s.shape) or ((i < 0) | (i >= x.shape[lead + k])).any():
@@ -229,12 +231,12 @@ def _index_reference_at_scattered_positions(m: VectorMachine, u: UOp, ref: Strid
     k = len(positions)
     rest = StridedRef(ref.home, ref.offset, ref.shape[k:], ref.strides[k:]).to_scattered(m.extents)
     shape = static_shape_or_give_up(u)
-    at = align_own_and_loop_axes(rest.positions, len(rest.shape), len(shape), len(m.extents))
+    at = align_to_loop_depth_and_own_rank(rest.positions, len(rest.shape), len(shape), len(m.extents))
     out_of_bounds: Array = np.zeros((), bool)
     axes_before = 0
     for s, n, stride in zip(positions, ref.shape, ref.strides):
         own_rank = len(s.shape)
-        i = m.align_value_to_rank(s, own_rank)
+        i = m.align_value_to_own_rank(s, own_rank)
         if i.ndim == own_rank:
             i = i.reshape(i.shape + (1,) * (len(shape) - axes_before - own_rank))
         else:
@@ -265,9 +267,9 @@ def _eval_buffer(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorV
 
 def _access_mask(m: VectorMachine, gate: UOp | None, active_mask: Array | None, rank: int) -> Array | bool:
     """Return where an access happens; a bool where that is the same everywhere."""
-    mask = None if active_mask is None else align_own_and_loop_axes(active_mask, 0, rank, len(m.extents))
+    mask = None if active_mask is None else align_to_loop_depth_and_own_rank(active_mask, 0, rank, len(m.extents))
     if gate is not None:
-        value = m.align_value_to_rank(gate, rank)
+        value = m.align_value_to_own_rank(gate, rank)
         mask = value if mask is None else np.logical_and(mask, value)
     if mask is None:
         return True
@@ -294,14 +296,16 @@ def _eval_load(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorVal
     buffer, alternative, gate = src
     if not is_strided and ref.__class__ is not ScatteredRef:
         return np.where(
-            m.align_value_to_rank(gate, rank), m.align_value_to_rank(buffer, rank), m.align_value_to_rank(alternative, rank)
+            m.align_value_to_own_rank(gate, rank),
+            m.align_value_to_own_rank(buffer, rank),
+            m.align_value_to_own_rank(alternative, rank),
         )
     mask = _access_mask(m, gate, active_mask, rank)
     if mask is True:
         return m.load(u, ref, None)
     if mask is False:
-        return m.align_value_to_rank(alternative, rank)
-    return np.where(m.align_value_to_rank(gate, rank), m.load(u, ref, mask), m.align_value_to_rank(alternative, rank))
+        return m.align_value_to_own_rank(alternative, rank)
+    return np.where(m.align_value_to_own_rank(gate, rank), m.load(u, ref, mask), m.align_value_to_own_rank(alternative, rank))
 
 
 def _store_target_ref_or_give_up(m: VectorMachine, target: UOp) -> VectorRef:
@@ -324,7 +328,7 @@ def _eval_store(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorVa
 def _value_to_store_or_give_up(m: VectorMachine, value: UOp, target: UOp, ref: VectorRef) -> Array:
     """Return the array of `value`. Raises GiveUp unless it has the rank, shape and dtype of its target."""
     rank, own_rank = len(target.shape), len(value.shape)
-    array = m.align_value_to_rank(value, rank)
+    array = m.align_value_to_own_rank(value, rank)
     if own_rank != rank or array.shape[array.ndim - own_rank :] != ref.shape or array.dtype != NUMPY[target.dtype]:
         raise GiveUp("a value of another form than its target")
     return array
@@ -343,9 +347,11 @@ def _eval_atomic_add(m: VectorMachine, u: UOp, active_mask: Array | None) -> Vec
 
 def _eval_if(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorValue:
     """Return the mask inside of the If."""
-    condition = m.align_value_to_rank(u.condition, 0)
+    condition = m.align_value_to_own_rank(u.condition, 0)
     return (
-        condition if active_mask is None else np.logical_and(align_own_and_loop_axes(active_mask, 0, 0, len(m.extents)), condition)
+        condition
+        if active_mask is None
+        else np.logical_and(align_to_loop_depth_and_own_rank(active_mask, 0, 0, len(m.extents)), condition)
     )
 
 

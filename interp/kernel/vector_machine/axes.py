@@ -19,13 +19,13 @@ from uops.spec.ir.node import UOp
 _GROWTH = 4
 
 
-def align_own_and_loop_axes(a: Array, own_rank: int, rank: int, loop_depth: int) -> Array:
-    """Return `a` such that it broadcasts with values of rank `rank` inside of `loop_depth` axes; it has `own_rank` axes of its
-    own."""
-    lead = a.ndim - own_rank
-    if not lead or (lead == loop_depth and own_rank == rank):
+def align_to_loop_depth_and_own_rank(a: Array, present_own_rank: int, target_own_rank: int, loop_depth: int) -> Array:
+    """Return `a`, which has `present_own_rank` axes of its own, such that it broadcasts with values of rank `target_own_rank`
+    inside of `loop_depth` axes."""
+    lead = a.ndim - present_own_rank
+    if not lead or (lead == loop_depth and present_own_rank == target_own_rank):
         return a
-    return a.reshape(a.shape[:lead] + (1,) * (loop_depth - lead + rank - own_rank) + a.shape[lead:])
+    return a.reshape(a.shape[:lead] + (1,) * (loop_depth - lead + target_own_rank - present_own_rank) + a.shape[lead:])
 
 
 def fold_loop_axes(u: UOp, x: Array, extents: Sequence[int], first_axis: int) -> Array:

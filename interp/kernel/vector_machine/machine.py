@@ -17,7 +17,7 @@ from uops.interp.kernel.lane_machine.memory import FlatMemory, MemoryWindow
 from uops.interp.kernel.structure.blocks import Loop, ScheduledBlock
 from uops.interp.kernel.vector_machine.affine import AffineValue, affine_constant
 from uops.interp.kernel.vector_machine.axes import (
-    align_own_and_loop_axes,
+    align_to_loop_depth_and_own_rank,
     fold_loop_axes,
     plan_matrix_product_if_worthwhile,
     to_matrix,
@@ -221,7 +221,7 @@ class VectorMachine:
             self._run_straight_line(self.program.straight_line)
         self._give_up_on_logged_conflicts()
         root = self.plan.kernel.root
-        value = None if root.dtype is dt.void else np.array(self.align_value_to_rank(root, len(root.shape)))
+        value = None if root.dtype is dt.void else np.array(self.align_value_to_own_rank(root, len(root.shape)))
         return VectorOutcome(value, tuple(self.flat_memories))
 
     def _give_up_on_logged_conflicts(self) -> None:
@@ -258,8 +258,10 @@ class VectorMachine:
         """Return the mask of these Ifs and `active_mask`."""
         depth = len(self.extents)
         for g in guards:
-            mask = align_own_and_loop_axes(self.cells[g], 0, 0, depth)
-            active_mask = mask if active_mask is None else np.logical_and(align_own_and_loop_axes(active_mask, 0, 0, depth), mask)
+            mask = align_to_loop_depth_and_own_rank(self.cells[g], 0, 0, depth)
+            active_mask = (
+                mask if active_mask is None else np.logical_and(align_to_loop_depth_and_own_rank(active_mask, 0, 0, depth), mask)
+            )
         return active_mask
 
     def _run_loop_in_order_or_as_axis(self, loop: Loop, active_mask: Array | None) -> None:
@@ -277,20 +279,20 @@ class VectorMachine:
                 for i in range(n):
                     self.iterations[r] = i
                     self.cells[r] = self.to_checked_value(r, affine_constant(i))
-                    self._reset_memories_and_run_loop_block(loop, active_mask)
+                    self._reset_memories_run_block_and_collect_reduce(loop, active_mask)
             else:
                 self.extents.append(n)
                 self.volume *= n
                 if r not in self.bounds:
                     counter = AffineValue(0, (0,) * (len(self.extents) - 1) + (1,), self.extents)
                     self.cells[r] = self.to_checked_value(r, counter)
-                self._reset_memories_and_run_loop_block(loop, active_mask)
+                self._reset_memories_run_block_and_collect_reduce(loop, active_mask)
                 self.extents.pop()
                 self.volume //= n
         if reduces and loop.outermost:
             self.cells[closer] = self.to_checked_value(closer, self._fold_partial_results(closer))
 
-    def _reset_memories_and_run_loop_block(self, loop: Loop, active_mask: Array | None) -> None:
+    def _reset_memories_run_block_and_collect_reduce(self, loop: Loop, active_mask: Array | None) -> None:
         """Run the block of a loop once, with new memories where the plan says so."""
         for memory_plan in self.plan.resets.get(loop.range, ()):
             self.memories.pop(memory_plan.node, None)
@@ -320,7 +322,7 @@ class VectorMachine:
         if product is not None:
             return self._sum_products_by_matmul_if_worthwhile(closer, product, first_axis)
         operand = closer.src[0]  # operand
-        return fold_loop_axes(closer, self.align_value_to_rank(operand, len(closer.shape)), self.extents, first_axis)
+        return fold_loop_axes(closer, self.align_value_to_own_rank(operand, len(closer.shape)), self.extents, first_axis)
 
     def _sum_products_by_matmul_if_worthwhile(self, u: UOp, product: UOp, first_axis: int) -> Array:
         """Return the sum `u` of a product over the axes from `first_axis` on, in float64 and rounded once (R32).
@@ -329,8 +331,8 @@ class VectorMachine:
         """
         depth = len(self.extents)
         lhs, rhs = product.src
-        a = expand_loop_axes(self.align_value_to_rank(lhs, 0), 0, depth)
-        b = expand_loop_axes(self.align_value_to_rank(rhs, 0), 0, depth)
+        a = expand_loop_axes(self.align_value_to_own_rank(lhs, 0), 0, depth)
+        b = expand_loop_axes(self.align_value_to_own_rank(rhs, 0), 0, depth)
         recipe = plan_matrix_product_if_worthwhile(a.shape, b.shape, tuple(self.extents), first_axis)
         if recipe is None:
             check_array_size(math.prod([max(p, q) for p, q in zip(a.shape, b.shape)]))
@@ -353,15 +355,15 @@ class VectorMachine:
 
     # Values
 
-    def align_value_to_rank(self, u: UOp, rank: int) -> Array:
-        """Return the value of `u` as an array that broadcasts with values of `rank` own axes here."""
+    def align_value_to_own_rank(self, u: UOp, target_own_rank: int) -> Array:
+        """Return the value of `u` as an array that broadcasts with values of `target_own_rank` own axes here."""
         c, depth = self.cells[u], len(self.extents)
         if c.__class__ is _ndarray:
             own_rank = len(u.shape)
             lead = c.ndim - own_rank
-            if not lead or (lead == depth and own_rank == rank):
+            if not lead or (lead == depth and own_rank == target_own_rank):
                 return c
-            return align_own_and_loop_axes(c, own_rank, rank, depth)
+            return align_to_loop_depth_and_own_rank(c, own_rank, target_own_rank, depth)
         if c.__class__ is not AffineValue:
             raise GiveUp("a reference, or nothing, that is used as a value")
         if u.dtype is dt.index:
@@ -369,12 +371,12 @@ class VectorMachine:
         else:
             d = NUMPY[u.dtype]
             a = np.array(c.lo, d) if c.lo == c.hi else c.get_or_compute_broadcastable_values(self.extents).astype(d)
-        return align_own_and_loop_axes(a, 0, rank, depth)
+        return align_to_loop_depth_and_own_rank(a, 0, target_own_rank, depth)
 
     def check_operand_sizes(self, sources: Sequence[UOp]) -> None:
         """Raise GiveUp where an elementwise op on these would make too large an array."""
         rank = max(len(s.shape) for s in sources)
-        check_array_size(math.prod(np.broadcast_shapes(*[self.align_value_to_rank(s, rank).shape for s in sources])))
+        check_array_size(math.prod(np.broadcast_shapes(*[self.align_value_to_own_rank(s, rank).shape for s in sources])))
 
     def to_checked_value(self, u: UOp, v: VectorValue) -> VectorValue:
         """Return `v` as a value, once its derived properties are asserted."""
@@ -427,10 +429,10 @@ class VectorMachine:
         if mask is None and ref.__class__ is StridedRef:
             span = self.spans.get(u) or compute_in_bounds_span_or_give_up(ref, memory.size, memory.copy_offset, self.extents)
             if memory.plan.checks:
-                self._log_access_if_plan_has_checks(memory, u, span, None, None)
+                self._log_access_if_conflict_check_needs_it(memory, u, span, None, None)
             return memory.load_span_or_give_up_if_unwritten(span)
         positions = memory.in_bounds_positions_or_give_up(self._as_scattered(ref), mask, self.extents)
-        self._log_access_if_plan_has_checks(memory, u, None, positions, mask)
+        self._log_access_if_conflict_check_needs_it(memory, u, None, positions, mask)
         return memory.gather_or_give_up_if_unwritten(positions, mask)
 
     def store(self, u: UOp, ref: VectorRef, value: Array, mask: Array | None) -> None:
@@ -439,24 +441,24 @@ class VectorMachine:
         if mask is None and ref.__class__ is StridedRef:
             span = self.spans.get(u) or compute_in_bounds_span_or_give_up(ref, memory.size, memory.copy_offset, self.extents)
             if span.is_injective:
-                self._log_access_if_plan_has_checks(memory, u, span, None, None)
+                self._log_access_if_conflict_check_needs_it(memory, u, span, None, None)
                 memory.store_span_or_adopt_value(span, value)
                 return
         positions = memory.in_bounds_positions_or_give_up(self._as_scattered(ref), mask, self.extents)
-        self._log_access_if_plan_has_checks(memory, u, None, positions, mask)
+        self._log_access_if_conflict_check_needs_it(memory, u, None, positions, mask)
         memory.scatter_distinct_or_give_up(positions, mask, value, self.extents)
 
     def atomic_add(self, u: UOp, ref: VectorRef, value: Array, mask: Array | None) -> None:
         """Add to the elements of `ref` where the mask holds."""
         memory = self._get_or_allocate_memory(ref)
         positions = memory.in_bounds_positions_or_give_up(self._as_scattered(ref), mask, self.extents)
-        self._log_access_if_plan_has_checks(memory, u, None, positions, mask)
+        self._log_access_if_conflict_check_needs_it(memory, u, None, positions, mask)
         memory.scatter_add_or_give_up_if_unwritten(positions, mask, value, self.extents)
 
     def _as_scattered(self, ref: VectorRef) -> ScatteredRef:
         return ref.to_scattered(self.extents) if isinstance(ref, StridedRef) else ref
 
-    def _log_access_if_plan_has_checks(
+    def _log_access_if_conflict_check_needs_it(
         self, memory: VectorMemory, u: UOp, span: StridedSpan | None, positions: Array | None, mask: Array | None
     ) -> None:
         """Log an access, if a check may ask about it."""

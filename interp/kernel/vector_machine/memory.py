@@ -192,11 +192,11 @@ class VectorMemory:
             self.data = self.data.copy()
             self.ready = None if self.ready is None else self.ready.copy()
 
-    def _marks_to_set_if_needed(self, marks: Array | bool) -> Array | None:
+    def _materialize_touch_mask_if_global_and_partial(self, touch_mask: Array | bool) -> Array | None:
         """Return marks that can be set, None where all are set, or where they are not needed."""
-        if marks is True or self.plan.space is not AddrSpace.GLOBAL:
+        if touch_mask is True or self.plan.space is not AddrSpace.GLOBAL:
             return None
-        return np.zeros(self.data.size, bool) if marks is False else marks
+        return np.zeros(self.data.size, bool) if touch_mask is False else touch_mask
 
     # Strided accesses
 
@@ -206,7 +206,7 @@ class VectorMemory:
             raise GiveUp(f"{self.name} is read before it is written")
         if span.covers_memory:
             self.read_mask = True
-        elif (marks := self._marks_to_set_if_needed(self.read_mask)) is not None:
+        elif (marks := self._materialize_touch_mask_if_global_and_partial(self.read_mask)) is not None:
             span.strided_view(marks)[...] = True
             self.read_mask = marks
         view = span.strided_view(self.data)
@@ -234,7 +234,7 @@ class VectorMemory:
         span.strided_view(self.data)[...] = value
         if self.ready is not None:
             span.strided_view(self.ready)[...] = True
-        if (marks := self._marks_to_set_if_needed(self.written_mask)) is not None:
+        if (marks := self._materialize_touch_mask_if_global_and_partial(self.written_mask)) is not None:
             span.strided_view(marks)[...] = True
             self.written_mask = marks
 
@@ -309,10 +309,10 @@ class VectorMemory:
 
     def _mark_touched(self, positions: Array, *, reads: bool = False, writes: bool = False) -> None:
         """Mark the elements at positions as read or written."""
-        if reads and (marks := self._marks_to_set_if_needed(self.read_mask)) is not None:
+        if reads and (marks := self._materialize_touch_mask_if_global_and_partial(self.read_mask)) is not None:
             marks[positions] = True
             self.read_mask = marks
-        if writes and (marks := self._marks_to_set_if_needed(self.written_mask)) is not None:
+        if writes and (marks := self._materialize_touch_mask_if_global_and_partial(self.written_mask)) is not None:
             marks[positions] = True
             self.written_mask = marks
 
@@ -419,7 +419,7 @@ def give_up_on_conflicts(memory_size: int, check: ConflictCheck, events: Sequenc
         if check.unordered_pairs:
             _give_up_unless_unordered_disjoint(memory_size, check, group)
         if check.axes and not _have_same_injective_span(group):
-            _give_up_unless_single_owner(memory_size, check, group)
+            _give_up_if_written_element_has_two_owners(memory_size, check, group)
 
 
 def _have_same_injective_span(group: Sequence[AccessEvent]) -> bool:
@@ -436,7 +436,7 @@ def _have_same_injective_span(group: Sequence[AccessEvent]) -> bool:
     )
 
 
-def _give_up_unless_single_owner(memory_size: int, check: ConflictCheck, group: Sequence[AccessEvent]) -> None:
+def _give_up_if_written_element_has_two_owners(memory_size: int, check: ConflictCheck, group: Sequence[AccessEvent]) -> None:
     """Raise GiveUp unless an element that is written is touched by one iteration of the check's axes only."""
     owner = np.full(memory_size, -1, np.int64)
     accesses = [(event, *event.positions_and_iteration_numbers(check.axes)) for event in group]

@@ -198,7 +198,7 @@ def _floor_divide_with_infinities(a: float, b: float) -> float:
     return a // b
 
 
-def of_idiv(u: UOp) -> MinMax:
+def of_idiv_zero_for_zero_divisor(u: UOp) -> MinMax:
     """Return the hull of the quotients at the ends of the divisor, which is cut at zero; x Idiv 0 = 0 (R03).
 
     On either side of zero the quotient is monotonic in both operands.
@@ -234,7 +234,7 @@ def of_shl(u: UOp) -> MinMax:
     return widen_to_full_range_on_overflow(d, min(ends), max(ends))
 
 
-def of_shr(u: UOp) -> MinMax:
+def of_shr_with_unlimited_counts(u: UOp) -> MinMax:
     """Return bounds of floor(a / 2^b), also for counts at or above the width (R06, shifts; R07, Shr)."""
     d, ((a, A), (b, B)) = u.dtype, _require_operand_bounds(u)
     if math.isinf(a) or math.isinf(A):
@@ -522,10 +522,10 @@ RULES: dict[Op, Rule] = {
     Op.MUL: of_mul,
     Op.MAX: of_max,
     Op.MIN: of_min,
-    Op.IDIV: of_idiv,
+    Op.IDIV: of_idiv_zero_for_zero_divisor,
     Op.MOD: of_mod,
     Op.SHL: of_shl,
-    Op.SHR: of_shr,
+    Op.SHR: of_shr_with_unlimited_counts,
     Op.CMPLT: of_cmplt_never_true_for_floats,
     Op.CMPGT: of_cmpgt_never_true_for_floats,
     Op.CMPGE: of_cmpge_never_true_for_floats,

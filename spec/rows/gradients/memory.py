@@ -24,7 +24,7 @@ from uops.spec.rows.gradients.base import (
     require_constant_extents,
     reshape_if_needed,
 )
-from uops.spec.rows.gradients.movement import scatter_into_viewed_operand
+from uops.spec.rows.gradients.movement import scatter_back_through_one_view
 
 
 def _copy_back_and_split_load_cotangent_by_gate(u: UOp, g: UOp) -> tuple[UOp, ...]:
@@ -42,7 +42,7 @@ def _differentiate_after(u: UOp, g: UOp, needed: Set[UOp]) -> Iterator[tuple[UOp
     base = base_memory(u.buffer)
     views = _list_views_from_base_up_to_reference(u.buffer, base)
     for view in reversed(views):  # from here on, g is the cotangent of all of the memory
-        g = scatter_into_viewed_operand(view, g)
+        g = scatter_back_through_one_view(view, g)
     for effect in reversed(_list_effects_on_memory(u, base)):
         if effect.op is Op.STORE:
             stored, g = _divide_between_value_and_memory(effect, base, g)
@@ -97,7 +97,7 @@ def _divide_between_value_and_memory(store: UOp, base: UOp, g: UOp) -> tuple[UOp
         stays = _mark_last_of_each_element(views, shape, gate)
     written = gate if gate is not None else b.expand(_align(b.const(True), len(shape)), shape)
     for view in reversed(views):
-        written = scatter_into_viewed_operand(view, written, Op.MAX)
+        written = scatter_back_through_one_view(view, written, Op.MAX)
     return part if stays is None else b.where(stays, part, zero), b.where(written, zero, g)
 
 
@@ -118,7 +118,7 @@ def _mark_last_of_each_element(views: list[UOp], shape: tuple[Dim, ...], gate: U
         number = b.where(gate, number, 0)
     greatest = number
     for view in reversed(views):
-        greatest = scatter_into_viewed_operand(view, greatest, Op.MAX)
+        greatest = scatter_back_through_one_view(view, greatest, Op.MAX)
     for view in views:
         greatest = _replay_view(view, greatest)
     stays = b.eq(greatest, number)

@@ -70,7 +70,7 @@ def _give_to_first_replica(u: UOp, g: UOp) -> tuple[UOp]:
     return (b.pad(g, [0] * len(g.shape), u.operand.shape),)
 
 
-def _pad_slice_back(u: UOp, g: UOp) -> tuple[UOp | None]:
+def _pad_slice_op_cotangent(u: UOp, g: UOp) -> tuple[UOp | None]:
     """Pad a Slice's cotangent. Raises SpecValueError if the Slice reads the bytes as another dtype."""
     if u.dtype is not u.operand.dtype:
         raise SpecValueError(f"a Slice of {u.operand.dtype} as {u.dtype} has no gradient: it reinterprets bits")
@@ -89,12 +89,12 @@ GRADIENTS: dict[Op, Gradient] = {
     Op.STACK:      make_broadcast_summing_operand_rule("Index k for element k", _index_each_element),
     Op.REPLICATED: make_broadcast_summing_operand_rule("g for the first of the equal elements, 0 for the others",
                                                        _give_to_first_replica),
-    Op.SLICE:      make_broadcast_summing_operand_rule("Pad at the same offset, if the dtype is the same", _pad_slice_back),
+    Op.SLICE:      make_broadcast_summing_operand_rule("Pad at the same offset, if the dtype is the same", _pad_slice_op_cotangent),
 }
 # fmt: on
 
 
-def scatter_into_viewed_operand(view: UOp, elements: UOp, combine: Op = Op.ADD) -> UOp:
+def scatter_back_through_one_view(view: UOp, elements: UOp, combine: Op = Op.ADD) -> UOp:
     """Return the elements of `elements`, a value of the shape of a view, at their places in the viewed operand, and 0 elsewhere.
 
     Elements of one place are added up; with Op.MAX the greatest is taken. Raises SpecValueError for a view that reads other bits.

@@ -63,12 +63,12 @@ def _find_nodes_that_need_cotangents(order: Sequence[UOp], targets: Set[UOp]) ->
     """Return the targets, and the nodes through which a derivative with respect to one flows."""
     needed: set[UOp] = set()
     for u in order:
-        if u in targets or (_carries_derivative(u) and not needed.isdisjoint(scope_sources(u))):
+        if u in targets or (_is_structure_or_differentiable_float(u) and not needed.isdisjoint(scope_sources(u))):
             needed.add(u)
     return needed
 
 
-def _carries_derivative(u: UOp) -> bool:
+def _is_structure_or_differentiable_float(u: UOp) -> bool:
     """Return True for effects and for values of floats, unless their op stops derivatives."""
     gradient = GRADIENTS[u.op]
     if u.op in _STRUCTURES:
@@ -100,7 +100,7 @@ def _add_cotangents(a: Cotangent | None, c: Cotangent) -> Cotangent:
 # Functions and Tuples
 
 
-def _differentiate_function(u: UOp, g: tuple[UOp | None, ...], needed: Set[UOp]) -> Iterator[tuple[UOp, Cotangent]]:
+def _differentiate_function_by_rule_or_body(u: UOp, g: tuple[UOp | None, ...], needed: Set[UOp]) -> Iterator[tuple[UOp, Cotangent]]:
     """Yield the cotangents of the arguments, as values of one Function of the arguments and the given cotangents.
 
     Its parameters are those of the body that the derivative uses, then the cotangents. The Function's `precompile_backward` is the
@@ -182,7 +182,7 @@ GRADIENTS: dict[Op, Gradient] = {
     Op.DETACH:   Gradient("none: it stops the gradient (R174)"),
     Op.CONTIGUOUS:          make_broadcast_summing_operand_rule("g", lambda u, g: (g,)),
     Op.CONTIGUOUS_BACKWARD: make_broadcast_summing_operand_rule("Contiguous of g (R175)", lambda u, g: (b.contiguous(g),)),
-    Op.FUNCTION: Gradient("a Function of arguments and cotangents (R177)", _differentiate_function),
+    Op.FUNCTION: Gradient("a Function of arguments and cotangents (R177)", _differentiate_function_by_rule_or_body),
     Op.TUPLE:    Gradient("the cotangent of each element", _differentiate_tuple),
     Op.GETTUPLE: Gradient("g for the element", _differentiate_element),
     **elementwise.GRADIENTS,

@@ -52,9 +52,9 @@ _AXIS_COMPILER: dict[AxisType, tuple[str, ...]] = {
     AxisType.PLACEHOLDER: ("uops.spec.bestiary.legalize:LEGALIZE[B_RANGE]", "uops.compiler.pipeline:lower"),
     AxisType.LOOP: _LOOPS,
     AxisType.GLOBAL: (f"{_SCHEDULE}.schedule:set_output_loop_types_before_optops", *_LOOPS),
-    AxisType.THREAD: ("uops.compiler.ir.loops:find_thread_loop_around_effects", *_LOOPS),
+    AxisType.THREAD: ("uops.compiler.ir.loops:find_parallelizable_outer_thread_loop", *_LOOPS),
     AxisType.WARP: (f"{_SCHEDULE}.tensor_core:tile_for_tensor_core",),
-    AxisType.LOCAL: ("uops.compiler.passes.workgroups:lower_workgroups_to_loops", *_LOOPS),
+    AxisType.LOCAL: ("uops.compiler.passes.workgroups:lower_workgroups_to_loops_unless_supported", *_LOOPS),
     AxisType.GROUP_REDUCE: (f"{_SCHEDULE}.group:lower_or_serialize_group_reduces",),
     AxisType.UPCAST: ("uops.compiler.passes.expand:expand_vector_axes_and_split_ends",),
     AxisType.REDUCE: ("uops.compiler.ir.accumulators:lower_reduces", *_LOOPS),
@@ -124,7 +124,10 @@ _SPACES: dict[AddrSpace, tuple[str, Statement, ExecutedBy]] = {
         ("each workgroup has elements of its own, which its lanes share", "R128"),
         ExecutedBy(
             ("uops.interp.kernel.lane_machine.machine:LaneMachine",),
-            (f"{_SCHEDULE}.local_memory:stage_in_one_local_buffer", "uops.compiler.passes.workgroups:lower_workgroups_to_loops"),
+            (
+                f"{_SCHEDULE}.local_memory:stage_in_one_local_buffer",
+                "uops.compiler.passes.workgroups:lower_workgroups_to_loops_unless_supported",
+            ),
         ),
     ),
     AddrSpace.REG: (
@@ -132,7 +135,10 @@ _SPACES: dict[AddrSpace, tuple[str, Statement, ExecutedBy]] = {
         ("each lane has elements of its own", "R128"),
         ExecutedBy(
             ("uops.interp.kernel.lane_machine.machine:LaneMachine",),
-            ("uops.compiler.ir.accumulators:lower_reduces", "uops.compiler.passes.workgroups:lower_workgroups_to_loops"),
+            (
+                "uops.compiler.ir.accumulators:lower_reduces",
+                "uops.compiler.passes.workgroups:lower_workgroups_to_loops_unless_supported",
+            ),
         ),
     ),
 }

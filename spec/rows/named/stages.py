@@ -50,8 +50,8 @@ ROWS = (
     _make_stage(
         "linearize", "Linearize", Dialect.SELECTED, Dialect.LINEAR, "Decides the order of execution.",
         (("each instruction stands behind its sources, and inside of the loops that it depends on", "R127"),),
-        "linearize:linearize_kernel", "wmma:lower_wmma_to_loops",
-        "workgroups:lower_workgroups_to_loops"),
+        "linearize:linearize_kernel", "wmma:lower_all_wmmas_to_loops_unless_supported",
+        "workgroups:lower_workgroups_to_loops_unless_supported"),
     _make_stage(
         "plan", "Register/Memory Plan", Dialect.LINEAR, Dialect.PLANNED,
         "Allocates memory, and reuses that of values whose lifetimes do not overlap.",

@@ -57,7 +57,7 @@ EXPANDABLE_ROW = _make_table_row(
     ((f"the lanes of an UNROLL below a source propagate through {name}", "R111") for name in EXPANDABLE_BY_NAME),
     ExecutedBy(
         ("uops.interp.bestiary.values:find_axes_of_vector_lanes",),
-        ("uops.spec.bestiary.lower:find_axes_of_first_unroll_below", "uops.compiler.pipeline:lower"),
+        ("uops.spec.bestiary.lower:find_axes_of_unroll_whose_lanes_reach", "uops.compiler.pipeline:lower"),
     ),
     RowSubject.BACKEND,
 )

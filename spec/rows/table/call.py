@@ -97,7 +97,7 @@ def _check_argument_item_sizes_and_element_counts(u: UOp, ctx: VerifyContext) ->
     return None
 
 
-def _check_written_positions_distinct_in_range(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_written_args_distinct_and_in_range(u: UOp, ctx: VerifyContext) -> str | None:
     written = u.arg.written if u.arg is not None else None
     if written is None:
         return None
@@ -138,7 +138,7 @@ r(Op.FUNCTION, "Function", "FUNCTION", "body a...",
         _check_argument_devices_and_sharded_axes, "R79",
     ),
     ClaimDraft("an argument can lie in the bounds of its named Param", _check_no_argument_surely_out_of_bounds, "R48"),
-    ClaimDraft("written are distinct argument positions", _check_written_positions_distinct_in_range, "R63"),
+    ClaimDraft("written are distinct argument positions", _check_written_args_distinct_and_in_range, "R63"),
     SAME_SPACE,
 ])
 r(Op.CALL, "Call", "CALL", "body a...", "Runs an opaque body on the arguments' memory; what it wrote is read through After.", [
@@ -146,7 +146,7 @@ r(Op.CALL, "Call", "CALL", "body a...", "Runs an opaque body on the arguments' m
     ClaimDraft("every Param of the body has an argument", _check_slots_have_arguments, "R63"),
     ClaimDraft("an argument has its Param's number and size of elements", _check_argument_item_sizes_and_element_counts, "R86"),
     ClaimDraft("an argument can lie in the bounds of its named Param", _check_no_argument_surely_out_of_bounds, "R48"),
-    ClaimDraft("written are distinct argument positions", _check_written_positions_distinct_in_range, "R63"),
+    ClaimDraft("written are distinct argument positions", _check_written_args_distinct_and_in_range, "R63"),
     SAME_SPACE,
 ])
 r(Op.TUPLE, "Tuple", "TUPLE", "v...", "Packs values; the body of a Function that returns some.")

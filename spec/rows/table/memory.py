@@ -53,7 +53,7 @@ def find_axis_0_divisibility_fault(t: UOp, device: Device | None) -> str | None:
     return f"{show_shape(t.shape)} over {len(device)} devices"
 
 
-def _check_sources_sharded_as_buffer(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_sources_sharded_as_buffer_or_whole(u: UOp, ctx: VerifyContext) -> str | None:
     """Check that each other source is sharded as the buffer is, or whole on every device (R76, null axis on D)."""
     if not has_sharded_source(u):
         return None
@@ -79,7 +79,7 @@ r(Op.LOAD, "Load", None, "buf alt? gate?",
     dtype_claim("buf", is_storable, "is storable", "R29", 0),
     ClaimDraft("an n-tuple device divides axis 0, which is there", _check_shards_divide, "R75"),
     SAME_DEVICE,
-    ClaimDraft("alt and gate are sharded as buf is, or not at all", _check_sources_sharded_as_buffer, "R74"),
+    ClaimDraft("alt and gate are sharded as buf is, or not at all", _check_sources_sharded_as_buffer_or_whole, "R74"),
 ])
 r(Op.STORE, "Store", None, "buf val gate?", "Writes val into buf where the gate is true or missing.", [
     reference_claim("buf", 0),
@@ -88,7 +88,7 @@ r(Op.STORE, "Store", None, "buf val gate?", "Writes val into buf where the gate 
     dtype_claim("gate", is_boolean, "is bool", "R52", 2),
     ClaimDraft("gate has shape () or buf's", _check_gate_scalar_or_shaped_as_buffer, "R52"),
     SAME_DEVICE,
-    ClaimDraft("val and gate are sharded as buf is, or not at all", _check_sources_sharded_as_buffer, "R74"),
+    ClaimDraft("val and gate are sharded as buf is, or not at all", _check_sources_sharded_as_buffer_or_whole, "R74"),
 ], family=Family.STORE)
 # fmt: on
 ROWS = tuple(r.rows)

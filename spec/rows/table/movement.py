@@ -75,7 +75,7 @@ def _check_reshape_keeps_shard_boundary(u: UOp, ctx: VerifyContext) -> str | Non
     return f"no axis of {show_shape(u.shape)} starts where axis {t.axis} of {show_shape(t.shape)} does and is a multiple of {n}"
 
 
-def _check_expanded_axes(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_only_extent_1_axes_expand(u: UOp, ctx: VerifyContext) -> str | None:
     for k, (s, n) in enumerate(zip(u.operand.shape, u.shape)):
         if s != 1 and not provably_equal(s, n):
             return f"axis {k} needs {show_extent_as_number_name_or_op(s)}, got {show_extent_as_number_name_or_op(n)}"
@@ -239,7 +239,7 @@ r(Op.RESHAPE, "Reshape", "RESHAPE", "T s'", "The same elements, read in row-majo
     ),
 ])
 r(Op.EXPAND, "Expand", "EXPAND", "T s'", "Axes of size 1 are repeated to the size that s' gives.", [
-    ClaimDraft("s_k is 1 or s'_k", _check_expanded_axes),
+    ClaimDraft("s_k is 1 or s'_k", _check_only_extent_1_axes_expand),
     shape_operand_claim("s'", 1),
     one_entry_per_axis_claim("s'", 1),
     nonnegative_entries_claim("s'", 1),

@@ -19,7 +19,7 @@ def is_not_void(d: DType) -> bool:
     return d is not dt.void
 
 
-def is_representable(value: object, d: DType) -> bool:
+def is_representable_in_same_kind(value: object, d: DType) -> bool:
     """Return True if a Python number is a value of `d` and has the type of its kind: bool, int or float (R23, Const)."""
     if d is dt.bool_:
         return type(value) is bool
@@ -30,7 +30,7 @@ def is_representable(value: object, d: DType) -> bool:
 
 def _check_const_is_representable(u: UOp, ctx: VerifyContext) -> str | None:
     value, d = u.arg.value, u.arg.dtype
-    if is_representable(value, d):
+    if is_representable_in_same_kind(value, d):
         return None
     wide = type(value) is int and value.bit_length() > dt.INDEX_BITS
     return f"an integer of {value.bit_length()} bits is wider than {dt.INDEX_BITS} (R08)" if wide else f"{value!r} is no {d}"

@@ -64,7 +64,7 @@ def error_message_with_claim_id(error: Exception) -> str:
 
 
 @contextmanager
-def _sanitize_error_messages() -> Iterator[None]:
+def _escape_click_error_messages() -> Iterator[None]:
     """Escape characters of foreign names in errors that could control a terminal."""
     try:
         yield
@@ -97,7 +97,7 @@ class CommandGroup(click.Group):
         """Parse the command line, and keep it for a process that runs it again; `--help` and `--version` print here."""
         command_line = list(arguments[1]) if len(arguments) > 1 else []
         try:
-            with flush_output_and_ignore_broken_pipe(), name_output_stream_in_errors(), _sanitize_error_messages():
+            with flush_output_and_ignore_broken_pipe(), name_output_stream_in_errors(), _escape_click_error_messages():
                 return super().make_context(*arguments, obj=command_line, **settings)
         except OSError as e:
             raise CliError(e) from e
@@ -106,7 +106,7 @@ class CommandGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command, and turn its errors into messages."""
         try:
-            with flush_output_and_ignore_broken_pipe(), _sanitize_error_messages():
+            with flush_output_and_ignore_broken_pipe(), _escape_click_error_messages():
                 return super().invoke(ctx)
             ctx.exit(0)
         except (UopsError, MemoryError, OSError) as e:

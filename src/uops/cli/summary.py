@@ -195,7 +195,7 @@ def print_report_difference(out: Console, change: ReportDiff) -> None:
         out.print(Text(f"{name}: {_format_head_value(before)} -> {_format_head_value(after)}", "dim"), soft_wrap=True)
     changes = sorted(
         (*change.changed, *change.removed, *change.new),
-        key=lambda c: (not c.has_worse_status_or_is_lost, not c.has_better_status, c.cell),
+        key=lambda c: (not c.has_worse_status_or_lost_nonfailing_result, not c.has_better_status, c.cell),
     )
     if changes:
         out.print(_make_change_table(changes))
@@ -220,7 +220,7 @@ def _make_change_table(changes: list[CellChange]) -> Table:
     for c in changes[: 2 * MOST]:
         word = (
             Text("worse", "bold red")
-            if c.has_worse_status_or_is_lost
+            if c.has_worse_status_or_lost_nonfailing_result
             else Text("better", "green")
             if c.has_better_status
             else Text("")

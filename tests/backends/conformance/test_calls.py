@@ -7,7 +7,7 @@ import pytest
 
 from uops.backends import registry
 from uops.backends.conformance import call_controls as controls
-from uops.backends.conformance.cases.calls import generate_invocation_and_edge_lane_cases
+from uops.backends.conformance.cases.calls import generate_invocation_edge_lane_and_large_cases
 from uops.backends.conformance.model import CellStatus, ConformanceLevel, ConformanceTier
 from uops.backends.conformance.runner import run_conformance
 from uops.backends.testing.calls import ChangedMemory, InvocationMode, arrange_inputs, run_in_mode_and_check_memory
@@ -49,8 +49,8 @@ def test_subnormals_that_are_lost_in_the_last_lanes_fail() -> None:
 
 
 def test_elements_that_are_lost_in_large_values_fail() -> None:
-    large = [c for c in generate_invocation_and_edge_lane_cases(FULL) if c.segments[0].edge == "size:large"]
-    assert large and not [c for c in generate_invocation_and_edge_lane_cases(SMOKE) if c.segments[0].edge == "size:large"]
+    large = [c for c in generate_invocation_edge_lane_and_large_cases(FULL) if c.segments[0].edge == "size:large"]
+    assert large and not [c for c in generate_invocation_edge_lane_and_large_cases(SMOKE) if c.segments[0].edge == "size:large"]
     case = next(c for c in large if c.dtype.name == "int32")
     got, right = controls.WrongWhereLarge().run(case.graph, case.inputs), controls.Interp().run(case.graph, case.inputs)
     assert not np.array_equal(got.values[0], right.values[0])
@@ -58,7 +58,7 @@ def test_elements_that_are_lost_in_large_values_fail() -> None:
 
 @pytest.mark.parametrize("mode", InvocationMode)
 def test_a_mode_leaves_the_values_of_inputs(mode: InvocationMode) -> None:
-    case = next(c for c in generate_invocation_and_edge_lane_cases(SMOKE) if c.call is mode or mode is InvocationMode.PLAIN)
+    case = next(c for c in generate_invocation_edge_lane_and_large_cases(SMOKE) if c.call is mode or mode is InvocationMode.PLAIN)
     arranged = arrange_inputs(case.inputs, mode)
     assert {k: v.tobytes() for k, v in arranged.items()} == {k: v.tobytes() for k, v in case.inputs.items()}
     forms = {"strided", "reversed", "transposed", "unaligned", "read-only", "broadcast", "overlapping"}

@@ -38,17 +38,20 @@ ASKED = [s for s in CellStatus if s is not CellStatus.NOT_ASKABLE]
 @pytest.mark.parametrize(("before", "after"), list(product(ASKED, ASKED)))
 def test_a_cell_regresses_exactly_when_its_status_is_worse(before: CellStatus, after: CellStatus) -> None:
     c = CellChange(CELL, before, after)
-    assert c.has_worse_status_or_is_lost == (WORSE.index(after) > WORSE.index(before))
+    assert c.has_worse_status_or_lost_nonfailing_result == (WORSE.index(after) > WORSE.index(before))
     assert c.has_better_status == (WORSE.index(after) < WORSE.index(before))
 
 
 @pytest.mark.parametrize("status", ASKED)
 def test_a_cell_that_is_not_askable_is_compared_as_one_that_is_missing(status: CellStatus) -> None:
     mute = CellStatus.NOT_ASKABLE
-    assert CellChange(CELL, status, mute).has_worse_status_or_is_lost == CellChange(CELL, status, None).has_worse_status_or_is_lost
     assert (
-        CellChange(CELL, mute, status).has_worse_status_or_is_lost
-        is CellChange(CELL, None, status).has_worse_status_or_is_lost
+        CellChange(CELL, status, mute).has_worse_status_or_lost_nonfailing_result
+        == CellChange(CELL, status, None).has_worse_status_or_lost_nonfailing_result
+    )
+    assert (
+        CellChange(CELL, mute, status).has_worse_status_or_lost_nonfailing_result
+        is CellChange(CELL, None, status).has_worse_status_or_lost_nonfailing_result
         is False
     )
     assert not CellChange(CELL, mute, status).has_better_status and not CellChange(CELL, status, mute).has_better_status

@@ -195,7 +195,7 @@ def test_the_page_never_shows_a_score_without_its_rows(make_run: MakeRun, tmp_pa
     assert f"in <b>3</b> of {ROW_COUNT} rows" in text and f"of 3 of {ROW_COUNT} rows (strict)</title>" in text
     assert "Rows that were not asked, 1,</b> as the backend does not declare their surface: Decomposed/Sin." in text
     assert f"Rows without a cell, {ROW_COUNT - 4}:</b>" in text
-    write_report(make_run(), tmp_path / "after", baseline=before)
+    write_report(make_run(), tmp_path / "after", newly_asked_baseline=before)
     assert "Rows that the baseline did not ask, 1:</b> Decomposed/Sin." in (tmp_path / "after/index.html").read_text()
 
 

@@ -60,7 +60,7 @@ SEVERAL = Platforms(
 
 
 def chosen(text: str) -> list[str]:
-    return [c.device for c in choice.list_candidates(SEVERAL) if c.is_named_by_choice(text)]
+    return [c.device for c in choice.list_candidates(SEVERAL) if c.is_chosen_but_emulator_only_if_named(text)]
 
 
 def test_gpus_come_first_and_of_one_platform_the_newest_version() -> None:

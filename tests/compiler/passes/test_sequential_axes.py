@@ -8,7 +8,7 @@ from kernel_judge import judge
 
 import uops
 from uops.compiler.passes.sequential_axes import (
-    lower_small_float_atomics_in_list_to_stores,
+    lower_small_float_atomics_in_sequential_list,
     serialize_axes_and_atomics_that_targets_lack,
 )
 from uops.spec.errors import CompileError
@@ -157,4 +157,4 @@ def test_small_sums_of_a_list_are_stored_in_its_order() -> None:
 
 def test_small_sums_of_a_list_that_threads_share_are_refused() -> None:
     list_of_threads = parse(LISTED.format(kind="thread")).src[0].body
-    assert lower_small_float_atomics_in_list_to_stores(list_of_threads) is list_of_threads
+    assert lower_small_float_atomics_in_sequential_list(list_of_threads) is list_of_threads

@@ -35,7 +35,7 @@ from uops.spec.wmma import (
     Descriptor,
     TableLaneMap,
     find_descriptor,
-    register_descriptor_unless_key_conflicts,
+    validate_and_register_descriptor,
 )
 
 
@@ -290,7 +290,7 @@ def test_a_lane_map_that_is_a_table_is_followed() -> None:
     for model in (INT8, COPIES):
         maps = {o: table_of(model, o) for o in OPERANDS}
         d = dataclasses.replace(model, name=f"table of {model.name}", a=maps["A"], b=maps["B"], c=maps["C"])
-        register_descriptor_unless_key_conflicts(d)
+        validate_and_register_descriptor(d)
         judge_product(d, kernel(product_of_lane(d, special("lidx0", 64), 2)), 2, "c")
 
 

@@ -198,7 +198,7 @@ def test_what_is_not_decided_is_an_error_and_no_finding(monkeypatch):
     with pytest.raises(Invalid, match="in bounds: the rest of the kernel: not decided: the budget of a kernel is spent: 5 terms"):
         lower(graph, create_backend("c").target, config=CHECKED, upto="plan")
     bench = CaseRunner(Setup("c", oracles=("validated",)))
-    context = bench._build_context(ProgramSample("tensor", graph, {}), 0)
+    context = bench._build_context_recording_steps_if_needed(ProgramSample("tensor", graph, {}), 0)
     (validated,) = bench.oracles
     assert validated.check(context) is None and context.counts["validated:not decided"] == 1
 

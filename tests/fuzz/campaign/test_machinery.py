@@ -228,7 +228,7 @@ def test_many_findings_of_a_kind_leave_room_for_others(tmp_path: Path) -> None:
     crashes = [(k, Fault("crash", "ended by SIGSEGV")) for k in range(100)]
     errors = [(200 + k, Fault("keyerror", "'x' [a.py:1 f]")) for k in range(20)]
     found = state(tmp_path, [*reversed(crashes), *errors, (300, Fault("value", "1 for 2"))])
-    assert found._select_case_numbers_worth_reducing() == [*range(campaign.MOST_REDUCED), 200, 300]
+    assert found._select_cases_to_reduce_or_reduced() == [*range(campaign.MOST_REDUCED), 200, 300]
 
 
 def test_what_was_not_reduced_says_so(tmp_path: Path) -> None:

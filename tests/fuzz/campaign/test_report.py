@@ -21,7 +21,7 @@ from uops.fuzz.campaign.report import (
     count_refused,
     describe_finding_counts,
     group_counters_by_prefix,
-    list_silent_oracles_with_reasons,
+    list_silent_oracles_chosen_or_with_reasons,
     summarize_any_share_and_median_width,
     tabulate_programs_per_row_and_dtype,
     was_subject_judged,
@@ -80,7 +80,7 @@ def test_what_was_refused_and_who_judged_nothing_is_said(tmp_path: Path) -> None
     s.findings, s.raw = [], Counter()
     s.setup = Setup("planted", oracles=("reference", "allowed", "second"))
     s.counts.update({"refused:no Sin": 5, "refused:no Log2": 2, "row:Call/Function|void": 3, "oracle:reference": 64, "judged": 57})
-    assert (count_refused(s.counts), list_silent_oracles_with_reasons(s), was_subject_judged(s)) == (7, ["second"], True)
+    assert (count_refused(s.counts), list_silent_oracles_chosen_or_with_reasons(s), was_subject_judged(s)) == (7, ["second"], True)
     write_campaign_report(s, tmp_path)
     page = (tmp_path / "index.html").read_text()
     assert "<b>7</b><span>refused by the backend" in page and "<b>57</b><span>of them judged on the backend" in page
@@ -92,9 +92,9 @@ def test_what_was_refused_and_who_judged_nothing_is_said(tmp_path: Path) -> None
 
 def test_whoever_could_not_judge_says_why_though_all_were_asked() -> None:
     s = summary()
-    assert list_silent_oracles_with_reasons(s) == []
+    assert list_silent_oracles_chosen_or_with_reasons(s) == []
     s.counts.update({"not asked:validated, no solver": 3, "not asked:stages, too large": 2, "oracle:stages": 1})
-    assert list_silent_oracles_with_reasons(s) == ["validated (no solver)"]
+    assert list_silent_oracles_chosen_or_with_reasons(s) == ["validated (no solver)"]
 
 
 def test_rows_that_were_never_drawn_are_on_the_page() -> None:

@@ -13,7 +13,7 @@ from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 from uops.fuzz.generate.draw import SeededDraw
 from uops.fuzz.generate.schedules import ILLEGAL, ScheduleTextFollower, pipeline_with_scheduler, run_passes_up_to
-from uops.fuzz.oracles.native import run_first_kernels_natively
+from uops.fuzz.oracles.native import load_and_run_first_calls
 from uops.interp import run
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -56,7 +56,7 @@ def test_a_kernel_with_an_optop_gives_what_the_interpreter_gives(optop: type[Opt
         program = run_passes_up_to(graph, LLVM, pipeline_with_scheduler(sequence))
         if any(isinstance(parse_optop(text), optop) for text in read_optops(sequence.applied_text)):
             applied += 1
-            outputs = judge.read_outputs_and_check_inputs_unchanged(run_first_kernels_natively(program, LLVM, judge.initial_memory))
+            outputs = judge.read_outputs_and_check_inputs_unchanged(load_and_run_first_calls(program, LLVM, judge.initial_memory))
             np.testing.assert_array_equal(outputs[0], run(graph, inputs).values[0], sequence.applied_text)
         if applied == 4:
             return

@@ -39,7 +39,7 @@ def _fault(s: ProgramSample, target: Any) -> Any:
 
 
 def test_memory_that_a_launch_only_reads_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    target, real = Subject("llvm").target, launches.run_first_kernels_natively
+    target, real = Subject("llvm").target, launches.load_and_run_first_calls
     for s in _launches(lambda s: bool(_reads(s))):
         assert _fault(s, target) is None
         spoilt = min(_reads(s))
@@ -50,7 +50,7 @@ def test_memory_that_a_launch_only_reads_is_looked_at(monkeypatch: pytest.Monkey
             return found
 
         with monkeypatch.context() as m:
-            m.setattr(launches, "run_first_kernels_natively", spoil)
+            m.setattr(launches, "load_and_run_first_calls", spoil)
             fault = _fault(s, target)
         assert fault is not None
         assert fault.output == spoilt
@@ -72,7 +72,7 @@ def test_kernels_that_are_dropped_are_seen(monkeypatch: pytest.MonkeyPatch, kept
 
 
 def test_memory_that_nobody_gave_must_be_written() -> None:
-    found = launches.find_memory_difference({}, {"b7": np.arange(3)}, {})
+    found = launches.find_wrong_or_clobbered_memory({}, {"b7": np.arange(3)}, {})
     assert found is not None
     assert found.message == "b7 is never written"
-    assert launches.find_memory_difference({}, {}, {"b7": np.arange(3)}) is None
+    assert launches.find_wrong_or_clobbered_memory({}, {}, {"b7": np.arange(3)}) is None

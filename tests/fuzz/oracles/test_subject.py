@@ -121,7 +121,7 @@ def test_who_looks_at_steps_hears_the_subjects_own_compilation(monkeypatch: pyte
     k = next(k for k in range(100) if oracles.ORACLES["steps"] in found.due_oracles(found.case_seed(k)))
     assert found.generate_and_judge_case(k).fault is None
     assert heard == [True]
-    c = found._build_context(found.draw_sample(k), found.case_seed(k), asked)
+    c = found._build_context_recording_steps_if_needed(found.draw_sample(k), found.case_seed(k), asked)
     assert c.records_steps
     assert c.own_run[1] is None
     assert c.steps

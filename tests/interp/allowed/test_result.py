@@ -81,12 +81,12 @@ def test_kinds_counts_a_part_of_the_flattened_elements():
 
 
 def test_width_counts_steps():
-    assert _interval(1, 1, 1 + 2**-22).measure_width_in_ulps_or_points().tolist() == [2.0]
-    assert _interval(1, 1, 2, ANY).measure_width_in_ulps_or_points().tolist() == [np.inf]
+    assert _interval(1, 1, 1 + 2**-22).measure_width_in_ulps_or_points_less_one().tolist() == [2.0]
+    assert _interval(1, 1, 2, ANY).measure_width_in_ulps_or_points_less_one().tolist() == [np.inf]
     assert AllowedSet(
         dt.float32, from_points_widening_to_hull_or_any(F32, np.array([[1.0], [9.0]], np.float32))
-    ).measure_width_in_ulps_or_points().tolist() == [1.0]
-    assert AllowedSet(dt.int32, np.array([3], np.int32)).measure_width_in_ulps_or_points().tolist() == [0.0]
+    ).measure_width_in_ulps_or_points_less_one().tolist() == [1.0]
+    assert AllowedSet(dt.int32, np.array([3], np.int32)).measure_width_in_ulps_or_points_less_one().tolist() == [0.0]
 
 
 def test_describe_says_the_set_in_words():
@@ -135,4 +135,4 @@ def test_judging_a_signalling_nan_warns_of_nothing():
             {"p0": x, "p1": np.array([True, False]), "p2": np.array([0.5, 0.25], np.float32)},
         ).values[0]
         assert found.contains(found.best).all() and found.kinds()["interval"] == 1
-        assert found.measure_width_in_ulps_or_points()[0] == 0 and found.describe(0) == "nan"
+        assert found.measure_width_in_ulps_or_points_less_one()[0] == 0 and found.describe(0) == "nan"

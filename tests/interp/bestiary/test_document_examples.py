@@ -20,7 +20,7 @@ from uops.spec.wmma import (
     Descriptor,
     LaneMapStatus,
     affine_map,
-    register_descriptor_unless_key_conflicts,
+    validate_and_register_descriptor,
 )
 
 FILES = sorted((Path(__file__).parents[2] / "examples" / "bestiary").glob("*.uops"))
@@ -40,7 +40,7 @@ def fragments() -> None:
     """The document leaves open which lane holds what: in the example, lane t holds half of row t % 16."""
     exact = Accumulator("one rounding", AccumulatorBasis.ASSUMED, _TEXT, bits=23)
     maps = (_ROWS, _ROWS, _ROWS)
-    register_descriptor_unless_key_conflicts(
+    validate_and_register_descriptor(
         Descriptor(
             "by_rows_16x16x16",
             "example",

@@ -17,7 +17,7 @@ from uops.interp.bestiary.plan import ScopePlan
 from uops.interp.bestiary.values import find_axes_of_vector_lanes
 from uops.interp.kernel.structure.blocks import closing_order
 from uops.spec.bestiary.legalize import legalize
-from uops.spec.bestiary.lower import find_axes_of_first_unroll_below
+from uops.spec.bestiary.lower import find_axes_of_unroll_whose_lanes_reach
 from uops.spec.bestiary.tables import AXIS_NAMES, EXPANDABLE, EXPANDABLE_BY_NAME
 from uops.spec.ir import args as A
 from uops.spec.ir import build as b
@@ -131,13 +131,13 @@ def _spreads_lanes(name: str) -> None:
     assert EXPANDABLE_BY_NAME[name] <= EXPANDABLE
     for op in EXPANDABLE_BY_NAME[name]:
         u = UOp(op, (UNROLLED, c(1.0)))
-        assert find_axes_of_vector_lanes(u) == find_axes_of_first_unroll_below(u) == AXES, op
+        assert find_axes_of_vector_lanes(u) == find_axes_of_unroll_whose_lanes_reach(u) == AXES, op
 
 
 def test_other_operations_do_not_spread_lanes() -> None:
     for op in set(Op) - EXPANDABLE - {Op.UNROLL}:
         u = UOp(op, (UNROLLED, c(1.0)))
-        assert find_axes_of_vector_lanes(u) is None and find_axes_of_first_unroll_below(u) is None, op
+        assert find_axes_of_vector_lanes(u) is None and find_axes_of_unroll_whose_lanes_reach(u) is None, op
 
 
 def test_a_contract_above_an_expandable_operation_orders_its_lanes() -> None:

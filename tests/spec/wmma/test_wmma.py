@@ -24,8 +24,8 @@ from uops.spec.wmma import (
     find_operand_map_fault,
     lane_map_difference,
     lane_map_fault,
-    register_descriptor_unless_key_conflicts,
     registry,
+    validate_and_register_descriptor,
 )
 
 ALL = pytest.mark.parametrize("d", DESCRIPTORS, ids=lambda d: f"{d.name}-{d.dtype_in}")
@@ -274,20 +274,20 @@ def test_a_digit_that_cannot_be_read_is_refused(digit):
 def test_a_registered_descriptor_is_found():
     own = dataclasses.replace(RDNA3, name="own_wmma")
     assert find_descriptor(_arg(own)) is None
-    register_descriptor_unless_key_conflicts(own)
-    register_descriptor_unless_key_conflicts(dataclasses.replace(own))
+    validate_and_register_descriptor(own)
+    validate_and_register_descriptor(dataclasses.replace(own))
     assert find_descriptor(_arg(own)) == own and descriptors_named("own_wmma") == (own,)
 
 
 @pytest.mark.usefixtures("own_registry")
 def test_a_wrong_descriptor_is_not_registered():
     with pytest.raises(SpecError, match=r"own_wmma \(R118\): A: lane 0 element 0 and lane 16 element 0 hold \(0, 0\)"):
-        register_descriptor_unless_key_conflicts(dataclasses.replace(RDNA3, name="own_wmma", copies_a=1))
+        validate_and_register_descriptor(dataclasses.replace(RDNA3, name="own_wmma", copies_a=1))
     swapped = dataclasses.replace(PTX16, a=_planted(PTX16.a, _swap))
     with pytest.raises(SpecError, match=r"A: lane 3 element 1 holds \(2, 2\), not \(0, 7\), which lane 9 element 0 holds"):
-        register_descriptor_unless_key_conflicts(swapped)
+        validate_and_register_descriptor(swapped)
     with pytest.raises(SpecError, match="the lane maps agree"):
-        register_descriptor_unless_key_conflicts(dataclasses.replace(PTX16, note="another"))
+        validate_and_register_descriptor(dataclasses.replace(PTX16, note="another"))
     assert find_descriptor(_arg(PTX16)) is PTX16
 
 

@@ -126,7 +126,7 @@ def _reduce_lanes_and_range(op: Op) -> BuildEffects:
     return build
 
 
-def reduce_zero_trip_and_running_range(op: Op) -> BuildEffects:
+def make_zero_trip_reduce_and_running_reduce(op: Op) -> BuildEffects:
     """Build a reduction over a loop that does not run, which gives the identity, beside one over a loop that runs."""
 
     def build(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
@@ -367,7 +367,7 @@ KERNELS: tuple[tuple[Op, str, BuildEffects], ...] = (
     (Op.B_RANGE,       "triangle",       _triangle),
     *((Op.B_REDUCE, name, reduce_inner_range(op)) for name, op in _REDUCES),
     *((Op.B_REDUCE, f"{name}-lanes", _reduce_lanes_and_range(op)) for name, op in _REDUCES),
-    *((Op.B_REDUCE, f"{name}-of-nothing", reduce_zero_trip_and_running_range(op)) for name, op in _REDUCES),
+    *((Op.B_REDUCE, f"{name}-of-nothing", make_zero_trip_reduce_and_running_reduce(op)) for name, op in _REDUCES),
     (Op.BUFFERIZE,     "global",         bufferize_over_two_ranges(AddrSpace.GLOBAL)),
     (Op.BUFFERIZE,     "local",          bufferize_over_two_ranges(AddrSpace.LOCAL)),
     (Op.B_INDEX,       "element",        _index_two_axes),

@@ -48,12 +48,12 @@ def add_ordinary_param(d: DType, size: int, inputs: Inputs) -> UOp:
     return add_param(d, (size,), inputs, to_array(ordinary_bits(d)[:size], d))
 
 
-def add_memory(d: DType, size: int, inputs: Inputs, device: str | tuple[str, ...] = "CPU") -> UOp:
+def add_bestiary_buffer(d: DType, total_size: int, inputs: Inputs, device: str | tuple[str, ...] = "CPU") -> UOp:
     """Create a BUFFER of the second document, with contents."""
     unique = sum(k.startswith("b") for k in inputs) + 1
-    inputs[f"b{unique}"] = make_ordinary_then_random_data(d, (size,), "bestiary", unique)
+    inputs[f"b{unique}"] = make_ordinary_then_random_data(d, (total_size,), "bestiary", unique)
     devices = len(device) if isinstance(device, tuple) else 1
-    return B.buffer(size // devices, d, unique, device)
+    return B.buffer(total_size // devices, d, unique, device)
 
 
 def _elements(d: DType, n: int, inputs: Inputs) -> list[UOp]:
@@ -128,23 +128,23 @@ def _take_minimum_of_nonzero_edge_pairs(d: DType, i: Inputs) -> UOp:
 
 
 def _read_memory(d: DType, i: Inputs) -> UOp:
-    return b.flip(b.reshape(add_memory(d, 6, i), (2, 3)), (False, True))
+    return b.flip(b.reshape(add_bestiary_buffer(d, 6, i), (2, 3)), (False, True))
 
 
 def _two_identities(d: DType, i: Inputs) -> UOp:
     """Build two BUFFERs of one size, which their identities tell apart."""
-    return b.tuple_(add_memory(d, 5, i), b.flip(add_memory(d, 5, i), (True,)))
+    return b.tuple_(add_bestiary_buffer(d, 5, i), b.flip(add_bestiary_buffer(d, 5, i), (True,)))
 
 
 def _write_memory(d: DType, i: Inputs) -> UOp:
-    memory = add_memory(d, 5, i)
+    memory = add_bestiary_buffer(d, 5, i)
     return b.after(memory, B.store(B.at(memory), add_param(d, (5,), i)))
 
 
 def _fill_local_memory(d: DType, i: Inputs) -> UOp:
     """Build memory of its own scope, which is filled before it is read, beside memory of the program with the same number."""
     own = B.buffer(5, d, 1, local=True)
-    return b.tuple_(b.after(own, B.store(B.at(own), b.flip(add_param(d, (5,), i), (True,)))), add_memory(d, 5, i))
+    return b.tuple_(b.after(own, B.store(B.at(own), b.flip(add_param(d, (5,), i), (True,)))), add_bestiary_buffer(d, 5, i))
 
 
 def _fill_two_local_buffers(d: DType, i: Inputs) -> UOp:
@@ -165,17 +165,17 @@ def _stack_params_in_reverse(device: str | None) -> BuildGraph:
 
 
 def _view_memory(offset: int, size: int) -> BuildGraph:
-    return lambda d, i: B.buffer_view(add_memory(d, 7, i), offset, size)
+    return lambda d, i: B.buffer_view(add_bestiary_buffer(d, 7, i), offset, size)
 
 
 def _write_through_view(d: DType, i: Inputs) -> UOp:
-    memory = add_memory(d, 7, i)
+    memory = add_bestiary_buffer(d, 7, i)
     return b.after(memory, B.store(B.at(B.buffer_view(memory, 2, 3)), add_param(d, (3,), i)))
 
 
 def _copy_then_overwrite(d: DType, i: Inputs) -> UOp:
     """Build a COPY that is fresh memory: what is stored to its source afterwards does not change it."""
-    memory = add_memory(d, 5, i)
+    memory = add_bestiary_buffer(d, 5, i)
     copied = B.copy(memory, "CPU")
     return b.stack(copied, b.after(memory, B.store(B.at(b.after(memory, copied)), add_param(d, (5,), i))))
 
@@ -251,16 +251,16 @@ def _copy_to(device: str | tuple[str, ...]) -> BuildGraph:
 
 
 def _stack_shards(d: DType, i: Inputs) -> UOp:
-    return B.mstack(*(b.flip(b.reshape(add_memory(d, 6, i, name), (2, 3)), (False, True)) for name in PAIR))
+    return B.mstack(*(b.flip(b.reshape(add_bestiary_buffer(d, 6, i, name), (2, 3)), (False, True)) for name in PAIR))
 
 
 def _select_device(number: int) -> BuildGraph:
-    return lambda d, i: b.flip(B.mselect(b.reshape(add_memory(d, 8, i, PAIR), (4, 2)), number), (False, True))
+    return lambda d, i: b.flip(B.mselect(b.reshape(add_bestiary_buffer(d, 8, i, PAIR), (4, 2)), number), (False, True))
 
 
 def _mark_axis(d: DType, i: Inputs) -> UOp:
     """Build a value on two devices that is sharded along axis 1, and what the second one holds of it."""
-    t = B.multi(b.permute(b.reshape(add_memory(d, 8, i, PAIR), (4, 2)), (1, 0)), 1)
+    t = B.multi(b.permute(b.reshape(add_bestiary_buffer(d, 8, i, PAIR), (4, 2)), (1, 0)), 1)
     return b.tuple_(t, B.mselect(t, 1))
 
 

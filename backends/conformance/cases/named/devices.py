@@ -85,7 +85,7 @@ def _store_after_copy(copy: Callable[[UOp], UOp], d: DType, i: Inputs) -> UOp:
     return b.tuple_(*[b.flip(b.copy(u, "D1"), (True,)) for u in (before, stored)])
 
 
-def _store_copy_of_value_on_each_device(d: DType, i: Inputs) -> UOp:
+def _change_copy_on_each_device_then_read_all(d: DType, i: Inputs) -> UOp:
     """Change the copy of one value on each device in another way, and read it once all are changed.
 
     Of memory that devices share, the last change would stay.
@@ -178,7 +178,7 @@ _OPS: tuple[tuple[Op, str, Build], ...] = (
     (Op.STORE, "sharded-gate", _store_to_columns_of_sharded_buffer(0, gated=True)),
     (Op.AFTER, "copies-in-order", _store_then_copy),
     (Op.AFTER, "gather-before-store", _store_then_gather),
-    (Op.CONTIGUOUS, "copies-apart", _store_copy_of_value_on_each_device),
+    (Op.CONTIGUOUS, "copies-apart", _change_copy_on_each_device_then_read_all),
     (Op.LOAD, "sharded-gate", _gated_load),
     (Op.LOAD, "scatter", lambda d, i: b.copy(b.flip(add_param(d, (6, 2), i), (True, False)), DEVICES)),
     (Op.LOAD, "gather-inner", _build_on_shard(1, lambda x: b.copy(b.flip(x, (True, False)), "D1"), (2, 6))),

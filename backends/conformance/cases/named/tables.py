@@ -109,13 +109,13 @@ def _count(n: int) -> UOp:
     return B.vectorize(*(b.index(k) for k in range(n)))
 
 
-def _reorder_after(change: _Change) -> Build:
+def _apply_op_and_contract_reversed(apply_op: _Change) -> Build:
     """Build lanes that pass through an op, and are then put in the other order of their axes: they are still those lanes."""
 
     def build(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
         source, target = k.add_source(d, 6, make_groups_of_ones_and_twos(d, 3, 2).reshape(-1)), k.add_target(d, 6)
         lanes, axes = _unroll_two_axes(d, k, source)
-        return (B.store(B.at(target, _count(6)), B.contract(change(d, k, lanes, source), *reversed(axes))),)
+        return (B.store(B.at(target, _count(6)), B.contract(apply_op(d, k, lanes, source), *reversed(axes))),)
 
     return bestiary.single_kernel(build)
 
@@ -175,27 +175,25 @@ def _as_positions(x: UOp) -> UOp:
 
 #: Entry of the expandable table -> its case, and the dtypes that have one.
 _EXPANDABLE: dict[str, tuple[Build, tuple[DType, ...]]] = {
-    "Unary": (_reorder_after(lambda d, k, x, m: UOp(Op.NOT if d is dt.bool_ else Op.NEG, (x,))), dt.STORABLE),
-    "Binary": (_reorder_after(lambda d, k, x, m: UOp(Op.MAX, (x, x))), dt.STORABLE),
-    "Ternary": (_reorder_after(lambda d, k, x, m: UOp(Op.WHERE, (UOp(Op.CMPNE, (x, x)), x, x))), dt.STORABLE),
-    "Cast": (_reorder_after(lambda d, k, x, m: b.cast(b.cast(x, dt.int32), d)), dt.STORABLE),
+    "Unary": (_apply_op_and_contract_reversed(lambda d, k, x, m: UOp(Op.NOT if d is dt.bool_ else Op.NEG, (x,))), dt.STORABLE),
+    "Binary": (_apply_op_and_contract_reversed(lambda d, k, x, m: UOp(Op.MAX, (x, x))), dt.STORABLE),
+    "Ternary": (_apply_op_and_contract_reversed(lambda d, k, x, m: UOp(Op.WHERE, (UOp(Op.CMPNE, (x, x)), x, x))), dt.STORABLE),
+    "Cast": (_apply_op_and_contract_reversed(lambda d, k, x, m: b.cast(b.cast(x, dt.int32), d)), dt.STORABLE),
     "BitCast": (
-        _reorder_after(
+        _apply_op_and_contract_reversed(
             lambda d, k, x, m: UOp(Op.BITCAST, (UOp(Op.BITCAST, (x,), BitcastArg(_WORDS[d.itemsize])),), BitcastArg(d))
         ),
         tuple(d for d in dt.STORABLE if d is not dt.bool_),
-    ),
-    "Gep": (_reorder_after(lambda d, k, x, m: B.gep(x, 1, 0, 2, 4, 3, 5)), dt.STORABLE),
-    "Vectorize": (_reorder_after(lambda d, k, x, m: B.vectorize(*(B.gep(x, n) for n in (5, 0, 1, 2, 3, 4)))), dt.STORABLE),
-    "Load": (_reorder_after(lambda d, k, x, m: B.load(B.at(m, _as_positions(x)))), _INTS),
-    "Store": (_store_lanes(in_loop=False), dt.STORABLE),
-    "Index": (_reorder_after(lambda d, k, x, m: B.load(B.at(m, b.sub(3, _as_positions(x))))), _INTS),
-    "PointerIndex": (
-        _reorder_after(lambda d, k, x, m: B.load(B.pointer(m, b.mul(_as_positions(x), d.itemsize)))), _INTS
+    ), "Gep": (_apply_op_and_contract_reversed(lambda d, k, x, m: B.gep(x, 1, 0, 2, 4, 3, 5)), dt.STORABLE), "Vectorize":
+    (_apply_op_and_contract_reversed(lambda d, k, x, m: B.vectorize(*(B.gep(x, n) for n in (5, 0, 1, 2, 3, 4)))), dt.STORABLE),
+    "Load": (_apply_op_and_contract_reversed(lambda d, k, x, m: B.load(B.at(m, _as_positions(x)))), _INTS), "Store":
+    (_store_lanes(in_loop=False), dt.STORABLE), "Index": (_apply_op_and_contract_reversed(lambda d, k, x, m: B.load(B.at(m, b.sub(3,
+    _as_positions(x))))), _INTS), "PointerIndex": (
+        _apply_op_and_contract_reversed(lambda d, k, x, m: B.load(B.pointer(m, b.mul(_as_positions(x), d.itemsize)))), _INTS
     ),
     "Reduce": (bestiary.single_kernel(_reduce_lanes), dt.STORABLE),
     "End": (_store_lanes(in_loop=True), dt.STORABLE),
-    "After": (_reorder_after(lambda d, k, x, m: b.after(x, b.group())), dt.STORABLE),
+    "After": (_apply_op_and_contract_reversed(lambda d, k, x, m: b.after(x, b.group())), dt.STORABLE),
     "Bufferize": (bestiary.single_kernel(_bufferize_one_lane_per_iteration), dt.STORABLE),
     "Wmma": (bestiary.single_kernel(_multiply_unrolled_fragments), _MULTIPLIED),
 }  # fmt: skip
@@ -206,7 +204,7 @@ def _make_empty_reduce_cases() -> tuple[NamedCase, ...]:
         NamedCase(
             "Table/ReduceOp",
             f"{name.lower()}-of-nothing",
-            bestiary.single_kernel(bestiary.reduce_zero_trip_and_running_range(op)),
+            bestiary.single_kernel(bestiary.make_zero_trip_reduce_and_running_reduce(op)),
             dtypes=tuple(d for d in dt.STORABLE if d is not dt.bool_ or op in EXTREMES),
         )
         for name, op in REDUCE_OPS.items()

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from uops.compiler.ir.affine import AffineSum, build_affine_sum, extract_affine_sum, index_constant
 from uops.compiler.ir.extents import constant_extent
-from uops.compiler.log import log_fusion_of_one_graph, log_transform
+from uops.compiler.log import log_one_graphs_part_in_fusion, log_transform
 from uops.compiler.passes.optimize.heuristics.scan import build_prefix_scan_body
 from uops.compiler.passes.optimize.schedule.schedule import create_initial_schedule, replace_ranges, tile_index
 from uops.compiler.target import MachineModel
@@ -309,5 +309,5 @@ def _fuse_chain(chain: Sequence[ChainKernel], common_loop_count: int, rows_per_b
             ready[local] = outer
     body = parts[-1][-1]
     for effect, replacements, inner, outer in parts:
-        log_fusion_of_one_graph("join", effect, body, replacements, inner, outer)
+        log_one_graphs_part_in_fusion("join", effect, body, replacements, inner, outer)
     return call.replace(src=(body, *fusion.arguments))

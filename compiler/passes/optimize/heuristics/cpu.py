@@ -53,7 +53,7 @@ from uops.compiler.passes.optimize.schedule.moves import (
     split_into_vectors_or_vectorize_whole,
     split_with_padding,
 )
-from uops.compiler.passes.optimize.schedule.optops import apply, find_loops_around_local_memory_fills
+from uops.compiler.passes.optimize.schedule.optops import apply, find_loops_around_local_memory_fill_loops
 from uops.compiler.passes.optimize.schedule.schedule import Schedule
 from uops.compiler.target import MachineModel
 from uops.spec.ir import dtypes as dt
@@ -126,7 +126,7 @@ def _vectorize_output_reduce_and_fill_loops(
     staged = stage_strided_operand_of_narrow_product(s, f, lanes, machine, uniques)
     if staged is not None:
         return vectorize_dot_products_if_contiguous(staged, VectorizationFacts(staged), lanes)
-    lane = _choose_output_loop_to_vectorize(s, f, lanes)
+    lane = _choose_lane_loop_unless_reduces_are_cheaper(s, f, lanes)
     if lane is None and len(f.reduces) == 1 and not f.unvectorizable:
         return vectorize_dot_products_if_contiguous(s, f, lanes)
     if lane is not None:
@@ -142,7 +142,7 @@ def _vectorize_output_reduce_and_fill_loops(
     return s
 
 
-def _choose_output_loop_to_vectorize(s: Schedule, f: VectorizationFacts, lanes: int) -> UOp | None:
+def _choose_lane_loop_unless_reduces_are_cheaper(s: Schedule, f: VectorizationFacts, lanes: int) -> UOp | None:
     """Return the output loop for vector lanes, or None if reduce loops suit better.
 
     The loop is contiguous in the Store, and its loads cost no more than those along the reduce loops.
@@ -242,7 +242,7 @@ def _accumulate_column_tiles_row_by_row(
         rows = ranges_closed_by(u)[-1]
         together = (
             largest_divisor(constant_extent(rows), most)
-            if rows not in find_loops_around_local_memory_fills(s.effect, include_registers=True)
+            if rows not in find_loops_around_local_memory_fill_loops(s.effect, include_register_fills=True)
             else 1
         )
         if together > 1:

@@ -79,7 +79,7 @@ def schedule_for_gpu(s: Schedule, machine: MachineModel, uniques: Iterator[int])
         s = set_output_loop_types_before_optops(s, dict.fromkeys(s.outputs, AxisType.GLOBAL))
     f = _GpuKernelFacts(s)
     if machine.tensor_cores:
-        tiled = _tile_for_tensor_cores_if_padding_is_cheap(s, machine, uniques)
+        tiled = _tile_matmul_for_tensor_cores_of_workgroup(s, machine, uniques)
         if tiled is not None:
             return tiled
         for opt in (TC(0, -1, level) for level in range(3)):
@@ -95,7 +95,7 @@ def schedule_for_gpu(s: Schedule, machine: MachineModel, uniques: Iterator[int])
         return transposed
     grouped = _split_long_reduces_across_lanes(s, f, machine)
     if grouped is not s:
-        return _pad_and_upcast_output_for_reduce_lanes(grouped, f, machine)
+        return _distribute_row_outputs_over_reduce_lanes(grouped, f, machine)
     return _split_output_loop_into_vectors_and_workgroup_lanes(s, f, machine)
 
 
@@ -149,7 +149,7 @@ class _GpuKernelFacts:
         return None
 
 
-def _tile_for_tensor_cores_if_padding_is_cheap(s: Schedule, machine: MachineModel, uniques: Iterator[int]) -> Schedule | None:
+def _tile_matmul_for_tensor_cores_of_workgroup(s: Schedule, machine: MachineModel, uniques: Iterator[int]) -> Schedule | None:
     """Tile a product for the tensor cores of a workgroup; None if there is none, or if it is too small for every tile."""
     product = match_tensor_core_or_explain_mismatch(s, TC(0, -1, 2), machine.tensor_cores)
     reduces = nodes_with_op(s.effect, Op.REDUCE)
@@ -309,7 +309,7 @@ def _split_reduce_and_neighbouring_outputs(s: Schedule, r: UOp, machine: Machine
     return done
 
 
-def _pad_and_upcast_output_for_reduce_lanes(s: Schedule, f: _GpuKernelFacts, machine: MachineModel) -> Schedule:
+def _distribute_row_outputs_over_reduce_lanes(s: Schedule, f: _GpuKernelFacts, machine: MachineModel) -> Schedule:
     """Pad and split the contiguous output loop so that the lanes of the reductions can share it, if no reduction depends on it.
 
     A lane takes neighbouring elements (UPCAST), so that few workgroups repeat the same reductions.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from uops.compiler.ir.loops import sort_by_nesting
-from uops.compiler.log import log_fusion_of_one_graph, log_transform
+from uops.compiler.log import log_one_graphs_part_in_fusion, log_transform
 from uops.compiler.passes.optimize.schedule.schedule import Schedule, replace_ranges
 from uops.spec.ir import build as B
 from uops.spec.ir.args import AddrSpace
@@ -48,7 +48,7 @@ def schedule_kernel_or_fused_parts(s: Schedule, scheduler: Callable[[Schedule], 
     last = schedule_part(s.effect, [r for r in s.outputs if r not in common])
     effect = substitute(last.effect, ready)
     for before, replacements, inner, outer in (*parts, (last.effect, ready, effect, effect)):
-        log_fusion_of_one_graph("parts", before, effect, replacements, inner, outer)
+        log_one_graphs_part_in_fusion("parts", before, effect, replacements, inner, outer)
     return Schedule(s.name, effect, (*common, *last.outputs), initialized_sizes=s.initialized_sizes)
 
 

@@ -19,7 +19,7 @@ from uops.compiler.passes.optimize.heuristics.sweep import (
     interchange_output_and_reduce_loops,
 )
 from uops.compiler.passes.optimize.schedule.accesses import flatten_loop_nests
-from uops.compiler.passes.optimize.schedule.clamp import pad_loop_with_clamped_loads
+from uops.compiler.passes.optimize.schedule.clamp import pad_loop_clamping_loads_and_gating_store
 from uops.compiler.passes.optimize.schedule.local_memory import stage_in_one_local_buffer
 from uops.compiler.passes.optimize.schedule.moves import (
     CACHES,
@@ -96,7 +96,7 @@ def tile_product_in_registers(
     for loop, factor in ((row_loop, tile.rows), (beside, tile.second_columns)):
         if loop is not None and factor > 1:
             r = s.ranges[axis_number(s, loop)]
-            s, r = pad_loop_with_clamped_loads(s, r, factor) if constant_extent(r) % factor else (s, r)
+            s, r = pad_loop_clamping_loads_and_gating_store(s, r, factor) if constant_extent(r) % factor else (s, r)
             s = apply(s, Split(axis_number(s, r), factor, AxisType.UPCAST))
     return _pack_reused_panel_or_block_deep_reduce(s, row_loop, lane_loop, machine, uniques)
 
@@ -299,7 +299,7 @@ def _accumulate_reduce_blocks_for_tiles_that_fit(
     most, n = max(1, _accumulator_byte_budget(machine) // size), constant_extent(row_tiles)
     if n > most:
         together = -(-n // -(-n // most))
-        s, row_tiles = pad_loop_with_clamped_loads(s, row_tiles, together) if n % together else (s, row_tiles)
+        s, row_tiles = pad_loop_clamping_loads_and_gating_store(s, row_tiles, together) if n % together else (s, row_tiles)
         s = apply(s, Split(axis_number(s, row_tiles), together, AxisType.LOOP))
         row_tiles = newest_loop(s)
     f = VectorizationFacts(s)
@@ -350,7 +350,7 @@ def vectorize_dot_products_if_contiguous(s: Schedule, f: VectorizationFacts, lan
     beside = 1
     for r in reversed([r for r in s.outputs if r in f.enclosing_loops[u.operand]]):
         k = next(k for k in range(min(constant_extent(r), DOT_ROWS), 0, -1) if k * beside <= DOTS)
-        s, r = pad_loop_with_clamped_loads(s, r, k) if constant_extent(r) % k else (s, r)
+        s, r = pad_loop_clamping_loads_and_gating_store(s, r, k) if constant_extent(r) % k else (s, r)
         s, beside = split_with_padding(s, r, k, AxisType.UPCAST), beside * k
     f, vectors = VectorizationFacts(s), max(1, min(REDUCE_VECTORS, 2 * REDUCE_VECTORS // beside))
     return vectorize_reduce_if_contiguous(s, f, f.reduces[0], lanes, vectors)

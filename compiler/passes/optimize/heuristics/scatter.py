@@ -60,7 +60,11 @@ def build_scatter_body(s: Schedule, machine: MachineModel = PLAIN) -> UOp | None
     )
     if scatter is None:
         return None
-    effect = _add_atomically_by_workgroup_lanes(s, scatter, machine) if machine.workgroup else _add_in_order(s, scatter, machine)
+    effect = (
+        _clear_add_atomically_and_store_values(s, scatter, machine)
+        if machine.workgroup
+        else _clear_add_in_order_and_store_values(s, scatter, machine)
+    )
     return None if effect is None else UOp(Op.SINK, (Rewriter(INDEXING)(effect),), SinkArg(s.name))
 
 
@@ -131,7 +135,7 @@ def _copy_loops(outputs: Sequence[UOp], ids: Iterator[int], lanes: int) -> _Nest
     return _Nest(indices, tuple(loops))
 
 
-def _add_in_order(s: Schedule, scatter: _Scatter, machine: MachineModel) -> UOp:
+def _clear_add_in_order_and_store_values(s: Schedule, scatter: _Scatter, machine: MachineModel) -> UOp:
     """Return loops that clear the memory, add each addend to its element in turn, and compute the values from the elements."""
     ids, lanes = itertools.count(next_id(s)), machine.lanes(scatter.reduce.dtype)
     memory, (position,) = s.effect.buffer.operand, s.effect.buffer.positions
@@ -149,10 +153,12 @@ def _add_in_order(s: Schedule, scatter: _Scatter, machine: MachineModel) -> UOp:
     if s.effect.value is scatter.reduce:
         return done
     nest = _copy_loops(s.outputs, ids, lanes)
-    return B.wrap_in_one_end_per_loop(substitute(_store_value(s, scatter, B.after(memory, done)), nest.indices), nest.loops)
+    return B.wrap_in_one_end_per_loop(
+        substitute(_build_store_of_value_from_sum(s, scatter, B.after(memory, done)), nest.indices), nest.loops
+    )
 
 
-def _add_atomically_by_workgroup_lanes(s: Schedule, scatter: _Scatter, machine: MachineModel) -> UOp | None:
+def _clear_add_atomically_and_store_values(s: Schedule, scatter: _Scatter, machine: MachineModel) -> UOp | None:
     """Return the same for workgroups, each with a column; None if there are too few addends, or sums of them are not atomic."""
     first, *rest = scatter.loops
     if axis_of(first).extent < LEAST_OF_GROUP or scatter.reduce.dtype.itemsize < _LEAST_ATOMIC_BYTES:
@@ -173,7 +179,7 @@ def _add_atomically_by_workgroup_lanes(s: Schedule, scatter: _Scatter, machine: 
     done = B.wrap_in_one_end_per_loop(UOp(Op.ATOMICADD, (element, value)), [turn, *[steps[r] for r in rest]])
     if s.effect.value is not scatter.reduce:
         turn, output = _share_among_lanes(scatter.k, lane, next(ids))
-        stored = _store_value(s, scatter, B.after(memory, UOp(Op.BARRIER, (done,))))
+        stored = _build_store_of_value_from_sum(s, scatter, B.after(memory, UOp(Op.BARRIER, (done,))))
         done = B.end(substitute(stored, columns | {scatter.k: output}), turn)
     return B.wrap_in_one_end_per_loop(done, [*columns.values(), lane])
 
@@ -217,7 +223,7 @@ def _clear(scatter: _Scatter, memory: UOp, position: UOp) -> UOp:
     return UOp(Op.STORE, (UOp(Op.INDEX, (memory, position)), B.const(0, scatter.reduce.dtype)))
 
 
-def _store_value(s: Schedule, scatter: _Scatter, summed_memory: UOp) -> UOp:
+def _build_store_of_value_from_sum(s: Schedule, scatter: _Scatter, summed_memory: UOp) -> UOp:
     """Return the Store of a value, computed from the sum that stands in its place."""
     (position,) = s.effect.buffer.positions
     total = UOp(Op.LOAD, (UOp(Op.INDEX, (summed_memory, position)),), LoadArg())

@@ -33,7 +33,7 @@ from uops.compiler.ir.affine import index_constant
 from uops.compiler.ir.extents import constant_extent
 from uops.compiler.ir.loops import sort_by_nesting
 from uops.compiler.log import log_transform
-from uops.compiler.passes.optimize.schedule.local_memory import is_output_never_read
+from uops.compiler.passes.optimize.schedule.local_memory import is_output_referenced_by_store_alone
 from uops.compiler.passes.optimize.schedule.schedule import Schedule, combine_gates, next_id
 from uops.spec.ir import build as B
 from uops.spec.ir.args import LoadArg, RangeArg, ReduceArg
@@ -94,7 +94,7 @@ def accumulate_in_output_memory_if_allowed(
     store = s.effect
     address, value, memory = store.buffer, store.value, store.buffer.operand
     fits = accumulator_dtype(reduce.dtype) is reduce.dtype is memory.dtype and memory.op is Op.PARAM
-    if not fits or not is_output_never_read(store, toposort(store)):
+    if not fits or not is_output_referenced_by_store_alone(store, toposort(store)):
         return None
     free = next_id(s)
     kinds = {reduce_loop_to_move_out: AxisType.LOOP, **{r: r.arg.type for r in columns}}

@@ -1,9 +1,9 @@
 """Padding of output loops without gated Loads: added iterations repeat the loads of the last one and store nothing.
 
 Padto gates every Load of an added iteration (R92), which costs a test per element where the loop is no vector lane. An output loop
-needs the gate only on its Store. `pad_loop_with_clamped_loads` clamps the addresses of the Loads to the last real iteration
-instead, so that all are in bounds and the values computed from them are dropped. Spec: Kernel Optimizations (OptOps), Padto; R52
-(Load), R92 (Padto), R145 (rows that Padto adds).
+needs the gate only on its Store. `pad_loop_clamping_loads_and_gating_store` clamps the addresses of the Loads to the last real
+iteration instead, so that all are in bounds and the values computed from them are dropped. Spec: Kernel Optimizations (OptOps),
+Padto; R52 (Load), R92 (Padto), R145 (rows that Padto adds).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from uops.spec.ir.ops import Op
 from uops.spec.optops import Padto
 
 
-def pad_loop_with_clamped_loads(s: Schedule, r: UOp, multiple: int) -> tuple[Schedule, UOp]:
+def pad_loop_clamping_loads_and_gating_store(s: Schedule, r: UOp, multiple: int) -> tuple[Schedule, UOp]:
     """Round the constant extent of output loop `r` up to a multiple.
 
     Returns the schedule and the longer loop.

@@ -90,7 +90,7 @@ def stage_in_output_row(s: Schedule, staged: Sequence[StagedValue]) -> Schedule 
     same_extent = constant_extent(loop) == constant_extent(lane)
     row = same_extent and needs[value] - {loop} == frozenset(outer) and value.dtype is memory.dtype
     late = any(u.op is Op.REDUCE and lane in needs[u] for u in order)
-    unread = memory.op is Op.PARAM and store.gate is None and is_output_never_read(store, order)
+    unread = memory.op is Op.PARAM and store.gate is None and is_output_referenced_by_store_alone(store, order)
     if not row or late or not unread or not extract_affine_sum(position).terms.get(lane):
         return None
     filling = _make_fill_loop(loop, next_id(s))
@@ -102,7 +102,7 @@ def stage_in_output_row(s: Schedule, staged: Sequence[StagedValue]) -> Schedule 
     return replace(s, effect=effect)
 
 
-def is_output_never_read(store: UOp, order: Sequence[UOp]) -> bool:
+def is_output_referenced_by_store_alone(store: UOp, order: Sequence[UOp]) -> bool:
     """Return True if only the kernel's Store refers to the memory that it writes, so that the memory can hold other values first
     (R146).
 

@@ -12,7 +12,7 @@ from uops.compiler.passes.optimize.schedule.optops import (
     apply,
     apply_padto_and_split,
     change_loop_type_by_full_extent_split,
-    find_loops_around_local_memory_fills,
+    find_loops_around_local_memory_fill_loops,
 )
 from uops.compiler.passes.optimize.schedule.schedule import Schedule
 from uops.spec.ir import dtypes as dt
@@ -45,7 +45,7 @@ class VectorizationFacts:
         self.ends = nodes_with_op(s.effect, Op.END)
         self.reduces = nodes_with_op(s.effect, Op.REDUCE)
         # Iterations of these loops share LOCAL memory, or may write one element.
-        self.unvectorizable = find_loops_around_local_memory_fills(s.effect) | {
+        self.unvectorizable = find_loops_around_local_memory_fill_loops(s.effect) | {
             r for r in s.outputs if r.arg.axis_id in s.ordered_ids
         }
         dtypes = {u.dtype for u in self.order if u.op is not Op.CONST}

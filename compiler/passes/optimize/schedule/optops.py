@@ -24,7 +24,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from uops.compiler.ir.affine import index_constant
-from uops.compiler.ir.loops import find_loops_around_nodes_with_ops
+from uops.compiler.ir.loops import map_nodes_of_ops_to_enclosing_loops
 from uops.compiler.log import log_decisions
 from uops.compiler.passes.optimize.schedule.schedule import (
     RejectedOptOp,
@@ -55,9 +55,9 @@ def find_rejection_reason(s: Schedule, opt: OptOp, machine: MachineModel = PLAIN
     return reason or _APPLICATIONS[type(opt)].explain_conflict(s, opt, machine)
 
 
-def _explain_memory_or_lane_conflict_of_split(s: Schedule, opt: Split, machine: MachineModel) -> str | None:
+def _explain_split_race_or_lane_excess(s: Schedule, opt: Split, machine: MachineModel) -> str | None:
     """Return why the kernel's memory or the machine forbids a Split, or None."""
-    reason = _explain_memory_conflict(s, opt) or _explain_accumulator_conflict(s, opt.axis, opt.target)
+    reason = _explain_memory_race_of_split(s, opt) or _explain_accumulator_conflict(s, opt.axis, opt.target)
     reason = reason or (_explain_lane_excess(s, opt, machine) if opt.target in WORKGROUP else None)
     return reason or _explain_awaited_store_repetition(s, opt, machine)
 
@@ -88,7 +88,7 @@ def _explain_accumulator_conflict(s: Schedule, axis: int, target: AxisType | Non
         return f"axis {axis} runs through the steps of an accumulator, one after the other (R142)"
     if (target is None or target in UNROLLED) and _loop_encloses_op(r, s.effect, Op.WMMA):
         return f"a Wmma stands in axis {axis}: it is done whole, and not side by side (R142)"
-    if target in UNROLLED and r in find_loops_around_local_memory_fills(s.effect, include_registers=True):
+    if target in UNROLLED and r in find_loops_around_local_memory_fill_loops(s.effect, include_register_fills=True):
         return f"registers are filled once per iteration of axis {axis}, and {target.name} iterations share them (R55, R128)"
     return None
 
@@ -100,17 +100,17 @@ def _loop_encloses_op(r: UOp, effect: UOp, op: Op) -> bool:
     return any(r in needs[u] for u in nodes)
 
 
-def _explain_memory_conflict(s: Schedule, opt: Split) -> str | None:
+def _explain_memory_race_of_split(s: Schedule, opt: Split) -> str | None:
     """Return why the iterations of a split loop must keep their order in memory, or None."""
     r = s.ranges[opt.axis]
-    if opt.target not in _OWN_MEMORY and r in find_loops_around_local_memory_fills(s.effect):
+    if opt.target not in _OWN_MEMORY and r in find_loops_around_local_memory_fill_loops(s.effect):
         return f"LOCAL memory is filled once per iteration of axis {opt.axis}, and {opt.target.name} iterations share it (R55)"
     if r.arg.axis_id in s.ordered_ids and opt.target is not AxisType.LOOP:
         return f"iterations of axis {opt.axis} may meet in one element, and {opt.target.name} has no order (R55, R57)"
-    return _explain_split_reordering(s, opt)
+    return _explain_split_reordering_colliding_writes(s, opt)
 
 
-def _explain_split_reordering(s: Schedule, opt: Split) -> str | None:
+def _explain_split_reordering_colliding_writes(s: Schedule, opt: Split) -> str | None:
     """Return why a Split would reorder iterations that may write one element, or None. The new loop nests inside all others."""
     r = s.ranges[opt.axis]
     if r.arg.axis_id in s.ordered_ids and (opt.top or any(k > r.arg.axis_id for k in s.ordered_ids)):
@@ -119,7 +119,7 @@ def _explain_split_reordering(s: Schedule, opt: Split) -> str | None:
     return None
 
 
-def _explain_swap_conflict(s: Schedule, opt: Swap, machine: MachineModel) -> str | None:
+def _explain_swap_reordering_or_store_repetition(s: Schedule, opt: Swap, machine: MachineModel) -> str | None:
     """Return why a Swap would reorder iterations that may write one element, or repeat an intermediate Store, or None."""
     low, high = sorted(int(s.ranges[k].arg.axis_id) for k in (opt.axis, opt.other))
     if len(s.ordered_ids & {low, high}) == 2 or (s.ordered_ids & {low, high} and any(low < k < high for k in s.ordered_ids)):
@@ -148,7 +148,7 @@ def _find_loops_around_awaited_param_stores(effect: UOp) -> list[frozenset[UOp]]
     """Return the loops around each Store to memory of the program for which a later part of the kernel waits."""
     order = toposort(effect)
     waited_for = {u for after in order if after.op is Op.AFTER for u in toposort(*after.dependencies) if u.op is Op.STORE}
-    loops = find_loops_around_nodes_with_ops(order, frozenset({Op.STORE}))
+    loops = map_nodes_of_ops_to_enclosing_loops(order, frozenset({Op.STORE}))
     return [around for u, around in loops.items() if u in waited_for and base_memory(u.buffer).op is Op.PARAM]
 
 
@@ -156,13 +156,13 @@ def _explain_lane_excess(s: Schedule, opt: OptOp, machine: MachineModel) -> str 
     """Return how a workgroup would get more lanes than the machine has, or None."""
     if not machine.workgroup:
         return None
-    lanes = count_workgroup_lanes(_APPLICATIONS[type(opt)].apply(s, opt, machine))
+    lanes = count_max_lanes_per_workgroup(_APPLICATIONS[type(opt)].apply(s, opt, machine))
     if lanes <= machine.workgroup:
         return None
     return f"a workgroup of {lanes} lanes, the machine has at most {machine.workgroup} (R140)"
 
 
-def count_workgroup_lanes(s: Schedule) -> int:
+def count_max_lanes_per_workgroup(s: Schedule) -> int:
     """Return the number of lanes of one workgroup, with symbolic extents at their maximum.
 
     Consecutive Reduces share lanes where their extents are equal. A Reduce inside another's loops has lanes of its own (R140).
@@ -186,9 +186,9 @@ def max_trip_count(extent: Dim) -> int:
 _OWN_MEMORY = SEQUENTIAL | GRID
 
 
-def find_loops_around_local_memory_fills(effect: UOp, include_registers: bool = False) -> frozenset[UOp]:
-    """Return the loops around those that fill LOCAL memory; with `include_registers`, also around those that fill registers."""
-    fills = [u for u in nodes_with_op(effect, Op.END) if include_registers or not _stores_into_registers(u)]
+def find_loops_around_local_memory_fill_loops(effect: UOp, include_register_fills: bool = False) -> frozenset[UOp]:
+    """Return the loops around those that fill LOCAL memory and, if `include_register_fills`, registers."""
+    fills = [u for u in nodes_with_op(effect, Op.END) if include_register_fills or not _stores_into_registers(u)]
     if not fills:
         return frozenset()
     needs = open_ranges(toposort(effect))
@@ -226,7 +226,7 @@ def apply_padto_and_split(s: Schedule, pad: Padto, opt: Split) -> Schedule:
     reason = (
         find_rejection_reason(s, pad)
         or illegality_reason(opt, longer, applied=(*s.done, pad))
-        or _explain_memory_conflict(s, opt)
+        or _explain_memory_race_of_split(s, opt)
         or _explain_accumulator_conflict(s, opt.axis, opt.target)
     )
     if reason is not None or pad.axis != opt.axis:
@@ -315,9 +315,9 @@ class OptOpApplication(NamedTuple):
 
 
 _APPLICATIONS: dict[type[OptOp], OptOpApplication] = {
-    Split: OptOpApplication(_apply_split, _explain_memory_or_lane_conflict_of_split),
+    Split: OptOpApplication(_apply_split, _explain_split_race_or_lane_excess),
     Padto: OptOpApplication(_apply_padto, _explain_padto_conflict),
-    Swap: OptOpApplication(_exchange_axis_ids_for_swap, _explain_swap_conflict),
+    Swap: OptOpApplication(_exchange_axis_ids_for_swap, _explain_swap_reordering_or_store_repetition),
     Nolocals: OptOpApplication(_apply_nolocals, _explain_no_conflict),
     TC: OptOpApplication(_apply_tensor_core, _explain_tensor_core_mismatch),
 }

@@ -182,7 +182,7 @@ def pad_product_loops(s: Schedule, core_match: TensorCoreMatch, sizes: tuple[int
     return s, PaddedProduct(u, rows, columns, steps)
 
 
-def extract_zero_padded_product_factors(padded_reduce: UOp, core_match: TensorCoreMatch) -> tuple[UOp, UOp]:
+def extract_uncast_factors_zeroed_in_k_padding(padded_reduce: UOp, core_match: TensorCoreMatch) -> tuple[UOp, UOp]:
     """Return A and B in the input dtype, with zeros where k was padded, of the matched Reduce after its loops were padded."""
     d, first = core_match.descriptor, core_match.u.operand.lhs
     swapped = first is not core_match.left and _strip_cast_from_input_dtype(first, d) is not core_match.left
@@ -200,7 +200,7 @@ def _build_wmma_accumulation(
 ) -> UOp:  # fmt: skip
     """Return the lane's element of the accumulator after all steps of Wmma. `first_free_axis_id` is the first free axis id."""
     reduce, d, (n, m, k) = padded.reduce, core_match.descriptor, core_match.descriptor.dims
-    a, b = extract_zero_padded_product_factors(reduce, core_match)
+    a, b = extract_uncast_factors_zeroed_in_k_padding(reduce, core_match)
     fragment_a, fragment_b = (
         UOp(Op.STACK, tuple(
             substitute(x, {axis_loop: tile_index(rest, size, at[major]), padded.steps: tile_index(tile.steps, k, at[1 - major])})

@@ -37,7 +37,7 @@ from uops.compiler.passes.optimize.schedule.tensor_core import (
     TensorCoreMatch,
     build_element_row_and_column,
     clear_register,
-    extract_zero_padded_product_factors,
+    extract_uncast_factors_zeroed_in_k_padding,
     make_loop,
     pad_product_loops,
 )
@@ -90,7 +90,7 @@ def tile_product_for_workgroup(s: Schedule, product: TensorCoreMatch, tile: Work
     )  # fmt: skip
     warp_m, warp_n = (make_loop(free + j, AxisType.LOCAL, size) for j, size in enumerate((tile.warps_m, tile.warps_n)))
     lanes = _WorkgroupLanes(warp_m, warp_n, make_loop(free + 2, AxisType.WARP, d.threads))
-    a, b = extract_zero_padded_product_factors(u, product)
+    a, b = extract_uncast_factors_zeroed_in_k_padding(u, product)
     around = (*(r for r in open_ranges(toposort(u))[u] if r not in (rows, columns)), blocks_m, blocks_n, *lanes.loops)
     left = _Panel(s, a, (rows, blocks_m, block_m), (steps, block_k), lanes, next(uniques))
     right = _Panel(s, b, (columns, blocks_n, block_n), (steps, block_k), lanes, next(uniques))

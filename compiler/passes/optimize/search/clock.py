@@ -48,12 +48,12 @@ class TargetClock:
         kernel."""
         source = self._render_source(body)
         if source not in self._seconds:
-            self._seconds[source] = self._time_on_synthetic_arguments(self._load_kernel(source), body, best)
+            self._seconds[source] = self._time_kernel_on_synthetic_arguments(self._load_kernel(source), body, best)
         return self._seconds[source]
 
     def again(self, body: UOp) -> float:
         """Return the seconds of one run, timed anew."""
-        return self._time_on_synthetic_arguments(self._load_kernel(self._render_source(body)), body, math.inf)
+        return self._time_kernel_on_synthetic_arguments(self._load_kernel(self._render_source(body)), body, math.inf)
 
     def _render_source(self, body: UOp) -> str:
         return self.target.render(
@@ -63,14 +63,14 @@ class TargetClock:
     def _load_kernel(self, source: str) -> Kernel:
         return load_or_remake_kernel(self.target, source, self.target.compile(source))
 
-    def _time_on_synthetic_arguments(self, kernel: Kernel, body: UOp, best_seconds: float) -> float:
+    def _time_kernel_on_synthetic_arguments(self, kernel: Kernel, body: UOp, best_seconds: float) -> float:
         """Run a kernel on arguments for its Params and return the seconds of the fastest run.
 
         Raises Unsupported if the arguments are too large.
         """
         params = tuple(sorted({u for u in toposort(body) if u.op is Op.PARAM}, key=lambda u: int(u.arg.slot)))
         if params != self._params:
-            _require_timing_memory(params, self.target.name)
+            _require_arguments_within_timing_limit(params, self.target.name)
             self._arrays = [make_timing_argument(u) for u in params]
             self._params = params
         slots = 1 + max((int(u.arg.slot) for u in params), default=-1)
@@ -101,7 +101,7 @@ class TargetClock:
         return self.now() - start
 
 
-def _require_timing_memory(params: Sequence[UOp], target_for_message: str) -> None:
+def _require_arguments_within_timing_limit(params: Sequence[UOp], target_for_message: str) -> None:
     """Raise Unsupported if the arrays for Params have more than MOST bytes in all."""
     size = sum(math.prod(map(_extent, u.shape)) * u.dtype.itemsize for u in params if u.arg.name is None)
     if size > MOST:

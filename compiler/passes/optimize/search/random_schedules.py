@@ -19,7 +19,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from uops.compiler.passes.optimize.schedule.optops import apply, count_workgroup_lanes, find_rejection_reason, max_trip_count
+from uops.compiler.passes.optimize.schedule.optops import (
+    apply,
+    count_max_lanes_per_workgroup,
+    find_rejection_reason,
+    max_trip_count,
+)
 from uops.compiler.passes.optimize.schedule.schedule import Schedule, Scheduler, set_output_loop_types_before_optops
 from uops.compiler.target import MachineModel
 from uops.spec.ir.args import WmmaArg
@@ -147,7 +152,7 @@ def schedule_randomly(s: Schedule, machine: MachineModel, seed: int) -> Schedule
     if rng.random() < _TC_FIRST:
         s = _try_random_tensor_core(s, machine, rng, most) or s
     for _ in range(rng.randint(*_STEPS)):
-        s = _apply_random_optop(s, machine, rng, most)
+        s = _apply_first_fitting_optop_in_random_order(s, machine, rng, most)
     return s
 
 
@@ -161,13 +166,17 @@ def _try_random_tensor_core(s: Schedule, machine: MachineModel, rng: random.Rand
         if find_rejection_reason(s, opt, machine) is not None:
             continue
         after = apply(s, opt, machine)
-        if _is_within_limits(after, max_iterations) and not 0 < machine.workgroup < count_workgroup_lanes(after):
+        if _is_within_unroll_lane_and_iteration_limits(
+            after, max_iterations
+        ) and not 0 < machine.workgroup < count_max_lanes_per_workgroup(after):
             _count_applied(str(_FIRST))
             return after
     return None
 
 
-def _apply_random_optop(s: Schedule, machine: MachineModel, rng: random.Random, max_iterations: int) -> Schedule:
+def _apply_first_fitting_optop_in_random_order(
+    s: Schedule, machine: MachineModel, rng: random.Random, max_iterations: int
+) -> Schedule:
     """Apply one more OptOp that the axes allow, or return the schedule unchanged if none of those drawn fits."""
     order = rng.sample(_LATER, len(_LATER))
     if rng.random() < _SPLIT_TYPES_FIRST:
@@ -203,7 +212,9 @@ def _try_optop_padding_if_needed(
     if opt is None or find_rejection_reason(padded, opt, machine) is not None:
         return None
     after = apply(padded, opt, machine)
-    if not _is_within_limits(after, max_iterations) or (after.effect is s.effect and kind.source is not None):
+    if not _is_within_unroll_lane_and_iteration_limits(after, max_iterations) or (
+        after.effect is s.effect and kind.source is not None
+    ):
         return None
     _count_applied(f"{kind} by {factor_or_zero_for_all or 'all'}" if _DRAWS[kind.optop].by_amount else str(kind))
     if padded is not s:
@@ -226,10 +237,10 @@ def _iterations(s: Schedule) -> int:
     return math.prod(max(1, max_trip_count(a.extent)) for a in s.axes)
 
 
-def _is_within_limits(s: Schedule, max_iterations: int) -> bool:
+def _is_within_unroll_lane_and_iteration_limits(s: Schedule, max_iterations: int) -> bool:
     """Return True if a kernel has few enough elements side by side, lanes and iterations, at most `max_iterations`."""
     parallel = [a for a in s.axes if a.type in UNROLLED or a.type in WORKGROUP]
     if any(not isinstance(a.extent, int) for a in parallel):
         return False
     unrolled = math.prod(max_trip_count(a.extent) for a in parallel if a.type in UNROLLED)
-    return unrolled <= _SIDE_BY_SIDE and count_workgroup_lanes(s) <= _LANES and _iterations(s) <= max_iterations
+    return unrolled <= _SIDE_BY_SIDE and count_max_lanes_per_workgroup(s) <= _LANES and _iterations(s) <= max_iterations

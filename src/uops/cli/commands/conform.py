@@ -269,11 +269,11 @@ def _write_report_and_get_status(run: ConformanceRun, wanted: _Wanted, started: 
         raise click.UsageError(f"no case of the {wanted.tier} tier has a row that matches {run.rows!r}")
     report, unwritten = wanted.report, False
     try:
-        doc = write_report(run, report, wanted.level, started=started, baseline=baseline)
+        doc = write_report(run, report, wanted.level, started=started, newly_asked_baseline=baseline)
     except OSError as e:  # a full disk or a removed folder: keep the results elsewhere
         unwritable_report, report = report, Path(tempfile.mkdtemp(prefix="uops-report-"))
         echo(f"{unwritable_report} cannot be written ({e}); the report is in {report}", err=True)
-        doc = write_report(run, report, wanted.level, started=started, baseline=baseline)
+        doc = write_report(run, report, wanted.level, started=started, newly_asked_baseline=baseline)
         unwritten = True
     change = diff_reports(baseline, doc, wanted.level) if baseline else None
     with flush_output_and_ignore_broken_pipe():
@@ -288,10 +288,10 @@ def _write_report_and_get_status(run: ConformanceRun, wanted: _Wanted, started: 
 
 def _print_gaps_and_get_status(run: ConformanceRun, wanted: _Wanted) -> int:
     """Print the gaps that the refusals of a run amount to; return 1 if anything else failed, or cannot be declared."""
-    from uops.backends.conformance.probe import derive_gaps_from_refusals, format_gaps_as_missing_declarations
+    from uops.backends.conformance.probe import format_gaps_as_missing_declarations, split_refusals_into_full_gaps_and_partial
 
     cells = run.cells[wanted.level].values()
-    gaps = derive_gaps_from_refusals(cells)
+    gaps = split_refusals_into_full_gaps_and_partial(cells)
     with flush_output_and_ignore_broken_pipe():
         echo(format_gaps_as_missing_declarations(gaps), err=wanted.as_json, nl=False)
     if not run.complete:
@@ -366,13 +366,13 @@ def _run_exhaustive_tier_and_print(backend_name: str, rows: str, jobs: int, repo
 
 
 def _function_tallies_to_json(backend_name: str, version: str, tallies_by_function: dict[str, Tally]) -> Json:
-    from uops.backends.conformance.report.document import describe_platform, package_versions
+    from uops.backends.conformance.report.document import describe_os_and_cpu, package_versions
 
     functions = [asdict(tallies_by_function[k]) for k in sorted(tallies_by_function)]
     return {
         "backend": {"name": backend_name, "version": version},
         "versions": package_versions(),
-        "platform": describe_platform(),
+        "platform": describe_os_and_cpu(),
         "functions": functions,
     }
 

@@ -189,8 +189,8 @@ def _print_summary(out: Console, s: Summary, report: Path) -> None:
     from uops.fuzz.campaign.report import (
         count_refused,
         describe_finding_counts,
-        explain_that_campaign_judged_nothing,
-        list_silent_oracles_with_reasons,
+        format_subject_not_judged_message,
+        list_silent_oracles_chosen_or_with_reasons,
         was_subject_judged,
     )
 
@@ -206,10 +206,10 @@ def _print_summary(out: Console, s: Summary, report: Path) -> None:
         out.print(Text(f"{count:,} of these cases were judged on the backend", "yellow"))
     if count := count_refused(s.counts):
         out.print(Text(f"{count:,} of these cases were refused by the backend", "yellow"))
-    if silent := list_silent_oracles_with_reasons(s):
+    if silent := list_silent_oracles_chosen_or_with_reasons(s):
         out.print(Text(f"no case was judged by {', '.join(silent)}", "yellow"))
     if not was_subject_judged(s):
-        out.print(Text(explain_that_campaign_judged_nothing(s), "bold red"), soft_wrap=True)
+        out.print(Text(format_subject_not_judged_message(s), "bold red"), soft_wrap=True)
     elif not s.raw:
         out.print(Text("nothing was found", "green"))
     else:

@@ -57,7 +57,7 @@ def prove(
         proved_entries_by_key=proved,
         seed_count=seeds,
         extra_cast_lemmas=lemmas,
-        progress=_make_progress_printer(as_json),
+        progress=_make_obligation_counter_for_terminal(as_json),
     )
     replayed = {v.obligation.name: _replay_counterexample(v, chosen) for v in report.verdicts if v.values}
     if write:
@@ -75,26 +75,26 @@ def prove(
     ctx.exit(0 if report.ok and not differing else 1)
 
 
-def _select_rules_and_lemmas(globs: tuple[str, ...]) -> tuple[list[Rule], tuple[str, ...]]:
+def _select_rules_and_lemmas(globs_or_empty_for_all: tuple[str, ...]) -> tuple[list[Rule], tuple[str, ...]]:
     """Return the rules and lemmas that match the globs; a usage error where a glob matches nothing."""
     from uops.compiler.prove.campaign import collect_rules_to_prove_by_theme
     from uops.compiler.prove.verdicts import list_exact_cast_lemmas
     from uops.spec.suggest import format_did_you_mean
 
-    if not globs:
+    if not globs_or_empty_for_all:
         return [rule for rules in collect_rules_to_prove_by_theme().values() for rule in rules], ()
     rules = {rule: (rule.name, theme) for theme, rules in collect_rules_to_prove_by_theme().items() for rule in rules}
     names = {name for rule_names in rules.values() for name in rule_names} | {LEMMAS}
-    for g in globs:
+    for g in globs_or_empty_for_all:
         if not fnmatch.filter(names, g):
             raise click.UsageError(f"no rule or theme matches {g!r}{format_did_you_mean(g.strip('*'), names)}")
-    matching = {name for g in globs for name in names if fnmatch.fnmatchcase(name, g)}
+    matching = {name for g in globs_or_empty_for_all for name in names if fnmatch.fnmatchcase(name, g)}
     return [
         rule for rule, rule_names in rules.items() if matching.intersection(rule_names)
     ], list_exact_cast_lemmas() if LEMMAS in matching else ()
 
 
-def _make_progress_printer(silent: bool) -> Any:
+def _make_obligation_counter_for_terminal(silent: bool) -> Any:
     import sys
 
     def ignore_progress(done: int, count: int, verdict: ProofVerdict) -> None:

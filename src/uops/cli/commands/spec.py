@@ -119,12 +119,14 @@ def _print_row_table(out: Console) -> None:
 
     ops = [(r.family.value, r.id, r.document, r.schema.text, str(len(r.claims)), r.semantics) for r in ROWS.values()]
     named = [(r.family, r.id, r.document, r.subject.value, str(len(r.claims)), r.semantics) for r in NAMED_ROWS.values()]
-    _print_row_table_grouped_by_family(out, "Sources", ops)
-    _print_row_table_grouped_by_family(out, "Judges", named)
+    _print_row_table_with_rule_between_families(out, "Sources", ops)
+    _print_row_table_with_rule_between_families(out, "Judges", named)
     out.print(f"{len(ROWS)} rows of ops, {len(NAMED_ROWS)} other rows; `uops spec ID` shows one", style="dim")
 
 
-def _print_row_table_grouped_by_family(out: Console, third_column: str, lines: Iterable[tuple[str, ...]]) -> None:
+def _print_row_table_with_rule_between_families(
+    out: Console, third_column: str, lines_led_by_family: Iterable[tuple[str, ...]]
+) -> None:
     """Print lines of (family, row, document, third column, claims, meaning), with a rule between families."""
     from rich import box
     from rich.table import Table
@@ -136,7 +138,7 @@ def _print_row_table_grouped_by_family(out: Console, third_column: str, lines: I
     for name, style in columns:
         table.add_column(name, style=style, justify="right" if name == "Claims" else "left", no_wrap=name == "Row")
     previous = None
-    for family, *cells in lines:
+    for family, *cells in lines_led_by_family:
         if previous not in (None, family):
             table.add_section()
         previous = family

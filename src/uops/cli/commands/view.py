@@ -84,9 +84,9 @@ def _limit_memory_to_free(program_name: str) -> Iterator[None]:
 
     Raises ClickException when that is exceeded, before the system kills processes without a message.
     """
-    from uops.spec.resources import address_space_in_use, available_memory_bytes
+    from uops.spec.resources import address_space_in_use, read_system_mem_available_bytes
 
-    free, limits = available_memory_bytes(), resource.getrlimit(resource.RLIMIT_AS)
+    free, limits = read_system_mem_available_bytes(), resource.getrlimit(resource.RLIMIT_AS)
     if free is not None:
         most = address_space_in_use() + int(free * SHARE)
         soft_limit = most if limits[0] == resource.RLIM_INFINITY else min(most, limits[0])

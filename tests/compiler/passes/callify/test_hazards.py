@@ -13,7 +13,7 @@ from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import Config, Target, compile
 from uops.compiler.passes.callify.callify import callify
-from uops.compiler.passes.callify.hazards import are_same_static_views, are_surely_disjoint_shrinks
+from uops.compiler.passes.callify.hazards import are_same_movement_views, are_surely_disjoint_shrinks
 from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.interp import run
 from uops.spec.ir import build as b
@@ -110,8 +110,8 @@ def test_a_part_is_written_and_nothing_else_touched() -> None:
 
 def test_which_references_are_the_same_and_which_are_apart() -> None:
     row, other = box(GRID, (0, 1), (0, 6)), box(GRID, (1, 2), (0, 6))
-    assert are_same_static_views(row, b.reshape(b.reshape(row, (6,)), (1, 6))) is False  # other views, though the same elements
-    assert are_same_static_views(row, box(b.after(GRID, b.store(GRID, GRID)), (0, 1), (0, 6)))
+    assert are_same_movement_views(row, b.reshape(b.reshape(row, (6,)), (1, 6))) is False  # other views, though the same elements
+    assert are_same_movement_views(row, box(b.after(GRID, b.store(GRID, GRID)), (0, 1), (0, 6)))
     assert are_surely_disjoint_shrinks(row, other)
     assert are_surely_disjoint_shrinks(b.flip(row, (False, True)), b.reshape(other, (6,)))
     assert not are_surely_disjoint_shrinks(row, row)

@@ -14,7 +14,7 @@ from uops.backends.registry import create_backend
 from uops.compiler import Config, compile
 from uops.compiler.ir.extents import max_elements
 from uops.compiler.passes.callify.callify import callify
-from uops.compiler.passes.callify.kernel_calls import find_written_slots, pass_memory_to_kernel_calls
+from uops.compiler.passes.callify.kernel_calls import convert_kernel_calls_to_launch_form, find_written_slots
 from uops.compiler.pipeline import lower
 from uops.interp import run
 from uops.spec.errors import CompileError, SpecError
@@ -285,7 +285,7 @@ def test_the_memory_of_a_symbolic_argument_has_all_its_axes():
     i, j = b.range_(m, 0), b.range_(3, 1)
     body = b.sink(b.end(b.store(b.at(p, b.add(b.mul(i, 3), j)), b.load(b.at(q, i, j))), i, j), name="k")
     call = b.call(body, b.buffer(12, dt.int32, unique=1), b.param(0, (n, 3), dt.int32), n, written=(0,))
-    new = pass_memory_to_kernel_calls(call, 2).root
+    new = convert_kernel_calls_to_launch_form(call, 2).root
     assert [max_elements(u.shape) for u in nodes_with_op(new.body, Op.PARAM) if u.arg.slot == 1 and u.shape] == [12]
 
 

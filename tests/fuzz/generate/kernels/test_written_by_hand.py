@@ -10,7 +10,7 @@ import pytest
 from uops.backends.testing.values import draw_array
 from uops.fuzz.generate.declared import EVERYTHING
 from uops.fuzz.generate.draw import SeededDraw
-from uops.fuzz.generate.kernels.written_by_hand import FORMS, LIST_FORM, SCHEDULED_FORM, build_kernel_call
+from uops.fuzz.generate.kernels.written_by_hand import FORMS, LIST_FORM, SCHEDULED_FORM, build_kernel_call_on_placeholders
 from uops.interp import run
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -26,7 +26,7 @@ EVERY = (*FORMS, SCHEDULED_FORM, LIST_FORM)
 
 
 def calls(form: str, count: int = 30) -> list[UOp]:
-    return [build_kernel_call(SeededDraw(seed), form, "k", EVERYTHING) for seed in range(count)]
+    return [build_kernel_call_on_placeholders(SeededDraw(seed), form, "k", EVERYTHING) for seed in range(count)]
 
 
 def program(call: UOp) -> UOp:

@@ -15,7 +15,7 @@ from uops.compiler.passes.callify.callify import callify, outputs
 from uops.compiler.passes.optimize.heuristics.cpu import LONG, schedule_for_cpu
 from uops.compiler.passes.optimize.optimize import optimize
 from uops.compiler.passes.optimize.schedule.accesses import collect_accesses, flatten_loop_nests
-from uops.compiler.passes.optimize.schedule.optops import find_loops_around_local_memory_fills, find_rejection_reason
+from uops.compiler.passes.optimize.schedule.optops import find_loops_around_local_memory_fill_loops, find_rejection_reason
 from uops.compiler.passes.optimize.schedule.schedule import Schedule, close_output_loops_into_sink, create_initial_schedule
 from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.compiler.target import PLAIN, MachineModel
@@ -285,7 +285,7 @@ def test_a_loop_around_the_filling_of_local_memory_is_not_split_into_lanes() -> 
         np.testing.assert_allclose(got, run(graph, given).values[0], rtol=1e-5)
     for columns, inner_split in ((16, None), (40, "another loop around an intermediate Store")):  # 16: no loop over columns
         kept = schedule_for_cpu(first(softmax(p(0, 64, columns))), WIDE, count(100))
-        outer = next(k for k, r in enumerate(kept.ranges) if r in find_loops_around_local_memory_fills(kept.effect))
+        outer = next(k for k, r in enumerate(kept.ranges) if r in find_loops_around_local_memory_fill_loops(kept.effect))
         assert "LOCAL memory is filled" in (find_rejection_reason(kept, Split(outer, 2, AxisType.UPCAST)) or "")
         reason = find_rejection_reason(kept, Split(outer, 2, AxisType.LOOP))
         assert reason is None if inner_split is None else inner_split in str(reason)

@@ -11,7 +11,7 @@ from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 from uops.backends.native_entry import sharing, table
 from uops.compiler import Config, compile, stages
-from uops.compiler.ir.loops import estimate_executed_instruction_count, find_thread_loop_around_effects
+from uops.compiler.ir.loops import estimate_executed_instruction_count, find_parallelizable_outer_thread_loop
 from uops.compiler.passes.callify.callify import callify, outputs
 from uops.compiler.passes.optimize.heuristics import threads
 from uops.compiler.passes.optimize.heuristics.cpu import schedule_for_cpu
@@ -134,7 +134,7 @@ def filled(n: int, axis: int, kind: AxisType, value: UOp | None = None) -> UOp:
 
 def test_the_shared_loop_is_the_one_that_holds_every_effect() -> None:
     body = linear(filled(8, 0, AxisType.THREAD))
-    assert find_thread_loop_around_effects(body) is next(u for u in body if u.op is Op.RANGE)
+    assert find_parallelizable_outer_thread_loop(body) is next(u for u in body if u.op is Op.RANGE)
 
 
 NOT_SHARED = {
@@ -168,11 +168,11 @@ def _atomic() -> tuple[UOp, ...]:
 
 @pytest.mark.parametrize("name", NOT_SHARED)
 def test_there_is_no_shared_loop(name: str) -> None:
-    assert find_thread_loop_around_effects(NOT_SHARED[name]()) is None
+    assert find_parallelizable_outer_thread_loop(NOT_SHARED[name]()) is None
 
 
 def test_threads_outside_of_other_loops_are_shared() -> None:
-    assert find_thread_loop_around_effects(_nested(AxisType.THREAD, AxisType.LOOP)) is not None
+    assert find_parallelizable_outer_thread_loop(_nested(AxisType.THREAD, AxisType.LOOP)) is not None
 
 
 def test_instructions_count_as_often_as_their_loops_run() -> None:
