@@ -13,7 +13,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from uops.compiler.config import default_config
 from uops.compiler.tensor.chains import elide_copies_in_assignment_chains
@@ -21,7 +21,7 @@ from uops.compiler.tensor.settings import change_settings, current_settings
 from uops.spec.errors import SpecError, SpecTypeError, SpecValueError, Trap
 from uops.spec.ir import build as B
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import CALL_LIKE, Op
+from uops.spec.ir.ops import ALU, CALL_LIKE, RESHAPING, Op
 from uops.spec.result import Result
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ Program = Callable[[Mapping[str, Any]], Result]
 Runner = Callable[[UOp, str], Program]
 #: Ops whose nodes may have IndexChecks.
 _CHECKED = frozenset({Op.INDEX, Op.FUNCTION, Op.CONTIGUOUS_BACKWARD})
+#: Ops that a program holds as they are, on other sources. No index of theirs is checked.
+_KEPT = ALU | RESHAPING | {Op.BITCAST, Op.CONST, Op.CONTIGUOUS, Op.DETACH, Op.REDUCE, Op.STACK}
 
 
 class CapturedGraph(NamedTuple):
@@ -68,6 +70,7 @@ class RunnerState:
 
 
 _local = threading.local()
+T = TypeVar("T")
 
 
 def install(runner: Runner) -> None:
@@ -126,6 +129,14 @@ def compute_in_one_program(nodes: Sequence[UOp], backend: str | None, unchecked:
     settings = current_settings()
     if settings.tracing:
         raise SpecTypeError(f"@function {settings.tracing} runs lazily: the value of a Tensor is not known while it is traced")
+    backend = backend or settings.backend
+    structure = _describe_structure(nodes)
+    if structure is not None:
+        known = _get_recently_used(_programs_of_structures(), _cache_key(structure.key, backend))
+        if known is not None:
+            values = known.program({key: structure.arrays[k] for key, k in known.leaf_of_input.items()}).values
+            inputs = tuple([weakref.ref(structure.buffers[k]) for k in known.leaf_of_input.values()])
+            return [ComputedValue(value, is_constant, inputs) for value, is_constant in zip(values, known.are_constant)]
     graph = _GraphCapture()
     closed = [graph.replace_buffers_by_params(u) for u in nodes]
     if graph.has_copies_to_devices:
@@ -133,7 +144,12 @@ def compute_in_one_program(nodes: Sequence[UOp], backend: str | None, unchecked:
     checks = (
         {} if (settings.unchecked if unchecked is None else unchecked) else graph.check_known_indices_and_collect_computed_checks()
     )
-    program = _get_or_compile_program(_build_output_graph([*closed, *checks], graph.fresh), backend or settings.backend)
+    program = _get_or_compile_program(_build_output_graph([*closed, *checks], graph.fresh), backend)
+    if structure is not None:
+        number_of_buffer = {u: k for k, u in enumerate(structure.buffers)}
+        leaf_of_input = {f"p{k}": number_of_buffer[u] for k, u in enumerate(graph.buffers)}
+        known = _ProgramOfStructure(program, leaf_of_input, [c is u for c, u in zip(closed, nodes)])
+        _keep_recently_used(_programs_of_structures(), _cache_key(structure.key, backend), known)
     try:
         values = program(graph.inputs).values
     except Trap:
@@ -169,16 +185,99 @@ def _get_or_compile_program(graph: UOp, backend: str) -> Program:
     """Return the compiled graph from this thread's cache, since programs of some backends serve one thread."""
     if RunnerState.runner is None:
         raise SpecError("no runner is installed: import uops.backends.api, or take Tensor from uops")
-    cache: OrderedDict[tuple[UOp, str, int, bool], Program] = _local.__dict__.setdefault("programs", OrderedDict())
-    key = graph, backend, RunnerState.generation, default_config().fast_math
-    program = cache.get(key)
+    cache: OrderedDict[Any, Program] = _local.__dict__.setdefault("programs", OrderedDict())
+    key = _cache_key(graph, backend)
+    program = _get_recently_used(cache, key)
     if program is None:
-        program = cache[key] = RunnerState.runner(graph, backend)
-        if len(cache) > CACHE_SIZE:
-            cache.popitem(last=False)
-    else:
-        cache.move_to_end(key)
+        program = RunnerState.runner(graph, backend)
+        _keep_recently_used(cache, key, program)
     return program
+
+
+def _cache_key(graph: Any, backend: str) -> tuple[Any, str, int, bool]:
+    """Return what a program depends on, given its graph or the structure of that."""
+    return graph, backend, RunnerState.generation, default_config().fast_math
+
+
+def _get_recently_used(cache: OrderedDict[Any, T], key: Any) -> T | None:
+    value = cache.get(key)
+    if value is not None:
+        cache.move_to_end(key)
+    return value
+
+
+def _keep_recently_used(cache: OrderedDict[Any, T], key: Any, value: T) -> None:
+    cache[key] = value
+    if len(cache) > CACHE_SIZE:
+        cache.popitem(last=False)
+
+
+# Graphs of equal structure have one program. Its structure is found in less time than its graph is rebuilt.
+
+
+class _Structure(NamedTuple):
+    """A graph without its data.
+
+    `key` has the op, the arg and the numbers of the sources of each node, and the size and dtype of each Buffer with data, which
+    `buffers` and `arrays` have in the order of their first use. Graphs of equal keys differ in their data alone.
+    """
+
+    key: tuple[Any, ...]
+    buffers: list[UOp]
+    arrays: list[Any]
+
+
+class _ProgramOfStructure(NamedTuple):
+    """A program, the number of the Buffer that each of its inputs is, and which of its values depend on no data."""
+
+    program: Program
+    leaf_of_input: dict[str, int]
+    are_constant: list[bool]
+
+
+def _describe_structure(roots: Sequence[UOp]) -> _Structure | None:
+    """Return the structure of graphs, or None if they have an op that `_GraphCapture` checks or replaces."""
+    from uops.compiler.tensor.storage import array_of, find_realized_leaf  # late: it loads NumPy
+
+    numbers: dict[UOp, int] = {}
+    parts: list[Any] = []
+    buffers: list[UOp] = []
+    arrays: list[Any] = []
+    stack: list[UOp | None] = list(reversed(roots))  # None stands on top of a node whose sources have numbers
+    while stack:
+        u = stack.pop()
+        if u is None:
+            u = stack.pop()
+            assert u is not None
+            if u not in numbers:
+                numbers[u] = len(numbers)
+                parts.append((u.op, u.arg, *[numbers[s] for s in u.src]))
+        elif u in numbers:
+            pass
+        elif u.op is Op.BUFFER:
+            array = array_of(u)
+            if array is None:
+                return None
+            numbers[u] = len(numbers)
+            parts.append((u.arg.size, u.arg.dtype))
+            buffers.append(u)
+            arrays.append(array)
+        elif u.op not in _KEPT or u.tag is not None:
+            return None
+        elif (leaf := find_realized_leaf(u)) is None:
+            stack += (u, None)
+            stack += [s for s in reversed(u.src) if s not in numbers]
+        elif leaf in numbers:
+            numbers[u] = numbers[leaf]
+        else:
+            stack += (u, leaf)
+    return _Structure((*parts, *[numbers[u] for u in roots]), buffers, arrays)
+
+
+def _programs_of_structures() -> OrderedDict[Any, _ProgramOfStructure]:
+    """Return the programs of this thread, by structure."""
+    cache: OrderedDict[Any, _ProgramOfStructure] = _local.__dict__.setdefault("structures", OrderedDict())
+    return cache
 
 
 def capture(*values: Any) -> CapturedGraph:

@@ -17,6 +17,7 @@ from uops.compiler.ir.devices import HOST
 from uops.compiler.runtime.program import numpy_dtype
 from uops.compiler.tensor.dtypes import as_dtype
 from uops.spec.ir import build as B
+from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import Device
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
@@ -25,6 +26,8 @@ from uops.spec.rows.collectives import replicate_on_devices
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+#: NumPy's dtype -> ours. The name of a NumPy dtype is found more slowly.
+_DTYPES = {numpy_dtype(d): d for d in dt.STORABLE}
 _arrays: weakref.WeakKeyDictionary[UOp, Array] = weakref.WeakKeyDictionary()
 _stand_ins: weakref.WeakSet[UOp] = weakref.WeakSet()
 #: Copy of a leaf on other devices -> the leaf.
@@ -44,9 +47,8 @@ def make_leaf_on_contiguous_memory_or_copy(array: Array, may_others_change_it: b
 
     `may_others_change_it` says that others may hold that memory.
     """
-    dtype = as_dtype(array.dtype)
-    flat = np.ascontiguousarray(array, numpy_dtype(dtype)).reshape(-1)
-    flat = flat.view()
+    dtype = _DTYPES.get(array.dtype) or as_dtype(array.dtype)
+    flat = np.ascontiguousarray(array, numpy_dtype(dtype)).reshape(-1).view()
     flat.flags.writeable = False
     buffer = B.buffer(flat.size, dtype)
     _arrays[buffer] = flat

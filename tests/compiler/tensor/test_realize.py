@@ -13,7 +13,7 @@ import pytest
 import uops
 from uops import Op, SpecError, Tensor, UOp, use
 from uops.backends import api
-from uops.compiler.tensor import capture, install, storage
+from uops.compiler.tensor import capture, install, realize, storage
 from uops.interp import run
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -172,3 +172,50 @@ def test_graphs_may_be_deep() -> None:
     captured = capture(t)
     assert len(toposort(captured.graph)) > 5000
     assert run(captured.graph, captured.inputs).values[0].tolist() == [5001.0]
+
+
+def test_a_program_is_found_by_structure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def three_ops(x: Tensor, y: Tensor, k: float) -> Tensor:
+        return ((x + y) * k).reshape(2, 1).sum(0) - y[:1]
+
+    def leaf(*values: float, dtype: Any = np.float32) -> Tensor:
+        return Tensor(np.array(values, dtype))
+
+    assert three_ops(leaf(1, 2), leaf(3, 4), 2.0).tolist() == [17.0]
+    captures: list[UOp] = []
+    replace = realize._GraphCapture.replace_buffers_by_params
+
+    def counted(self: Any, root: UOp) -> UOp:
+        captures.append(root)
+        return replace(self, root)
+
+    monkeypatch.setattr(realize._GraphCapture, "replace_buffers_by_params", counted)
+    assert three_ops(leaf(5, 6), leaf(7, 8), 2.0).tolist() == [45.0] and not captures
+    realized = (leaf(5, 6) + leaf(0, 0)).realize()
+    captures.clear()
+    assert three_ops(realized, leaf(7, 8), 2.0).tolist() == [45.0] and not captures
+    x = leaf(1, 2)
+    others = {
+        "one Tensor twice": (lambda: three_ops(x, x, 2.0), [11.0]),
+        "another constant": (lambda: three_ops(leaf(1, 2), leaf(3, 4), -0.0), [-3.0]),
+        "the sign of a zero": (lambda: three_ops(leaf(1, 2), leaf(3, 4), 0.0), [-3.0]),
+        "another dtype": (lambda: three_ops(leaf(1, 2, dtype=np.float64), leaf(3, 4, dtype=np.float64), 2.0), [17.0]),
+        "another extent": (lambda: (leaf(1, 2, 3) + leaf(3, 4, 5)) * 2.0, [8.0, 12.0, 16.0]),
+        "another order": (lambda: three_ops(leaf(3, 4), leaf(1, 2), 2.0), [19.0]),
+    }
+    for what, (build, expected) in others.items():
+        captures.clear()
+        assert build().tolist() == expected and (captures or what == "another order"), what
+        captures.clear()
+        assert build().tolist() == expected and not captures, what
+    with uops.use("interp"):
+        assert three_ops(leaf(1, 2), leaf(3, 4), 2.0).tolist() == [17.0] and captures
+
+
+def test_constants_and_data_are_realized_by_structure() -> None:
+    for _ in range(2):
+        zero, one = Tensor.zeros(2), Tensor(np.ones(2, np.float32))
+        a, b = zero + 1, one + zero
+        a.realize(b)
+        assert a.tolist() == b.tolist() == [1, 1]
+        assert storage.find_realized_leaf(zero.uop) is None

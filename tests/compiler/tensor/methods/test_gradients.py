@@ -371,7 +371,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[SpecError], str]] = {
         "expected a Tensor of floats, got int32",
     ),
     "no target": (lambda: Tensor([1.0]).sum().gradient(), SpecTypeError, "at least one Tensor"),
-    "several elements": (lambda: Tensor([1.0, 2.0]).gradient(Tensor([1.0])), SpecValueError, "one element or a cotangent"),
+    "several elements": (lambda: Tensor([1.0, 2.0]).gradient(Tensor([1.0])), SpecValueError, "one element, or a cotangent"),
     "another value": (lambda: Tensor([1.0]).sum().gradient(Tensor([2.0])), SpecValueError, "depends on target 0, of shape"),
     "a cotangent of another shape": (
         lambda: Tensor([1.0, 2.0]).gradient(Tensor([1.0]), gradient=Tensor([1.0])),
