@@ -42,8 +42,10 @@ def renumber_loops_and_map_nodes(body: UOp) -> tuple[UOp, dict[UOp, UOp]]:
 def order_outside_kernels(root: UOp) -> list[UOp]:
     """Return the nodes of a program in topological order, without the bodies of Calls."""
     order = toposort(root)
+    if Op.CALL not in [u.op for u in order]:
+        return order
     bodies = {u.body for u in order if u.op is Op.CALL}
-    return order if not bodies else [u for u in toposort(root, gate=lambda u: u not in bodies) if u not in bodies]
+    return [u for u in toposort(root, gate=lambda u: u not in bodies) if u not in bodies]
 
 
 def substitute_outside_kernels(root: UOp, replacements: dict[UOp, UOp]) -> UOp:
@@ -51,9 +53,9 @@ def substitute_outside_kernels(root: UOp, replacements: dict[UOp, UOp]) -> UOp:
 
     A body has Params of its own (R64), which may be the same nodes as Params outside.
     """
-    order = order_outside_kernels(root)
-    if Op.CALL not in [u.op for u in order]:
+    if Op.CALL not in [u.op for u in toposort(root)]:
         return substitute(root, replacements)
+    order = order_outside_kernels(root)
     rebuilt = {u: new for u, new in replacements.items() if new is not u}
     for u in order:
         if u not in replacements and not rebuilt.keys().isdisjoint(u.src):

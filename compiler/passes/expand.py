@@ -23,9 +23,7 @@ gates stay branches.
 
 from __future__ import annotations
 
-import functools
 import math
-import operator
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -144,15 +142,18 @@ class _AxisExpander:
 
     def expand_elementwise(self, u: UOp) -> None:
         """Rebuild an elementwise op on operands of equal axes; one of shape () stays as it is."""
-        masks = tuple(map(self.axis_masks.__getitem__, u.src))
+        axis_masks, done = self.axis_masks, self.done
         mask = self._union_axis_masks(u.src)
-        self.axis_masks[u] = mask
+        axis_masks[u] = mask
         fits = (0, mask)  # the masks of operands that need no broadcast
-        src = tuple([self.done[s] if m in fits else self.broadcast_to_axes(s, mask) for s, m in zip(u.src, masks, strict=True)])
-        self.done[u] = u if src == u.src else UOp(u.op, src, u.arg, u.tag)
+        src = tuple([done[s] if axis_masks[s] in fits else self.broadcast_to_axes(s, mask) for s in u.src])
+        done[u] = u if src == u.src else UOp(u.op, src, u.arg, u.tag)
 
     def _union_axis_masks(self, src: tuple[UOp, ...]) -> int:
-        return functools.reduce(operator.or_, map(self.axis_masks.__getitem__, src), 0)
+        mask, axis_masks = 0, self.axis_masks
+        for s in src:
+            mask |= axis_masks[s]
+        return mask
 
     def replace_range_if_expanded(self, u: UOp) -> None:
         """Replace an expanded range by the Stack of its values. Raises CompileError for a bound that depends on one."""

@@ -94,13 +94,13 @@ def scalar(u: UOp) -> Shape:
 
 def of_alu(u: UOp) -> Shape:
     """Return the common shape of the sources, which broadcast."""
-    first, *others = u.src  # elements
-    shape: Shape = first.shape
-    for s in others:
+    elements = u.src
+    shape: Shape = elements[0].shape
+    for s in elements:
         other = s.shape
-        if other != shape and other:  # () broadcasts to any shape
+        if other is not shape and other != shape and other:  # () broadcasts to any shape
             if shape:
-                return broadcast([s.shape for s in u.src])
+                return broadcast([s.shape for s in elements])
             shape = other
     return shape
 
