@@ -19,8 +19,8 @@ from uops.spec.verify.infer import infer_tensor_kernel_or_bestiary_dialect
 from uops.spec.verify.verifier import find_broken_claims
 
 FILES = sorted(Path(__file__).parent.glob("*.uops"))
-#: Of schedules: enough to have each kind of OptOp on some kernel of the files.
-SEEDS = range(8)
+#: Of schedules: enough to have each kind of OptOp on some kernel of the files. The others are asked by `tox -e slow`.
+SEEDS = (range(4), pytest.param(range(4, 12), marks=pytest.mark.slow))
 FOUND = (Path(__file__).parents[2] / "FOUND.md").read_text(encoding="utf-8")
 
 
@@ -54,9 +54,10 @@ def test_compiled_code_gives_what_the_file_says(path: Path, tier: str) -> None:
     _judge(test, create_backend("llvm", tier=tier).run)
 
 
+@pytest.mark.parametrize("seeds", SEEDS)
 @pytest.mark.parametrize("name", ["llvm", "opencl"])
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
-def test_drawn_schedules_give_what_the_file_says(path: Path, name: str) -> None:
+def test_drawn_schedules_give_what_the_file_says(path: Path, name: str, seeds: range) -> None:
     """Vectors, workgroups and padding of every kind: what OptOps break is not seen in the compiler's own choice alone."""
     test = load_file_test(path)
     if test.trap or test.error:
@@ -65,7 +66,7 @@ def test_drawn_schedules_give_what_the_file_says(path: Path, name: str) -> None:
         target = create_backend(name).target
     except (BrokenBackend, Unsupported) as e:
         pytest.skip(str(e))
-    for seed in SEEDS:
+    for seed in seeds:
         program = Compiled(
             test.graph, target, Config(reuse=False, verify=True, forced=seed), infer_tensor_kernel_or_bestiary_dialect(test.graph)
         )

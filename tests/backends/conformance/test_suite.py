@@ -183,6 +183,7 @@ CONTROLS: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ConformanceLevel, ids=lambda x: x.value)
 @pytest.mark.parametrize("control", CONTROLS)
 def test_no_cell_is_passed_by_doing_nothing(
