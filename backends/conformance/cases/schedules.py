@@ -25,6 +25,7 @@ from uops.compiler.passes.optimize.schedule.schedule import (
     create_initial_schedule,
     set_output_loop_types_before_optops,
 )
+from uops.compiler.rewrite.lowering_cache import LoweringCache, use_lowering_cache
 from uops.compiler.target import MachineModel
 from uops.spec import wmma
 from uops.spec.ir import build as b
@@ -139,17 +140,18 @@ def apply_optops(
     body: UOp, optops: tuple[OptOp, ...], machine: MachineModel = _MACHINE, *, make_output_loops_global: bool = False
 ) -> UOp:
     """Return the SCHEDULED body of a kernel after OptOps. Raises RejectedOptOp for one that is not legal."""
-    start, fresh = create_initial_schedule(body), fresh_uniques(body)
-    if start is None:
-        raise ValueError("expected a kernel as rangeify leaves it")
-    schedule = (
-        set_output_loop_types_before_optops(start, dict.fromkeys(start.outputs, AxisType.GLOBAL))
-        if make_output_loops_global
-        else start
-    )
-    for optop in optops:
-        schedule = apply(schedule, optop, machine)
-    return close_output_loops_into_sink(lower_or_serialize_group_reduces(schedule, machine, fresh))
+    with use_lowering_cache(LoweringCache()):
+        start, fresh = create_initial_schedule(body), fresh_uniques(body)
+        if start is None:
+            raise ValueError("expected a kernel as rangeify leaves it")
+        schedule = (
+            set_output_loop_types_before_optops(start, dict.fromkeys(start.outputs, AxisType.GLOBAL))
+            if make_output_loops_global
+            else start
+        )
+        for optop in optops:
+            schedule = apply(schedule, optop, machine)
+        return close_output_loops_into_sink(lower_or_serialize_group_reduces(schedule, machine, fresh))
 
 
 def _make_schedule_case(d: DType, case: _ScheduleCase, machine: MachineModel = _MACHINE) -> ConformanceCase:
