@@ -1,8 +1,8 @@
 """Programs that enter the compiler behind its first stage: kernels written by hand, and launches that another tool lowered.
 
-Takes: a graph of any dialect. Gives: a launch, that is, a Linear of Calls of kernels, or a graph of TENSOR; and what callers see of
-it. Spec: Call, Linear, Sink; R63 (Call), R120 (memory without a name), R125 (Special), R127 (loops of a node), R166 (kernels
-written by hand).
+Takes: a graph of any dialect. Gives: a launch, that is, a Linear of Calls of kernels, or a graph of TENSOR or CALLIFIED; and what
+callers see of it. Spec: Call, Linear, Sink; R63 (Call), R120 (memory without a name), R125 (Special), R127 (loops of a node), R166
+(kernels written by hand).
 
 A graph that is one kernel becomes a launch of one Call. Its free Params, and its GLOBAL Buffers, become arguments. If it gives a
 value, it becomes a Call in a graph of TENSOR instead, and so do the loops of a graph that is no kernel as a whole. A graph of the
@@ -19,8 +19,13 @@ from uops.compiler.ir.buffers import highest_unique
 from uops.compiler.ir.equal_effects import chain_atomic_adds_per_memory_and_loops
 from uops.compiler.ir.loops import bind_accesses_to_loops_and_split_ends
 from uops.compiler.native import require_variables_within_program_bounds
-from uops.compiler.passes.callify.callify import CallifiedProgram, ProgramOutput, inline_calls_and_drop_gradient_markers
-from uops.compiler.passes.callify.hazards import map_base_memory
+from uops.compiler.passes.callify.callify import (
+    CallifiedProgram,
+    ProgramOutput,
+    inline_calls_and_drop_gradient_markers,
+    written_slots,
+)
+from uops.compiler.passes.callify.hazards import insert_hazard_copies, map_base_memory
 from uops.compiler.passes.callify.kernel_calls import (
     convert_kernel_calls_to_launch_form,
     find_written_slots,
@@ -37,10 +42,11 @@ from uops.compiler.passes.callify.loop_regions import (
 from uops.compiler.place import untranslatable_error
 from uops.spec.errors import SpecError
 from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import CallArg
 from uops.spec.ir.axes import SEQUENTIAL
 from uops.spec.ir.node import UOp, nodes_with_op, substitute, toposort
 from uops.spec.ir.ops import KERNEL_ACCESSES, MEMORY_ROOTS, Op
-from uops.spec.ir.scope import base_memory, strip_afters
+from uops.spec.ir.scope import base_memory, is_variable, strip_afters
 from uops.spec.verify.dialects import KERNEL_OPS, LAUNCH_DIALECTS, Dialect
 from uops.spec.verify.infer import infer_tensor_kernel_or_bestiary_dialect
 
@@ -82,7 +88,9 @@ def convert_to_launch_or_tensor_graph(graph: UOp, dialect: Dialect) -> EnteringP
         given, graph = graph, legalize(graph)
         private = find_unnamed_buffers(given, graph)
         dialect = infer_tensor_kernel_or_bestiary_dialect(graph)
-    if dialect is Dialect.CALLIFIED or (dialect is Dialect.TENSOR and not _has_loops_but_is_no_single_kernel(graph)):
+    if dialect is Dialect.CALLIFIED:
+        return EnteringProgram(_canonicalize_callified(graph), dialect, private)
+    if dialect is Dialect.TENSOR and not _has_loops_but_is_no_single_kernel(graph):
         return EnteringProgram(graph, dialect, private)
     if is_launch(graph):
         return EnteringProgram(*_canonicalize_launch_and_find_dialect(graph, dialect), private)
@@ -92,6 +100,37 @@ def convert_to_launch_or_tensor_graph(graph: UOp, dialect: Dialect) -> EnteringP
         outlined = _outline_loop_regions_or_whole_kernel(graph)
         return EnteringProgram(outlined.root, Dialect.TENSOR, private | outlined.temporaries)
     return EnteringProgram(*_canonicalize_launch_and_find_dialect(wrap_kernel_as_launch(graph), dialect), private)
+
+
+def _canonicalize_callified(call: UOp) -> UOp:
+    """Return the Call of a CALLIFIED program as callify gives it.
+
+    Its hazards are explicit, one Param stands for each memory, and every Call declares what it writes. Kernels keep their loops.
+    """
+    order = order_outside_kernels(call.body)
+    replacements: dict[UOp, UOp] = {}
+    first: dict[UOp, UOp] = {}  # argument -> the Param that stands for it
+    for u in order:
+        if u.op is Op.PARAM and not is_variable(u):
+            replacements[u] = first.setdefault(call.arguments[u.arg.slot], u)
+        elif any(s in replacements for s in u.src) or u.op is Op.CALL:
+            sources = tuple([replacements.get(s, s) for s in u.src])
+            replacements[u] = _canonicalize_call_of_kernel(u, sources) if u.op is Op.CALL else u.replace(src=sources)
+    body = insert_hazard_copies(replacements.get(call.body, call.body))
+    return call.replace(src=(body, *call.arguments), arg=replace(call.arg or CallArg(), written=written_slots(body)))
+
+
+def _canonicalize_call_of_kernel(call: UOp, sources: tuple[UOp, ...]) -> UOp:
+    """Return the Call of a kernel in a callified body, with new sources: what it writes is declared, and its loops are final."""
+    body, *arguments = sources
+    arg = call.arg or CallArg()
+    if arg.written is None:
+        written = find_written_slots(body)
+        arg = replace(arg, written=tuple(range(len(arguments))) if written is None else written)
+    if body.op is Op.SINK and not body.arg.scheduled:
+        body = bind_accesses_to_loops_and_split_ends(body)
+        body = body.replace(arg=replace(body.arg, scheduled=True))
+    return call.replace(src=(body, *arguments), arg=arg)
 
 
 def _has_loops_but_is_no_single_kernel(graph: UOp) -> bool:
@@ -227,7 +266,14 @@ def describe_callified(callified: CallifiedProgram, private: frozenset[UOp] = fr
     """Return what callers see of a callified program: all but its temporaries and the Buffers that are `private`."""
     arguments, unseen = callified.call.arguments, callified.temporaries | private
     written = frozenset(arguments[k] for k in callified.call.arg.written) - unseen
-    return ProgramInterface(callified.outputs, tuple([a for a in arguments if a not in unseen]), written)
+    return ProgramInterface(callified.outputs, tuple(dict.fromkeys(a for a in arguments if a not in unseen)), written)
+
+
+def describe_entering_program(entering: UOp, private: frozenset[UOp] = frozenset()) -> ProgramInterface:
+    """Return what callers see of a launch, or of the Call of a CALLIFIED program, which gives no values either."""
+    if entering.op is Op.CALL:
+        return describe_callified(CallifiedProgram(entering, ()), private)
+    return describe_launch(entering, private)
 
 
 def describe_launch(launch: UOp, private: frozenset[UOp] = frozenset()) -> ProgramInterface:

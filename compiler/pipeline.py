@@ -18,7 +18,13 @@ from typing import NamedTuple
 from uops.compiler import config as configuration
 from uops.compiler.config import Config
 from uops.compiler.decompose import SMALL
-from uops.compiler.entry import ProgramInterface, convert_to_launch_or_tensor_graph, describe_callified, describe_launch
+from uops.compiler.entry import (
+    ProgramInterface,
+    convert_to_launch_or_tensor_graph,
+    describe_callified,
+    describe_entering_program,
+    describe_launch,
+)
 from uops.compiler.ir.bodies import KernelBodyCache, map_kernel_bodies
 from uops.compiler.ir.devices import find_named_devices, require_known_device_names
 from uops.compiler.log import LoweringLog, active_log, record_transforms
@@ -376,8 +382,8 @@ def _run_passes_validate_and_yield_graphs(graph: UOp, state: LoweringState) -> I
     if state.config.verify:
         _verify_dialect(graph, state.entry, "", state)
     graphs: dict[str, UOp] = {}
-    if state.entry not in (Dialect.TENSOR, Dialect.CALLIFIED):
-        _record_and_report_interface(describe_launch(graph, state.private), state)
+    if state.entry is not Dialect.TENSOR:
+        _record_and_report_interface(describe_entering_program(graph, state.private), state)
     for passes in _group_neighbouring_per_kernel_passes(passes_from(state.entry), kernel_by_kernel=state.programs is not None):
         *_, p = passes
         graph = graphs[p.name] = _run_pass_group_and_verify(passes, graph, state)

@@ -13,6 +13,7 @@ from uops.backends.opencl.choice import unavailable_reason
 from uops.backends.registry import create_backend
 from uops.compiler import Config, compile
 from uops.compiler.entry import (
+    ProgramInterface,
     convert_to_launch_or_tensor_graph,
     describe_launch,
     find_unnamed_buffers,
@@ -193,6 +194,65 @@ def test_a_launch_of_an_unknown_dialect_is_of_the_first_that_it_is_legal_in(pyre
     assert convert_to_launch_or_tensor_graph(launch, infer_tensor_kernel_or_bestiary_dialect(launch)).dialect is Dialect.KERNEL
     lanes = UOp(Op.LINEAR, (b.call(body_of("loops of lanes and a Barrier"), b.buffer(32, F32, unique=1), param(0, 32)),))
     assert convert_to_launch_or_tensor_graph(lanes, infer_tensor_kernel_or_bestiary_dialect(lanes)).dialect is Dialect.SCHEDULED
+
+
+# ------------------------------------------------------------------------------------------------- callified programs
+
+
+def assigned_and_read() -> UOp:
+    """A TENSOR graph of four outputs in memory: two values, a copy that several read, and a Buffer that is assigned."""
+    x, row = param(0, 4, 6), b.contiguous(b.sum_and_drop_axis(param(0, 4, 6), 1))
+    return b.tuple_(b.add(x, 1.0), b.mul(row, row), row, b.assign(b.buffer(4, F32, unique=1), b.add(row, 2.0)))
+
+
+def call_of(*effects: UOp, arguments: tuple[int, ...], written: tuple[int, ...] | None = None) -> UOp:
+    """A CALLIFIED program on memory of 4 elements; `arguments` are the numbers of its Buffers."""
+    return b.call(b.sink(*effects), *[b.buffer(4, F32, unique=k) for k in arguments], written=written)
+
+
+def increase_in_turn() -> UOp:
+    """A kernel whose loop may not be reordered: each element is added to the next."""
+    i = loop(3)
+    memory, after = param(0, 4), b.add(i, 1)
+    return b.sink(b.end(b.store(b.at(memory, after), b.add(load(memory, i), load(memory, after))), i), name="k")
+
+
+OUT, OTHER, X = (param(k, 4) for k in range(3))
+CALLIFIED = {
+    "an Add and a Reduce": b.tuple_(b.add(param(0, 4, 6), 1.0), b.sum_and_drop_axis(param(0, 4, 6), 1)),
+    "a copy and an assigned Buffer": assigned_and_read(),
+    "nothing declared": call_of(b.store(OUT, b.add(X, 1.0)), b.store(OTHER, b.mul(X, 2.0)), arguments=(1, 2, 3)),
+    "too much declared": call_of(b.store(OUT, X), b.store(OTHER, X), arguments=(1, 2, 3), written=(0, 1, 2)),
+    "one memory twice": call_of(b.store(OUT, b.add(X, 1.0)), b.store(OTHER, b.mul(X, 2.0)), arguments=(1, 2, 1), written=(0, 1)),
+    "a hazard": call_of(b.store(OUT, b.flip(OUT, (True,))), b.store(OTHER, X), arguments=(1, 2, 3), written=(0, 1)),
+    "a kernel": call_of(
+        b.call(increase_in_turn(), b.after(OUT, b.store(OUT, b.mul(X, 3.0)))), b.store(OTHER, X), arguments=(1, 2, 3)
+    ),
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", CALLIFIED)
+def test_a_callified_program_gives_its_results_in_the_memory_of_its_call(name: str, backend: str) -> None:
+    target, given = create_backend(backend).target, CALLIFIED[name]
+    call = given if given.op is Op.CALL else lower(given, target, "callify", FRESH)
+    inputs = {"p0": floats(4, 6)} if call is not given else {f"b{a.arg.unique}": floats(4) for a in call.arguments}
+    assert_agrees(call, inputs, backend, Dialect.CALLIFIED)
+
+
+def test_callers_are_told_the_memory_of_a_callified_program(pyref: Any) -> None:
+    call = lower(CALLIFIED["an Add and a Reduce"], pyref, "callify", FRESH)
+    interfaces: list[ProgramInterface] = []
+    planned = lower(call, pyref, "plan", FRESH, interfaces.append, Dialect.CALLIFIED)
+    first, given, second = call.arguments
+    assert interfaces == [ProgramInterface((), (first, given, second), frozenset({first, second}))]
+    assert {a for c in planned.src for a in c.arguments} == set(call.arguments)
+
+
+def test_a_callified_program_of_callify_enters_as_it_is(pyref: Any) -> None:
+    for graph in (squares_of_sums(), assigned_and_read()):
+        call = lower(graph, pyref, "callify", FRESH)
+        assert convert_to_launch_or_tensor_graph(call, Dialect.CALLIFIED) == (call, Dialect.CALLIFIED, frozenset())
 
 
 # ----------------------------------------------------------------------------------------------------------- kernels
