@@ -37,6 +37,14 @@ def max_extent(d: Dim) -> int:
     return max(0, int(bounds[1]))
 
 
+def finite_bounds(u: UOp) -> tuple[int, int] | None:
+    """Return the bounds of an integer node, or None unless min_max has two: those of a float cast to index may be infinite."""
+    bounds = u.min_max
+    if bounds is None or bounds[0] == -math.inf or bounds[1] == math.inf:
+        return None
+    return int(bounds[0]), int(bounds[1])
+
+
 def max_elements(shape: Iterable[Dim]) -> int:
     """Return the greatest number of elements of a value of this shape."""
     return math.prod(max_extent(d) for d in shape)

@@ -133,9 +133,9 @@ def _bound_difference(comparison: UOp) -> Iterator[tuple[_Terms, Bounds]]:
 
 
 def _own_bounds(u: UOp) -> Bounds:
-    """Return the bounds that min_max gives an index node."""
-    bounds = u.min_max
-    return _UNBOUNDED if bounds is None else (int(bounds[0]), int(bounds[1]))
+    """Return the bounds that min_max gives an index node; None for an infinite one."""
+    low, high = u.min_max or _UNBOUNDED
+    return None if low is None or low == -math.inf else int(low), None if high is None or high == math.inf else int(high)
 
 
 def _bounds_of_terms(terms: _Terms) -> Bounds:

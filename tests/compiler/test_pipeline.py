@@ -9,7 +9,7 @@ from uops.compiler import PIPELINE, STAGES, Config, compile, lower, stages
 from uops.compiler.passes.callify.callify import CallifiedProgram, convert_graph_to_call
 from uops.compiler.passes.select.select import STEPS
 from uops.compiler.pipeline import Pass, record_lowering_up_to_plan, require_legal_pass_order_and_dialects
-from uops.spec.errors import Crash, SpecError
+from uops.spec.errors import CompileError, Crash, SpecError
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
@@ -45,6 +45,23 @@ def test_a_missing_stage_a_missing_reason_and_a_late_dependency_are_rejected() -
         require_legal_pass_order_and_dialects([PIPELINE[0], replace(PIPELINE[1], after=(("render", "because"),)), *PIPELINE[2:]])
     with pytest.raises(Crash, match="the stages must be"):
         require_legal_pass_order_and_dialects(PIPELINE[:-1])
+
+
+_NUMBERS = b.cast(b.param(0, (6,), dt.float32), dt.index)
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        b.lt(b.add(b.mul(_NUMBERS, 2), b.mul(b.variable("i", 0, 5), 3)), 10),
+        b.at(b.param(1, (6,), dt.float32), b.maximum(_NUMBERS, 0)),
+    ],
+    ids=["a comparison", "an address"],
+)
+def test_an_index_without_bounds_is_refused_by_name_R08(graph: UOp, pyref: Any) -> None:
+    verify(graph)
+    with pytest.raises(CompileError, match=r"R08 \(index dtype\) at .* anything in \[-inf, inf\]"):
+        lower(graph, pyref)
 
 
 def test_every_stage_is_text_that_parses_to_the_same_graph(pyref: object) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from uops.compiler.ir.affine import index_constant
+from uops.compiler.ir.extents import finite_bounds
 from uops.compiler.ir.views import STEP, ZERO, Index, IndexArithmetic, fits_int32
 from uops.compiler.passes.rangeify.closed_forms import find_closed_form
 from uops.spec.ir import build as B
@@ -182,8 +183,8 @@ class _ClosedFormSearch:
             gate = self.indexing.conjoin_gates(gate, self.indexing.in_range_gate(i, ZERO, dim_node(n)))
         leaf = Leaf(u, coords, gate)
         if leaf not in self.placeholders:
-            min_max = u.min_max if not u.dtype.is_float else None
-            bounds = None if min_max is None or min_max[0] <= u.dtype.min else (int(min_max[0]), int(min_max[1]))
+            bounds = finite_bounds(u) if not u.dtype.is_float else None
+            bounds = None if bounds is None or bounds[0] <= u.dtype.min else bounds
             arg = ParamArg(None, u.dtype, name=f"%element {len(self.placeholders)}", bounds=bounds)
             placeholder = self.placeholders[leaf] = UOp(Op.PARAM, (B.SCALAR,), arg)
             self.leaves[placeholder] = leaf

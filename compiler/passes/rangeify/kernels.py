@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from uops.compiler.ir.affine import clamp_index
 from uops.compiler.ir.bodies import renumber_loops_and_map_nodes
-from uops.compiler.ir.extents import loop_extent, max_extent
+from uops.compiler.ir.extents import finite_bounds, loop_extent, max_extent
 from uops.compiler.ir.views import ZERO
 from uops.compiler.ir.zero_trip import ValidElementCountByParam, gate_loads_of_zero_trip_loops
 from uops.compiler.log import active_log, log_transform
@@ -95,8 +95,8 @@ class KernelDraft:
         """Return the placeholder for the element `ref` of `u`, memoized."""
         element = u, ref
         if element not in self.placeholders:
-            min_max = u.min_max if not u.dtype.is_float else None
-            bounds = None if min_max is None or min_max[0] <= u.dtype.min else (int(min_max[0]), int(min_max[1]))
+            bounds = finite_bounds(u) if not u.dtype.is_float else None
+            bounds = None if bounds is None or bounds[0] <= u.dtype.min else bounds
             arg = ParamArg(None, u.dtype, name=f"%{len(self.placeholders)}", bounds=bounds)
             placeholder = UOp(Op.PARAM, (B.SCALAR,), arg)
             self.placeholders[element], self.placeholder_refs[placeholder] = placeholder, element

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from uops.compiler.ir.affine import AffineSum, build_affine_sum, extract_affine_sum, index_constant
+from uops.compiler.ir.extents import finite_bounds
 from uops.compiler.rewrite.pattern import INDEX, Binding, Pattern, cst, eq, ne, var
 from uops.compiler.rewrite.rule import Rule
 from uops.compiler.rewrite.rules.index import bound_node, make_witness_requiring_lower_cost
@@ -182,9 +183,9 @@ def _propose_quotient_and_bounded_remainder(binding: Binding) -> WitnessNodes | 
         return None
     for rest in itertools.product(*(_candidate_residues(n, by, len(total.terms)) for n in total.terms.values())):
         left = {u: n for u, n in zip(total.terms, rest, strict=True) if n}
-        bounds = build_affine_sum(AffineSum(left, total.constant % by)).min_max
+        bounds = finite_bounds(build_affine_sum(AffineSum(left, total.constant % by)))
         if bounds is not None and bounds[0] // by == bounds[1] // by:
-            shift = int(bounds[0] // by)
+            shift = bounds[0] // by
             whole = {u: (n - m) // by for (u, n), m in zip(total.terms.items(), rest, strict=True) if n != m}
             quotient = build_affine_sum(AffineSum(whole, total.constant // by + shift))
             return {"q": quotient, "r": build_affine_sum(AffineSum(left, total.constant % by - shift * by))}
@@ -250,10 +251,10 @@ def _propose_quotient_that_decides_comparison(binding: Binding) -> WitnessNodes 
         if size == 1 and not total.constant:  # q would be s itself
             return None
         parts = _split_divisible_terms(total, size)
-        bounds = parts[1].min_max
+        bounds = finite_bounds(parts[1])
         if bounds is None:
             return None
-        least = int(-((bounds[0] - limit) // size))  # the least k with k g + r >= c for all r
+        least = -((bounds[0] - limit) // size)  # the least k with k g + r >= c for all r
         if (least - 1) * size + bounds[1] < limit:
             return {"q": parts[0], "r": parts[1], "g": index_constant(size), "k": index_constant(least)}
     return None

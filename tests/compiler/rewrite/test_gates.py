@@ -13,6 +13,7 @@ from uops.compiler.rewrite.gates import simplify_gate, simplify_under_gate, spli
 from uops.compiler.rewrite.rewriter import Rewriter, weighted_tree_cost
 from uops.compiler.rewrite.rules import INDEXING
 from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp, substitute, toposort
 from uops.spec.ir.ops import DIVISION, Op
 
@@ -105,6 +106,12 @@ def test_conjuncts_simplify_each_other() -> None:
     assert np.array_equal(at_all_points(shorter), at_all_points(gate))
     assert divisions(gate) == 2 and divisions(shorter) == 0
     assert len(list(split_conjuncts(shorter))) == 1  # FLAT < 48 implies the others
+
+
+def test_a_gate_may_bound_a_term_without_bounds() -> None:
+    number = b.cast(b.param(0, (), dt.float32), dt.index)
+    gate = SIMPLIFY(both(b.ge(number, 0), b.lt(b.add(b.mul(number, 2), INNER), 10)))
+    assert simplify_under_gate(b.idiv(number, 5), gate, SIMPLIFY) is b.index(0)
 
 
 def test_a_users_variable_of_the_same_name_stays() -> None:

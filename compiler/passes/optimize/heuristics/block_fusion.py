@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from uops.compiler.ir.affine import AffineSum, build_affine_sum, extract_affine_sum, index_constant
-from uops.compiler.ir.extents import constant_extent
+from uops.compiler.ir.extents import constant_extent, finite_bounds
 from uops.compiler.log import log_one_graphs_part_in_fusion, log_transform
 from uops.compiler.passes.optimize.heuristics.scan import build_prefix_scan_body
 from uops.compiler.passes.optimize.schedule.schedule import create_initial_schedule, replace_ranges, tile_index
@@ -185,9 +185,10 @@ def _is_offset_within_block(address: AffineSum, loops_to_ignore: Sequence[UOp], 
     low = high = address.constant
     for u, k in address.terms.items():
         if u not in loops_to_ignore:
-            if u.min_max is None:
+            bounds = finite_bounds(u)
+            if bounds is None:
                 return False
-            ends = sorted(int(x) * k for x in u.min_max)
+            ends = sorted(x * k for x in bounds)
             low, high = low + ends[0], high + ends[1]
     return 0 <= low and high < block_size
 

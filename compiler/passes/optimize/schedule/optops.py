@@ -24,6 +24,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from uops.compiler.ir.affine import index_constant
+from uops.compiler.ir.extents import finite_bounds
 from uops.compiler.ir.loops import map_nodes_of_ops_to_enclosing_loops
 from uops.compiler.log import log_decisions
 from uops.compiler.passes.optimize.schedule.schedule import (
@@ -179,7 +180,7 @@ def count_max_lanes_per_workgroup(s: Schedule) -> int:
 
 def max_trip_count(extent: Dim) -> int:
     """Return the maximum trip count of an extent."""
-    return extent if isinstance(extent, int) else int((extent.min_max or (0, 1 << 62))[1])
+    return extent if isinstance(extent, int) else (finite_bounds(extent) or (0, 1 << 62))[1]
 
 
 #: Types of axes whose iterations run in order or have LOCAL memory of their own (R57; R128: private memory).

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from uops.compiler.ir.affine import extract_affine_sum
+from uops.compiler.ir.extents import finite_bounds
 from uops.spec.ir.node import UOp, nodes_with_op, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import base_memory, open_ranges
@@ -44,10 +45,10 @@ def _find_injective_loops(address: UOp) -> frozenset[UOp]:
     opaque = frozenset().union(*(needs[t] for t in nonlinear))
     injective, reach = set(), 0
     for r, step in sorted(((t, abs(k)) for t, k in terms.items() if t.op is Op.RANGE), key=lambda pair: pair[1]):
-        bounds = r.min_max
+        bounds = finite_bounds(r)
         if bounds is None:
             break
         if step > reach and r not in opaque:
             injective.add(r)
-        reach += step * int(bounds[1])
+        reach += step * bounds[1]
     return frozenset(injective)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from uops.compiler.ir.extents import finite_bounds
 from uops.compiler.passes.expand import expand_vector_axes_and_split_ends
 from uops.compiler.passes.linearize import linearize_kernel
 from uops.compiler.passes.select.select import select_instructions
@@ -124,7 +125,7 @@ def make_timing_argument(param: UOp) -> Array:
 
 def _extent(d: Any) -> int:
     """Return the maximum of an extent."""
-    return d if isinstance(d, int) else int((d.min_max or (0, 1 << 20))[1])
+    return d if isinstance(d, int) else (finite_bounds(d) or (0, 1 << 20))[1]
 
 
 def _make_timing_values(d: DType, count: int) -> Array:

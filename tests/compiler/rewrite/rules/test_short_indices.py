@@ -5,6 +5,7 @@ import pytest
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules import INDEXING
 from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 
@@ -50,6 +51,12 @@ CASES: dict[str, tuple[UOp, UOp]] = {
     "a row of variable length": (div(add(mul(T, N), LOOP), N), T),
     "a column of variable length": (mod(add(mul(T, N), LOOP), N), LOOP),
 }
+
+
+def test_a_comparison_with_a_term_without_bounds_is_no_reason_to_fail() -> None:
+    number = b.cast(b.param(0, (), dt.float32), dt.index)
+    compared = alu(Op.CMPLT, add(mul(number, 2), mul(R, 3)), 10)
+    assert Rewriter(INDEXING, check=True)(compared).op is Op.CMPLT
 
 
 @pytest.mark.parametrize("name", CASES)
