@@ -2,7 +2,7 @@
 
 Takes: a rule. Gives: every assignment of dtypes to its variables, type variables and literals for which its left side is
 well-typed and its `types` relation holds. A literal of the left side matches a Const of any dtype that has the value (True only
-a bool), so its dtype is enumerated too. On the right side and in the condition, `annotate_dtypes_if_well_typed` decides as
+a bool, 1.0 only a float), so its dtype is enumerated too. On the right side and in the condition, `annotate_dtypes_if_well_typed` decides as
 `instantiate` does. A variable that only a witness binds takes every dtype with which condition and right side are well-typed. A
 witness that proposed another would make an ill-formed node, not a wrong one.
 """
@@ -164,7 +164,8 @@ def _literal_dtypes(value: bool | int | float | None) -> Iterable[DType]:
     """Return the dtypes in which a literal matches a Const."""
     if isinstance(value, bool):
         return (dt.bool_,)
-    return [d for d in (*dt.STORABLE, dt.index) if value is not None and can_represent(d, value)]
+    among = dt.FLOATS if isinstance(value, float) else (*dt.STORABLE, dt.index)
+    return [d for d in among if value is not None and can_represent(d, value)]
 
 
 def can_represent(d: DType, value: bool | int | float) -> bool:

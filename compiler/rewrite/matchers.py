@@ -12,6 +12,7 @@ integers are decided by the bounds of their operands, without a node for the com
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -223,7 +224,7 @@ class _MatcherWriter:
             text = f"({text} or {nodes[0]}.op is {self.name_op(Op.RANGE)} and {nodes[0]}.src[0] is {nodes[1]})"
         if p.op is Op.CMPEQ:
             typed = next(n for n in nodes if n is not None)
-            a, b = (f"make({q.value!r}, {typed}.dtype)" if n is None else n for q, n in zip(p.src, nodes))
+            a, b = (f"make({self.build_literal_text(q)}, {typed}.dtype)" if n is None else n for q, n in zip(p.src, nodes))
             text = f"{text} or ({typed}.dtype is {self.name_dtype(dt.index)} and same_sum({a}, {b}))"
         return text
 
@@ -251,7 +252,7 @@ class _MatcherWriter:
         if p.op is None:
             if literal_dtype is None:
                 raise Crash(f"literal {p.value!r} has no neighbour to take its dtype from")
-            return f"make({p.value!r}, {literal_dtype})"
+            return f"make({self.build_literal_text(p)}, {literal_dtype})"
         built = self.assign_sources_to_locals_except_literals(p, None)
         first = 1 if p.op is Op.WHERE else 0
         typed = next((f"{b}.dtype" for b in built[first:] if b is not None), literal_dtype)
@@ -260,6 +261,12 @@ class _MatcherWriter:
             for k, (q, b) in enumerate(zip(p.src, built))
         ]
         return f"UOp({self.name_op(p.op)}, ({', '.join(sources)},){self.build_cast_argument_text(p)})"
+
+    def build_literal_text(self, p: Pattern) -> str:
+        """Return an expression for the value of a literal; an infinity or a NaN has a global name."""
+        if isinstance(p.value, float) and not math.isfinite(p.value):
+            return self.get_or_make_global_name(p.value, "literal")
+        return repr(p.value)
 
     def build_cast_argument_text(self, p: Pattern) -> str:
         """Return the text of the `arg` of a Cast or Bitcast; empty for other ops."""
@@ -340,14 +347,14 @@ class _LeftSideWriter:
         if q.op is not None:
             yield f"len({source_local}.src) == {len(q.src)}"
         if q.op is None and q.name is None and q.value == q.value:
-            yield f"{source_local}.arg.value == {q.value!r}"
+            yield f"{source_local}.arg.value == {self.writer.build_literal_text(q)}"
 
     def bind_and_yield_identity_dtype_bits_tests(self, q: Pattern, source_local: str) -> Iterator[str]:
         """Yield the tests of a variable's identity and dtype, and of a literal's bits."""
         if q.op is not None:
             return
         if q.name is None:
-            yield f"same_number({source_local}.arg, {q.value!r})"
+            yield f"same_number({source_local}.arg, {self.writer.build_literal_text(q)})"
         elif q.name in self.variable_locals:
             yield f"{source_local} is {self.variable_locals[q.name]}"
         else:

@@ -195,11 +195,17 @@ def _match_cast_type_and_bind(p: Pattern, u: UOp, binding: Binding) -> bool:
 
 
 def is_same_number(arg: A.ConstArg, value: object) -> bool:
-    """Return True if a Const has this value, by bits for floats (R23, Const). True stands for 1 only if the dtype is bool."""
+    """Return True if a Const has this value, by bits for floats (R23, Const).
+
+    A bool stands for a Const of bool alone, a float for one of a float dtype, and an int for one of any dtype.
+    """
     assert isinstance(value, (bool, int, float))
     if isinstance(value, bool) and arg.dtype is not dt.bool_:
         return False
-    return arg == A.ConstArg(coerce_literal(value, arg.dtype), arg.dtype)
+    if isinstance(value, float) and not arg.dtype.is_float:
+        return False
+    may_be_equal = arg.value == value or value != value  # of a NaN, the bits decide
+    return may_be_equal and arg == A.ConstArg(coerce_literal(value, arg.dtype), arg.dtype)
 
 
 def coerce_literal(value: bool | int | float, d: DType) -> bool | int | float:

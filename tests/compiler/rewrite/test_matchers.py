@@ -1,6 +1,7 @@
 """Compiled rules answer as `Rule.apply` does, for every rule, on random nodes of its form and near it; and the rewriting that they
 drive ends, is idempotent, and gives the same values in whatever order the rules are tried."""
 
+import math
 import random
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -9,9 +10,10 @@ import numpy as np
 import pytest
 from digits import digits
 
+from uops.compiler.prove.typings import enumerate_rule_typings
 from uops.compiler.rewrite import matchers
 from uops.compiler.rewrite.matchers import MatcherTable, _MatcherWriter, get_or_make_matcher_table
-from uops.compiler.rewrite.pattern import Pattern, TypeVar, as_pattern, coerce_literal, cst, match_pattern_and_bind, operation, var
+from uops.compiler.rewrite.pattern import Pattern, TypeVar, as_pattern, coerce_literal, cst, match_pattern_and_bind, operation, var, where
 from uops.compiler.rewrite.rewriter import Rewriter, weighted_tree_cost
 from uops.compiler.rewrite.rule import Rule
 from uops.compiler.rewrite.rules import INDEXING, VALUES
@@ -161,6 +163,53 @@ def test_tables_share_the_matchers_of_the_same_rules(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(_MatcherWriter, "compile_matcher", counted)
     assert [smaller[u.op](u) for u in nodes] == [*expected, None]
     assert len(compiled_lists) == 1 and left_out.name not in compiled_lists[0]
+
+
+#: Literals, each with the CONSTS that it matches. It matches no others.
+LITERALS: list[tuple[bool | int | float, set[tuple[DType, bool | int | float]]]] = [
+    (True, {(dt.bool_, True)}),
+    (0, {(dt.bool_, False), (dt.int32, 0), (dt.float32, 0.0)}),
+    (1, {(dt.bool_, True), (dt.int32, 1), (dt.float32, 1.0)}),
+    (2, {(dt.int32, 2), (dt.float32, 2.0)}),
+    (2**24 + 1, {(dt.int32, 2**24 + 1)}),
+    (-0.0, {(dt.float32, -0.0)}),
+    (1.0, {(dt.float32, 1.0)}),
+    (0.5, {(dt.float32, 0.5)}),
+    (0.1, set()),
+    (math.inf, {(dt.float32, math.inf)}),
+    (-math.inf, {(dt.float32, -math.inf)}),
+    (math.nan, {(dt.float32, math.nan)}),
+]
+CONSTS: list[tuple[DType, bool | int | float]] = [
+    (dt.bool_, False), (dt.bool_, True), (dt.int32, 0), (dt.int32, 1), (dt.int32, 2), (dt.int32, 2**24 + 1), (dt.float32, 0.0),
+    (dt.float32, -0.0), (dt.float32, 1.0), (dt.float32, 0.5), (dt.float32, 2.0), (dt.float32, float(2**24)), (dt.float32, math.inf),
+    (dt.float32, -math.inf), (dt.float32, math.nan),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("literal", "consts"), LITERALS, ids=[str(v) for v, _ in LITERALS])
+def test_a_literal_matches_in_the_dtypes_that_the_prover_tries(
+    literal: bool | int | float, consts: set[tuple[DType, bool | int | float]]
+) -> None:
+    x = var("x")
+    rule = Rule("literal", where(var("p", (dt.bool_,)), x, literal), x)
+    table, matched = MatcherTable((rule,)), set()
+    for d, value in CONSTS:
+        u = b.where(b.param(0, (), dt.bool_), b.param(1, (), d), UOp(Op.CONST, (), ConstArg(value, d)))
+        assert compiled(table, u) == rule.apply(u)
+        if rule.apply(u) is not None:
+            matched.add((d, value))
+    assert matched == consts
+    tried = {d for a in enumerate_rule_typings(rule) if (d := a.types["x"]) in (dt.bool_, dt.int32, dt.float32)}
+    assert {d for d, _ in matched} == tried
+
+
+@pytest.mark.parametrize("literal", [math.inf, -math.inf, math.nan])
+def test_a_literal_of_a_replacement_need_not_be_finite(literal: float) -> None:
+    x = var("x", dt.FLOATS)
+    rule, u = Rule("literal", -x, x + literal), b.neg(b.param(0, (), dt.float32))
+    found = MatcherTable((rule,))[Op.NEG](u)
+    assert found is not None and found[1] is rule.apply(u)[0]  # type: ignore[index]
 
 
 def test_the_ops_of_the_sources_refuse_rules() -> None:
