@@ -16,13 +16,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from importlib import metadata
 from importlib.util import find_spec
 from typing import Generic, TypeVar
 
-from uops.spec.errors import UopsError
+from uops.spec.errors import SpecError, UopsError
 from uops.spec.extras import install_command
 from uops.spec.ir.record import dataclass as record
 
@@ -155,18 +155,20 @@ class SolverPool(Generic[T, R]):
     work: Callable[[SolverWorker, T], R]
     jobs: int = 1
     seed: int = 0
-    _stop: threading.Event = field(default_factory=threading.Event)
 
     def map_unordered(self, items: Iterable[T]) -> Iterator[R]:
-        """Yield results as they complete. Raises the first error of a worker."""
+        """Yield results as they complete. Raises the first error of a worker, and SpecError without a worker."""
+        if self.jobs < 1:
+            raise SpecError(f"jobs must be at least 1, got {self.jobs}")
         todo: queue.SimpleQueue[T] = queue.SimpleQueue()
         count = 0
         for item in items:
             todo.put(item)
             count += 1
         done: queue.SimpleQueue[R | BaseException] = queue.SimpleQueue()
+        stop = threading.Event()
         threads = [
-            threading.Thread(target=self._work_until_empty_or_stopped, args=(todo, done), daemon=True)
+            threading.Thread(target=self._work_until_empty_or_stopped, args=(todo, done, stop), daemon=True)
             for _ in range(min(self.jobs, count))
         ]
         for t in threads:
@@ -178,17 +180,17 @@ class SolverPool(Generic[T, R]):
                     raise result
                 yield result
         finally:
-            self._stop.set()
+            stop.set()
             for t in threads:
                 t.join()
 
     def _work_until_empty_or_stopped(
-        self, items_to_take: queue.SimpleQueue[T], results_or_error: queue.SimpleQueue[R | BaseException]
+        self, items_to_take: queue.SimpleQueue[T], results_or_error: queue.SimpleQueue[R | BaseException], stop: threading.Event
     ) -> None:
-        """Process items until none is left; the body of a thread."""
+        """Process items until none is left or `stop` is set; the body of a thread."""
         worker = SolverWorker(self.seed)
         try:
-            while not self._stop.is_set():
+            while not stop.is_set():
                 try:
                     item = items_to_take.get_nowait()
                 except queue.Empty:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from uops.compiler.prove.solver.solver import SolverPool, SolverWorker
+from uops.spec.errors import SpecError
 
 PLAIN = "(declare-const x Int)(assert (> x 41))(assert (< x 43))"
 IMPOSSIBLE = "(declare-const x Int)(assert (> x x))"
@@ -135,3 +137,40 @@ def test_an_error_of_a_pool_s_work_is_raised() -> None:
 
     with pytest.raises(ValueError, match="3"):
         list(SolverPool(fails).map_unordered([3]))
+
+
+def map_within_seconds(pool: SolverPool[int, int], items: list[int], seconds: float = 10.0) -> list[int] | Exception:
+    """The results in order, or the error. A pool that hangs is left to itself."""
+    results: list[list[int] | Exception] = []
+
+    def collect() -> None:
+        try:
+            results.append(sorted(pool.map_unordered(items)))
+        except Exception as e:
+            results.append(e)
+
+    thread = threading.Thread(target=collect, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    assert results, "the pool hangs"
+    return results[0]
+
+
+def halve(w: SolverWorker, n: int) -> int:
+    if n % 2:
+        raise ValueError(n)
+    return n // 2
+
+
+def test_a_pool_maps_again_and_after_an_error() -> None:
+    pool = SolverPool(halve, jobs=2)
+    assert map_within_seconds(pool, [2, 4]) == [1, 2]
+    assert map_within_seconds(pool, [6, 8]) == [3, 4]
+    assert isinstance(map_within_seconds(pool, [5, 5, 5]), ValueError)
+    assert map_within_seconds(pool, [10]) == [5]
+
+
+@pytest.mark.parametrize("jobs", [0, -1])
+def test_a_pool_needs_a_worker(jobs: int) -> None:
+    error = map_within_seconds(SolverPool(halve, jobs), [2])
+    assert isinstance(error, SpecError) and str(error) == f"jobs must be at least 1, got {jobs}"
