@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from uops.compiler.prove.model import encode_bits_of_representable_float
+from uops.compiler.prove.model import WIDE_BITS, encode_bits_of_representable_float
+from uops.compiler.prove.obligations import gives_index_as_word
 from uops.compiler.prove.solver.solver import Number
 from uops.compiler.prove.typings import RuleTyping, TypedPattern, enumerate_rule_typings
 from uops.compiler.prove.verdicts import ProofVerdict
@@ -54,10 +55,12 @@ class RuleCounterexample:
         typing = next((a for a in enumerate_rule_typings(rule) if str(a) == verdict.obligation.typing), None)
         if typing is None:
             raise Crash(f"{rule.name} has no typing {verdict.obligation.typing}")
-        model = dict(verdict.values)
+        model, index_is_word = dict(verdict.values), gives_index_as_word(verdict.by)
         real = rule.assumes is not None
         values = {
-            n: Fraction(model.get(n, 0)) if real and d.is_float else _decode_solver_value_as_integer(model.get(n, 0), d)
+            n: Fraction(model.get(n, 0))
+            if real and d.is_float
+            else _decode_solver_value_as_integer(model.get(n, 0), d, index_is_word)
             for n, d in verdict.obligation.variables
         }
         return cls(rule, typing, values)
@@ -100,16 +103,17 @@ def _retype_pattern_as_float64(t: TypedPattern) -> TypedPattern:
     return TypedPattern(t.pattern, dt.float64 if t.dtype.is_float else t.dtype, tuple(map(_retype_pattern_as_float64, t.src)))
 
 
-def _decode_solver_value_as_integer(solver_value: Number, d: DType) -> int:
+def _decode_solver_value_as_integer(solver_value: Number, d: DType, index_is_word: bool) -> int:
     """Return the integer that a solver's value encodes in dtype `d`.
 
-    An index in the theory `slice` is one bit, which stands for all bits. A bit vector of a signed dtype is two's complement.
+    An index in the theory `slice` is one bit, which stands for all bits. A bit vector of a signed dtype, or of a WIDE index, is
+    two's complement.
     """
     if d is dt.index and isinstance(solver_value, bool):
         return -1 if solver_value else 0
-    if d.is_integer and d.is_signed and d is not dt.index and solver_value >= 1 << (d.bits - 1):
-        return int(solver_value) - (1 << d.bits)
-    return int(solver_value)
+    bits = WIDE_BITS if d is dt.index and index_is_word else d.bits if d.is_integer and d.is_signed and d is not dt.index else None
+    value = int(solver_value)
+    return value if bits is None or value < 1 << (bits - 1) else value - (1 << bits)
 
 
 def instantiate_typed_pattern(t: TypedPattern, nodes_by_name: Mapping[str, UOp]) -> UOp:

@@ -164,6 +164,18 @@ _BITS_DIVISION = Theory("bits", Representation.BITS, Representation.WIDE, encodi
 _BIT_SELECTING = BITWISE | {Op.WHERE, Op.NOT}
 
 
+#: Names of the theories in whose models an index is a word, in two's complement.
+_THEORIES_OF_WIDE_INDEX = frozenset(
+    t.name for t in (_BITS, _SLICE, _NUMBERS, _WHOLE, _DIVISION, _REALS, _BITS_DIVISION) if t.index is Representation.WIDE
+)
+
+
+def gives_index_as_word(attempt: str) -> bool:
+    """Return True if an attempt, given by its `by`, models an index as a WIDE bit vector."""
+    theory, *_ = attempt.split(" ")
+    return theory in _THEORIES_OF_WIDE_INDEX
+
+
 def choose_theories(assignment: RuleTyping) -> tuple[Theory, ...]:
     """Return the theories to try in order, by the ops and dtypes of the obligation."""
     sides = (assignment.lhs, assignment.rhs, *assignment.when)

@@ -13,7 +13,17 @@ from digits import digits
 from uops.compiler.prove.typings import enumerate_rule_typings
 from uops.compiler.rewrite import matchers
 from uops.compiler.rewrite.matchers import MatcherTable, _MatcherWriter, get_or_make_matcher_table
-from uops.compiler.rewrite.pattern import Pattern, TypeVar, as_pattern, coerce_literal, cst, match_pattern_and_bind, operation, var, where
+from uops.compiler.rewrite.pattern import (
+    Pattern,
+    TypeVar,
+    as_pattern,
+    coerce_literal,
+    cst,
+    match_pattern_and_bind,
+    operation,
+    var,
+    where,
+)
 from uops.compiler.rewrite.rewriter import Rewriter, weighted_tree_cost
 from uops.compiler.rewrite.rule import Rule
 from uops.compiler.rewrite.rules import INDEXING, VALUES
