@@ -2,9 +2,9 @@
 
 Takes: a rule. Gives: every assignment of dtypes to its variables, type variables and literals for which its left side is
 well-typed and its `types` relation holds. A literal of the left side matches a Const of any dtype that has the value (True only
-a bool, 1.0 only a float), so its dtype is enumerated too. On the right side and in the condition, `annotate_dtypes_if_well_typed` decides as
-`instantiate` does. A variable that only a witness binds takes every dtype with which condition and right side are well-typed. A
-witness that proposed another would make an ill-formed node, not a wrong one.
+a bool, 1.0 only a float), so its dtype is enumerated too. On the right side and in the condition, `annotate_dtypes_if_well_typed`
+decides as `instantiate` does. A variable that only a witness binds takes every dtype with which condition and right side are
+well-typed. A witness that proposed another would make an ill-formed node, not a wrong one.
 """
 
 from __future__ import annotations
