@@ -105,12 +105,17 @@ def build_affine_sum(s: AffineSum) -> UOp:
 
 
 def clamp_index(x: UOp, low: UOp, high: UOp) -> UOp:
-    """Return `x` raised to `low` and then lowered to `high`, of integers that can be negated.
+    """Return `x` raised to `low` and then lowered to `high`, of integers above the least of a signed dtype.
 
     min_max of the result has both bounds.
     """
-    negated = UOp(Op.NEG, (UOp(Op.MAX, (x, low)),))
-    return UOp(Op.NEG, (UOp(Op.MAX, (negated, UOp(Op.NEG, (high,)))),))
+    mirrored = _mirror(UOp(Op.MAX, (x, low)))
+    return _mirror(UOp(Op.MAX, (mirrored, _mirror(high))))
+
+
+def _mirror(x: UOp) -> UOp:
+    """Return -x, or the greatest unsigned integer less x. Both reverse the order and do not wrap."""
+    return UOp(Op.NEG, (x,)) if x.dtype.is_signed else UOp(Op.SUB, (B.const(x.dtype.max, x.dtype), x))
 
 
 def index_constant(k: int) -> UOp:

@@ -276,8 +276,7 @@ def clamp_to_placeholder_bounds(value: UOp, placeholder: UOp) -> UOp:
     d, bounds, min_max = value.dtype, placeholder.arg.bounds, value.min_max
     if bounds is None or d is dt.bool_ or (min_max is not None and bounds[0] <= min_max[0] and min_max[1] <= bounds[1]):
         return value
-    signed = B.cast(value, dt.int64) if d.min == 0 else value
-    return B.cast(clamp_index(signed, *(B.const(k, signed.dtype) for k in bounds)), d)
+    return clamp_index(value, *(B.const(k, d) for k in bounds))
 
 
 def _fill_placeholders(root: UOp, values_by_placeholder: dict[UOp, UOp]) -> UOp:

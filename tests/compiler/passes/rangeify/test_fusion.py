@@ -16,6 +16,7 @@ from uops.compiler.ir.views import IndexArithmetic, reshape_index
 from uops.compiler.ir.work import estimate_work_per_element
 from uops.compiler.passes.callify.callify import callify
 from uops.compiler.passes.rangeify.cost import RealiseCostModel
+from uops.compiler.passes.rangeify.kernels import clamp_to_placeholder_bounds
 from uops.compiler.passes.rangeify.layouts import keeps_last_axis_contiguous
 from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.compiler.rewrite.rewriter import Rewriter
@@ -24,7 +25,7 @@ from uops.compiler.tensor.realize import capture
 from uops.interp import run
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.args import RangeArg
+from uops.spec.ir.args import ParamArg, RangeArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
@@ -320,3 +321,21 @@ def test_places_that_another_kernel_computed_lie_where_they_did(d: dt.DType) -> 
         "p2": np.zeros(336, np.int32),
     }
     np.testing.assert_array_equal(compile(graph, LlvmTarget())(inputs).values[0], run(graph, inputs).values[0])
+
+
+@pytest.mark.parametrize("most", [2**64 - 1, 2**64 - 2, 2**63 + 7, 2**63, 2**63 - 1, 9])
+@pytest.mark.parametrize("least", [1, 2])
+def test_an_unsigned_number_is_clamped_to_bounds_that_int64_may_not_hold(least: int, most: int) -> None:
+    placeholder = UOp(Op.PARAM, (b.SCALAR,), ParamArg(None, dt.uint64, name="%0", bounds=(least, most)))
+    clamped = clamp_to_placeholder_bounds(b.param(0, (), dt.uint64), placeholder)
+    assert clamped.min_max == (least, most)
+    for value in (0, least, least + 3, 2**63, most, 2**64 - 1):
+        (result,) = run(clamped, {"p0": np.array(value, np.uint64)}).values
+        assert int(result) == min(max(value, least), most)
+
+
+def test_an_unsigned_position_from_another_kernel_is_where_it_was() -> None:
+    position = b.contiguous(b.maximum(b.param(0, (4,), dt.uint64), b.const(1, dt.uint64)))
+    graph = b.at(p(1, 4), position)
+    inputs = {"p0": np.array([0, 2, 1, 3], np.uint64), "p1": np.array([11, 21, 31, 41], np.float32)}
+    np.testing.assert_array_equal(compile(graph, LlvmTarget(), FRESH)(inputs).values[0], run(graph, inputs).values[0])
