@@ -152,11 +152,11 @@ class _ClosedFormSearch:
         inside = self.indexing.in_range_gate(index, ZERO, r.bound)
         position = index if inside is None or fits_int32(index) else self.indexing.alu(Op.MOD, index, r.bound)
         replacements: dict[UOp, UOp] = {}
-        for u in toposort(value):
-            if u in self.leaves and self.depends_on_through_leaves(u, r):
-                node, coords, gate = self.leaves[u]
-                new_coords = tuple(self.indexing.simplify(substitute(i, {r: position})) for i in coords)
-                new_gate = None if gate is None else self.indexing.simplify(substitute(gate, {r: position}))
+        for u, (node, coords, gate) in self.collect_leaves_in_dependency_order(value).items():
+            if self.depends_on_through_leaves(u, r):
+                inner = {r: position, **replacements}  # of the leaves that this one's index and gate depend on
+                new_coords = tuple(self.indexing.simplify(substitute(i, inner)) for i in coords)
+                new_gate = None if gate is None else self.indexing.simplify(substitute(gate, inner))
                 replacements[u] = self.get_or_make_leaf_placeholder(node, new_coords, self.indexing.conjoin_gates(new_gate, inside))
         return self.indexing.simplify(substitute(value, replacements)) if replacements else value
 

@@ -111,6 +111,24 @@ def test_an_index_that_no_machine_integer_holds_keeps_its_loop() -> None:
     agree(graph, {"p0": SPECIAL, "p1": np.array([2, 7, 2**63, 2**64 - 1], np.uint64)})
 
 
+@pytest.mark.parametrize("axes", [(1, 2, 3), (3, 2), (1, 2)])
+def test_a_gather_may_be_the_index_of_a_gather(axes: tuple[int, ...]) -> None:
+    """x[second[first[at]]], and sums of it, in which each index may be out of range."""
+    x, second, first, at = p(0, 7), p(1, 5, dtype=I32), p(2, 4, dtype=I32), p(3, 6, dtype=I32)
+
+    def axis(u: UOp, k: int) -> UOp:
+        return b.reshape(u, tuple(u.shape[0] if j == k else 1 for j in range(4)))
+
+    def selects(index: UOp, k: int, n: int) -> UOp:
+        return b.eq(axis(index, k), axis(c.arange(n, I32), k + 1))
+
+    inner = masked(selects(second, 2, 7), axis(x, 3))
+    whole = masked(selects(at, 0, 4), masked(selects(first, 1, 5), inner))
+    numbers, indices = np.arange(1, 8, dtype=np.float32), ([3, 6, -1, 0, 7], [4, 1, 9, 2], [0, 1, 2, 3, -5, 4])
+    inputs = {f"p{k}": np.array(v, np.int32) for k, v in enumerate(indices, 1)}
+    agree(b.reduce(whole, Op.ADD, axes), {"p0": numbers, **inputs})
+
+
 def test_one_of_several_reduced_axes_may_be_closed() -> None:
     """Cross entropy: the sum over rows of the element that the label picks."""
     x, label = p(0, 5, 7), p(1, 5, dtype=I32)
