@@ -94,13 +94,12 @@ def scalar(u: UOp) -> Shape:
 
 def of_alu(u: UOp) -> Shape:
     """Return the common shape of the sources, which broadcast."""
-    elements = u.src
-    shape: Shape = elements[0].shape
-    for s in elements:
+    shape: Shape = u.src[0].shape  # elements
+    for s in u.src:
         other = s.shape
         if other is not shape and other != shape and other:  # () broadcasts to any shape
             if shape:
-                return broadcast([s.shape for s in elements])
+                return broadcast([s.shape for s in u.src])
             shape = other
     return shape
 

@@ -86,9 +86,9 @@ def other_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pa
     """A ledger of one page; the committed one is out of sight."""
     path = tmp_path / "ledger.jsonl"
     monkeypatch.setattr(admission, "_LEDGER", path)
-    admission._load_proved_digests_or_warn.cache_clear()
+    admission._load_proved_digests_or_warn_if_damaged.cache_clear()
     yield path
-    admission._load_proved_digests_or_warn.cache_clear()
+    admission._load_proved_digests_or_warn_if_damaged.cache_clear()
 
 
 @pytest.mark.parametrize("status", ProofStatus, ids=lambda s: s.value)
