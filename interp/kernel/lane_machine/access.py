@@ -21,6 +21,8 @@ from uops.spec.errors import Trap
 from uops.spec.ir.dtypes import DType
 
 _BOOL = np.dtype(np.bool_)
+#: The bytes of the widest element.
+_MAX_ITEM_SIZE = 8
 
 
 class ElementHistory:
@@ -50,12 +52,14 @@ class CheckedMemory:
         repeats = self.entries_per_element
         self.ready = None if flat.ready is None else np.repeat(flat.ready, repeats) if repeats > 1 else flat.ready
         self.histories: dict[int, ElementHistory] | None = {} if may_be_written else None
-        self.sums: dict[int, list[float]] = {}  # terms of float sums that are not rounded yet, by position
-        self.sum_dtypes: dict[int, DType] = {}
+        #: Dtypes and terms of float sums that are not rounded yet, by byte position; no two of them share bytes.
+        self.sums: dict[int, tuple[DType, list[float]]] = {}
 
     def flush_sums_and_ready_marks(self) -> None:
         """Complete the contents and marks of the flat memory."""
-        self._round_pending_sums()
+        for position, (d, terms) in self.sums.items():
+            self._round_sum(position, d, terms)
+        self.sums.clear()
         if self.ready is not None and self.entries_per_element > 1 and self.flat.ready is not None:
             self.flat.ready[:] = self.ready.reshape(-1, self.entries_per_element).all(axis=1)
 
@@ -66,9 +70,9 @@ class CheckedMemory:
 
         Raises Trap for a race (R55), an element never written (R61), or a bool byte other than 0 and 1 (R24).
         """
-        if self.sums:
-            self._round_pending_sums()
         size = dtype.itemsize
+        if self.sums:
+            self._round_sums_in_bytes(byte_position, size)
         first, last = byte_position // self.granularity, (byte_position + size) // self.granularity
         if self.ready is not None and not self.ready[first:last].all():
             raise self._unwritten_trap(stamp, "reads", first, last)
@@ -82,9 +86,9 @@ class CheckedMemory:
 
     def store(self, byte_position: int, value: Array, stamp: Stamp) -> None:
         """Write the element at a byte position. Raises Trap for a race (R55)."""
-        if self.sums:
-            self._round_pending_sums()
         size = value.dtype.itemsize
+        if self.sums:
+            self._round_sums_in_bytes(byte_position, size)
         first, last = byte_position // self.granularity, (byte_position + size) // self.granularity
         for k in range(first, last):
             self._check_race_and_record_write(k, stamp)
@@ -94,7 +98,7 @@ class CheckedMemory:
     def atomic_add(self, byte_position: int, value: Array, d: DType, add: Callable[[Array, Array], Any], stamp: Stamp) -> None:
         """Add to the element at a byte position, as if at once and in any order (R56).
 
-        Float sums stay exact until something reads the memory.
+        Float sums stay exact until something reads or writes their bytes, or adds to them in another dtype (R129).
         """
         dtype = value.dtype
         size = dtype.itemsize
@@ -105,10 +109,13 @@ class CheckedMemory:
             self._check_race_and_record_atomic_add(k, stamp)
         self._mark_written(byte_position, size, first, last)
         self._mark_touched(self.flat.read_mask, byte_position, size)
+        if self.sums:
+            self._round_sums_in_bytes(byte_position, size, d)
         view, k = self._view_as(dtype), byte_position // size
         if d.is_float:
-            self.sums.setdefault(byte_position, [float(view[k])]).append(float(value))
-            self.sum_dtypes[byte_position] = d
+            if byte_position not in self.sums:
+                self.sums[byte_position] = d, [float(view[k])]
+            self.sums[byte_position][1].append(float(value))
         else:
             view[k] = add(view[k, ...], value)
 
@@ -118,13 +125,19 @@ class CheckedMemory:
             self.ready[first_entry:end_entry] = True
         self._mark_touched(self.flat.written_mask, byte_position, size)
 
-    def _round_pending_sums(self) -> None:
-        """Round the float sums of AtomicAdds into the memory."""
-        for position, terms in self.sums.items():
-            d = self.sum_dtypes[position]
-            view = self._view_as(NUMPY[d])
-            view[position // view.itemsize] = NARROW[d](np.asarray(_sum_exactly(terms), np.float64))
-        self.sums.clear()
+    def _round_sums_in_bytes(self, byte_position: int, size: int, added: DType | None = None) -> None:
+        """Round the float sums that share bytes with an element into the memory, except its own sum in dtype `added`."""
+        for position in range(byte_position + self.granularity - _MAX_ITEM_SIZE, byte_position + size, self.granularity):
+            pending = self.sums.get(position)
+            if pending is None or (position == byte_position and pending[0] is added):
+                continue
+            if position + pending[0].itemsize > byte_position:
+                self._round_sum(position, *self.sums.pop(position))
+
+    def _round_sum(self, byte_position: int, d: DType, terms: list[float]) -> None:
+        """Write the sum of `terms` to the element at a byte position."""
+        view = self._view_as(NUMPY[d])
+        view[byte_position // view.itemsize] = NARROW[d](np.asarray(_sum_exactly(terms), np.float64))
 
     def _view_as(self, dtype: np.dtype[Any]) -> Array:
         """Return the memory as an array of `dtype`."""

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from uops.interp import run
+from uops.interp.tensor.storage import NUMPY
 from uops.spec.errors import Trap
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -172,6 +173,40 @@ def test_float_sums_by_atomic_adds_are_rounded_once() -> None:
     inputs = {"p0": np.zeros(1, np.float32), "p1": values}
     found = {run(kernel(b.end(add, i)), inputs, schedule=s).buffers["p0"].item() for s in range(20)}
     assert found == {10.0}
+
+
+def test_a_float_sum_is_not_rounded_where_another_element_is_read(agree: Agree) -> None:
+    """R129: it is rounded once, when it is looked at, in every order of the iterations."""
+    i, sums = b.range_(4, 1, AxisType.GLOBAL), p(0, 2, dt.float32)
+    add = UOp(Op.ATOMICADD, (b.at(sums, 0), b.load(b.at(p(1, 4, dt.float32), i))))
+    copy = b.store(b.at(p(2, 4, dt.float32), i), b.load(b.at(sums, b.add(b.mul(i, 0), 1))))
+    inputs = {"p0": np.array([0, 7], np.float32), "p1": np.array([1e8, 1, -1e8, 1], np.float32), "p2": np.zeros(4, np.float32)}
+    assert agree(kernel(b.end(b.group(add, copy), i)), inputs).buffers["p0"].tolist() == [2.0, 7.0]
+
+
+def _add(target: UOp, k: int, value: float, d: dt.DType) -> UOp:
+    return UOp(Op.ATOMICADD, (b.at(target, k), b.const(value, d)))
+
+
+def test_an_atomic_add_in_another_dtype_adds_to_the_float_sum_in_its_bytes(agree: Agree) -> None:
+    """R59, R129: 1 + 1, then one more in the exponent, is 4."""
+    x = p(0, 1, dt.float32)
+    bits = b.bitcast(b.after(x, _add(x, 0, 1.0, dt.float32)), I32)
+    found = agree(kernel(_add(bits, 0, 1 << 23, I32)), {"p0": np.ones(1, np.float32)})
+    assert found.buffers["p0"].tolist() == [4.0]
+
+
+@pytest.mark.parametrize("narrow", [dt.float16, dt.bfloat16])
+@pytest.mark.parametrize("k", [0, 1])
+def test_float_sums_of_two_dtypes_in_the_same_bytes_have_terms_of_their_own(narrow: dt.DType, k: int, agree: Agree) -> None:
+    """R59, R129: the upper half of float32 1 + 1 is bfloat16 2, which is a small number in float16; the lower half is 0."""
+    x = p(0, 1, dt.float32)
+    first = b.after(x, _add(x, 0, 1.0, dt.float32))
+    parts = b.after(b.bitcast(first, narrow), _add(b.bitcast(first, narrow), k, 1.0, narrow))
+    found = agree(kernel(_add(b.bitcast(parts, dt.float32), 0, 0.0, dt.float32)), {"p0": np.ones(1, np.float32)})
+    halves = np.array([0, 0x4000], np.uint16).view(NUMPY[narrow])
+    halves[k] = NUMPY[narrow].type(float(halves[k]) + 1.0)
+    assert found.buffers["p0"].tolist() == halves.view(np.float32).tolist()
 
 
 def test_an_atomic_add_to_what_was_never_written_is_a_fault(fault: Fault) -> None:
