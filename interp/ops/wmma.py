@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from uops.interp.ops.rounding import NARROW
+from uops.interp.ops.sums import round_fraction_to_float64, round_sum_to_odd
 from uops.interp.tensor.storage import BITS, NUMPY, Array
 from uops.spec.errors import SpecError, Trap
 from uops.spec.ir import dtypes as dt
@@ -132,33 +133,12 @@ def _multiply_floats_rounding_once(left: Array, right: Array, start: Array, out:
         sums = np.where(nonfinite, products, 0.0).sum(1) + np.where(np.isfinite(c), 0.0, c)  # final for special elements
         for i, j in np.argwhere(~special):
             if out is dt.float64:
-                sums[i, j] = _fraction_to_float_or_infinity(
+                sums[i, j] = round_fraction_to_float64(
                     sum((Fraction(x) * Fraction(y) for x, y in zip(a[i], b[:, j])), Fraction(c[i, j]))
                 )
             else:
-                sums[i, j] = _sum_rounded_to_odd([*products[i, :, j].tolist(), float(c[i, j])])
+                sums[i, j] = round_sum_to_odd([*products[i, :, j].tolist(), float(c[i, j])])
         return NARROW[out](sums)
-
-
-def _fraction_to_float_or_infinity(x: Fraction) -> float:
-    """Round `x` to float64, to infinity where it is beyond."""
-    try:
-        return float(x)
-    except OverflowError:
-        return math.inf if x > 0 else -math.inf
-
-
-def _sum_rounded_to_odd(terms: list[float]) -> float:
-    """Return the exact sum rounded to odd.
-
-    Where the sum is no float64, the result is the neighbour with an odd last bit. So a second rounding to fewer bits sees on
-    which side of a midpoint the sum lies.
-    """
-    near = math.fsum(terms)
-    rest = math.fsum([*terms, -near])
-    if rest == 0.0 or int(f64(near).view(np.int64)) & 1:
-        return near
-    return math.nextafter(near, math.inf if rest > 0 else -math.inf)
 
 
 # The allowed error

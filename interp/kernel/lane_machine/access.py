@@ -7,7 +7,6 @@ kind that follow each other only the last is kept, as what comes after it comes 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 
 from uops.interp.kernel.lane_machine.memory import FlatMemory
 from uops.interp.kernel.structure.order import EventOrder, Stamp
-from uops.interp.ops.rounding import NARROW
+from uops.interp.ops.sums import sum_rounding_once
 from uops.interp.tensor.storage import NUMPY, Array
 from uops.spec.errors import Trap
 from uops.spec.ir.dtypes import DType
@@ -137,7 +136,7 @@ class CheckedMemory:
     def _round_sum(self, byte_position: int, d: DType, terms: list[float]) -> None:
         """Write the sum of `terms` to the element at a byte position."""
         view = self._view_as(NUMPY[d])
-        view[byte_position // view.itemsize] = NARROW[d](np.asarray(_sum_exactly(terms), np.float64))
+        view[byte_position // view.itemsize] = sum_rounding_once(terms, d)
 
     def _view_as(self, dtype: np.dtype[Any]) -> Array:
         """Return the memory as an array of `dtype`."""
@@ -228,14 +227,6 @@ def _append_or_replace_latest_event(earlier: list[Stamp], stamp: Stamp, happens_
         earlier[-1] = stamp
     else:
         earlier.append(stamp)
-
-
-def _sum_exactly(terms: list[float]) -> float:
-    """Return the exact sum, rounded once; where a term is not finite, IEEE's result (R32)."""
-    try:
-        return math.fsum(terms)
-    except (OverflowError, ValueError):
-        return float(np.sum(np.array(terms)))
 
 
 class LocatedTrap(Trap):

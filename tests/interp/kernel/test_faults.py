@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -173,6 +174,23 @@ def test_float_sums_by_atomic_adds_are_rounded_once() -> None:
     inputs = {"p0": np.zeros(1, np.float32), "p1": values}
     found = {run(kernel(b.end(add, i)), inputs, schedule=s).buffers["p0"].item() for s in range(20)}
     assert found == {10.0}
+
+
+FLOAT_SUMS = [
+    (dt.float64, [1e308, 1e308, -1e308], 1e308),
+    (dt.float64, [1e308, 1e308, 1e308], math.inf),
+    (dt.float64, [1e308, 1e308, -math.inf], -math.inf),
+    (dt.float32, [1.0, 2.0**-24, 2.0**-80], 1 + 2.0**-23),
+]
+
+
+@pytest.mark.parametrize(("d", "terms", "total"), FLOAT_SUMS)
+def test_a_float_sum_is_the_exact_sum_rounded_once(d: dt.DType, terms: list[float], total: float, agree: Agree) -> None:
+    """R129, in every order; also where partial sums overflow, and close to a midpoint of the dtype."""
+    i = b.range_(3, 1, AxisType.GLOBAL)
+    add = UOp(Op.ATOMICADD, (b.at(p(0, 1, d), 0), b.load(b.at(p(1, 3, d), i))))
+    found = agree(kernel(b.end(add, i)), {"p0": np.zeros(1, NUMPY[d]), "p1": np.array(terms, NUMPY[d])})
+    assert found.buffers["p0"].tolist() == [total]
 
 
 def test_a_float_sum_is_not_rounded_where_another_element_is_read(agree: Agree) -> None:
