@@ -53,7 +53,11 @@ class _ReducedArgument(NamedTuple):
 
 
 def _reduce_small_argument_cody_waite(x: Array) -> _ReducedArgument:
-    """Return the reduced argument for |x| <= 2^21. The products k * part are exact, as k is below 2^27."""
+    """Return the reduced argument for |x| <= 2^21.
+
+    The products of k with the parts of 26 bits are exact, as k is below 2^27. The product with the last part is rounded, which
+    errs by less than 2^-138.
+    """
     k = np.rint(x * _PER_STEP)
     h, low = x - k * _PARTS[0], 0.0
     for part in _PARTS[1:]:

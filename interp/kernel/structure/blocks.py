@@ -188,7 +188,10 @@ def _compute_loop_paths(nodes: Sequence[UOp], leaves: frozenset[UOp]) -> dict[UO
 def _find_path_or_reject_open_axis(
     u: UOp, ranges: frozenset[UOp], ranges_around: dict[UOp, frozenset[UOp]], chain_memo: dict[UOp, LoopPath]
 ) -> LoopPath:
-    """Return the loops that have all of `ranges`, which are open at `u`. Raises SpecError for one that is never closed."""
+    """Return the loops that have all of `ranges`, which are open at `u`.
+
+    Raises SpecError for a range that is never closed, and for two of which neither loop encloses the other.
+    """
     for r in sorted(ranges, key=_axis_id):
         if r not in ranges_around:
             raise SpecError(f"axis {r.arg.axis_id} is used by {u.op.name.lower()} and never closed (R58)")
@@ -216,7 +219,7 @@ def _find_enclosing_path_and_check_bound(
 def _find_loop_nest_with_all_or_reject(
     ranges: Iterable[UOp], ranges_around: dict[UOp, frozenset[UOp]], chain_memo: dict[UOp, LoopPath]
 ) -> LoopPath:
-    """Return the chain of loops that has all of `ranges`, outermost first."""
+    """Return the chain of loops that has all of `ranges`, outermost first. Raises SpecError unless they nest."""
     ranges = sorted(ranges, key=_axis_id)  # a set has no order, and messages should have one
     chains = [_compute_path_including_range(r, ranges_around, chain_memo) for r in ranges]
     longest = max(chains, key=len, default=())

@@ -91,9 +91,9 @@ def _prepare_program(root: UOp, leaves: tuple[UOp, ...], level: VectorizationLev
 def _flatten_to_straight_line(
     plan: VectorPlan, static: StaticValues, steps: Mapping[ScheduledBlock, Sequence[BlockStep]]
 ) -> list[PlacedStep] | None:
-    """Return the steps of a kernel in one list, None if that needs a run to decide.
+    """Return the steps of a kernel in one list, None if not every step runs, or if that needs a run to decide.
 
-    All its loops must become axes of known extents, and there must be no If.
+    All its loops must become axes of known extents, at least 1, and there must be no If.
     """
     bounds = static.bounds
     if plan.loop_nest.guards or plan.sequential or any(bounds.get(r, 0) <= 0 for r in plan.loop_nest.loops):
