@@ -39,7 +39,7 @@ from uops.spec.ir.scope import is_variable
 
 __all__ = [
     "has_kernel_forms_outside_loop_regions", "is_linear_of_calls", "region_leaves", "run_kernel_or_custom_call",
-    "run_kernel_or_linear_of_calls", "run_linear_of_calls", "run_loop_region", "run_whole_graph_kernel",
+    "run_kernel_or_linear_of_calls", "run_linear_of_calls", "run_loop_region",
 ]  # fmt: skip
 
 
@@ -60,10 +60,10 @@ def run_kernel_or_linear_of_calls(m: TensorMachine, root: UOp) -> Cell:
     if is_linear_of_calls(root):
         run_linear_of_calls(m, root)
         return VOID
-    return run_whole_graph_kernel(m, root)
+    return _run_whole_graph_kernel(m, root)
 
 
-def run_whole_graph_kernel(m: TensorMachine, root: UOp) -> Cell:
+def _run_whole_graph_kernel(m: TensorMachine, root: UOp) -> Cell:
     """Run a graph that is one kernel; free Params and Buffers are its memory."""
     effects = root.effects if root.op in EFFECT_GROUPS else ()
     not_void = next((s for s in effects if s.dtype is not dt.void), None)

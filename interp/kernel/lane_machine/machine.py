@@ -196,7 +196,7 @@ class LaneMachine:
             except Trap as e:
                 if isinstance(e, LocatedTrap):
                     raise
-                raise self._locate_trap(e, lane, (*prefix, k)) from e
+                raise self._locate_trap(e, (*prefix, k)) from e
 
     def _run_loop(self, item: _CompiledItem, loop: Loop, lane: LaneState, stamp: Stamp) -> LaneCoroutine:
         """Run a loop, and set the value of its closer after the outermost one."""
@@ -422,7 +422,7 @@ class LaneMachine:
 
     # Faults
 
-    def _locate_trap(self, e: Trap, lane: LaneState, stamp: Stamp) -> Trap:
+    def _locate_trap(self, e: Trap, stamp: Stamp) -> Trap:
         """Return a Trap that adds the event to the message."""
         return LocatedTrap(f"{e}, at {self.order.describe_event(stamp)}")
 
