@@ -2,7 +2,8 @@
 
 Every access is checked when it happens, element by element. The history of an element is short: its last write, and the reads
 and atomic adds since then. An access that is unordered with one of those, one of the two a write, is a race. Of accesses of one
-kind that follow each other only the last is kept, as what comes after it comes after all.
+kind that follow each other only the last is kept, as what comes after it comes after all. A read and a write of one event are
+in order: operands are read first (R161), and an opaque instruction does both in the order of its meaning.
 """
 
 from __future__ import annotations
@@ -167,7 +168,7 @@ class CheckedMemory:
     def _check_race_and_record_read(self, entry: int, stamp: Stamp) -> None:
         """Log a read of an entry. Raises Trap for a race."""
         history, before = self._history_of(entry), self.order.happens_before
-        if history.write is not None and not before(history.write, stamp):
+        if history.write is not None and history.write != stamp and not before(history.write, stamp):
             raise self._race_trap(entry, history.write, stamp)
         for add in history.adds:
             if not before(add, stamp):
@@ -180,7 +181,7 @@ class CheckedMemory:
         if history.write is not None and not before(history.write, stamp):
             raise self._race_trap(entry, history.write, stamp)
         for read in history.reads:
-            if not before(read, stamp):
+            if read != stamp and not before(read, stamp):
                 raise self._race_trap(entry, read, stamp)
         _append_or_replace_latest_event(history.adds, stamp, before)
 
@@ -191,7 +192,7 @@ class CheckedMemory:
             raise self._race_trap(entry, history.write, stamp)
         for earlier in (history.reads, history.adds):
             for event in earlier:
-                if event != stamp and not before(event, stamp):  # an opaque instruction may read and then write
+                if event != stamp and not before(event, stamp):
                     raise self._race_trap(entry, event, stamp)
             earlier.clear()
         history.write = stamp

@@ -227,6 +227,12 @@ def test_float_sums_of_two_dtypes_in_the_same_bytes_have_terms_of_their_own(narr
     assert found.buffers["p0"].tolist() == halves.view(np.float32).tolist()
 
 
+def test_an_atomic_add_of_the_element_itself_is_no_race(agree: Agree) -> None:
+    """R161: the implicit Load of the value happens before the AtomicAdd."""
+    root = kernel(UOp(Op.ATOMICADD, (b.at(p(0, 2), 1), b.at(p(0, 2), 1))))
+    assert agree(root, {"p0": np.array([5, 7], np.int32)}).buffers["p0"].tolist() == [5, 14]
+
+
 def test_an_atomic_add_to_what_was_never_written_is_a_fault(fault: Fault) -> None:
     add = UOp(Op.ATOMICADD, (b.at(b.buffer(2, I32, unique=3), 1), b.const(3, I32)))
     assert fault(kernel(add)) == "ATOMICADD adds to element 1 of b3, which was never written (R61)"

@@ -469,6 +469,20 @@ def test_a_statement_may_change_memory(meanings: Callable[..., None], agree: Agr
     assert agree(b.sink(b.end(statement, i), name="k"), {"p0": i32(5, 5, 5)}).buffers["p0"].tolist() == [5, 6, 7]
 
 
+def test_a_statement_may_read_what_it_wrote(meanings: Callable[..., None], agree: Agree) -> None:
+    """R55, R168: its accesses are in the order of its meaning, and other events are after both."""
+
+    def store_and_return(place: Any, x: Any) -> Any:
+        place.store(x + 1)
+        return place.load()
+
+    meanings(Op.INS, "add_one", store_and_return)
+    i = b.range_(3, 1)
+    value = UOp(Op.INS, (b.at(p(0, 3), i), b.cast(i, I32)), InsArg("add_one", I32))
+    found = agree(b.sink(b.end(b.store(b.at(p(1, 3), i), value), i), name="k"), {"p0": i32(5, 5, 5), "p1": i32(0, 0, 0)})
+    assert [found.buffers[k].tolist() for k in ("p0", "p1")] == [[1, 2, 3], [1, 2, 3]]
+
+
 def test_a_statement_that_changes_memory_may_race(meanings: Callable[..., None], fault: Fault) -> None:
     meanings(Op.CUSTOM, "{0} = 1;", lambda place: place.store(1))
     i = b.range_(3, 1, AxisType.GLOBAL)
