@@ -7,9 +7,9 @@ as one read and one write per memory, with the elements that were touched (R55, 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import is_variable
+
+#: What names an argument of a Call: its leaf in a kernel, or its number.
+Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(eq=False, slots=True)
@@ -97,31 +100,24 @@ class KernelBindings:
             for leaf, ref in refs_by_leaf.items():
                 self.operands[leaf] = self._bind_storage_to_leaves(ref, (leaf,), owners).memory
             return
-        groups: list[list[UOp]] = []
-        for leaf, ref in refs_by_leaf.items():
-            group = next((g for g in groups if _have_same_elements_in_same_order(refs_by_leaf[g[0]], ref)), None)
-            if group is None:
-                groups.append([leaf])
-            else:
-                group.append(leaf)
-        overlap = _find_overlapping_pair([refs_by_leaf[g[0]] for g in groups])
-        if overlap is not None and owners is None:
+        if owners is not None:
+            trap_if_written_slice_overlaps(refs_by_leaf, self.arguments, self.effects.modified_bases)
+        groups = _group_refs_with_same_elements(refs_by_leaf, in_arena=owners is not None)
+        if owners is None and next(_generate_overlapping_pairs([refs_by_leaf[g[0]] for g in groups]), None) is not None:
             binding = self._bind_storage_to_leaves(
                 StorageRef(storage, self.scope, refs_by_leaf[groups[0][0]].node), list(refs_by_leaf), None
             )
             for leaf, ref in refs_by_leaf.items():
                 self.operands[leaf] = MemoryWindow(binding.memory, references.byte_positions_of(ref))
             return
-        if overlap is not None and any(leaf in self.effects.modified_bases for k in overlap for leaf in groups[k]):
-            first_slice, second_slice = (_describe_slice(self.arguments.get(groups[k][0])) for k in overlap)
-            raise Trap(f"{first_slice} and {second_slice} overlap, and the kernel writes one of them (R126)")
         for g in groups:
             binding = self._bind_storage_to_leaves(refs_by_leaf[g[0]], g, owners)
             self.operands.update(dict.fromkeys(g, binding.memory))
 
     def _bind_storage_to_leaves(self, ref: StorageRef, leaves: Sequence[UOp], arena_owners: ArenaOwners | None) -> MemoryBinding:
         """Bind the elements of `ref` to these leaves."""
-        binding, effects = MemoryBinding(ref, arena_owners, self.arguments.get(leaves[0])), self.effects
+        arguments = [self.arguments[leaf] for leaf in leaves if leaf in self.arguments]
+        binding, effects = MemoryBinding(ref, arena_owners, next((a for a in arguments if a.op is Op.SLICE), None)), self.effects
         if effects.modified_bases.isdisjoint(leaves):
             binding.may_write = False
         else:
@@ -166,19 +162,48 @@ def _have_same_elements_in_same_order(a: StorageRef, b: StorageRef) -> bool:
     return a.node.dtype.itemsize == b.node.dtype.itemsize and x.size == y.size and bool((x.ravel() == y.ravel()).all())
 
 
-def _find_overlapping_pair(refs: Sequence[StorageRef]) -> tuple[int, int] | None:
-    """Return the numbers of two of these references of one storage that share a byte."""
-    if len(refs) < 2:
-        return None
-    spans = [references.touched_byte_mask(r, None) for r in refs]
-    pairs = ((i, j) for i in range(len(refs)) for j in range(i))
-    return next(((j, i) for i, j in pairs if (spans[i] & spans[j]).any()), None)
+def _group_refs_with_same_elements(refs_by_key: Mapping[Key, StorageRef], in_arena: bool) -> list[list[Key]]:
+    """Return the keys of references to one storage, grouped by the elements and their order.
+
+    In an arena also by dtype, since Slices of two dtypes are two values (R126).
+    """
+    groups: list[list[Key]] = []
+    for key, ref in refs_by_key.items():
+        for g in groups:
+            first = refs_by_key[g[0]]
+            if (not in_arena or first.node.dtype is ref.node.dtype) and _have_same_elements_in_same_order(first, ref):
+                g.append(key)
+                break
+        else:
+            groups.append([key])
+    return groups
+
+
+def _generate_overlapping_pairs(refs: Sequence[StorageRef]) -> Iterator[tuple[int, int]]:
+    """Yield the numbers of each two of these references of one storage that share a byte."""
+    spans = [references.touched_byte_mask(r, None) for r in refs] if len(refs) > 1 else []
+    for i, span in enumerate(spans):
+        for j in range(i):
+            if (spans[j] & span).any():
+                yield j, i
+
+
+def trap_if_written_slice_overlaps(
+    refs_by_key: Mapping[Key, StorageRef], arguments: Mapping[Key, UOp], written: Collection[Key]
+) -> None:
+    """Raise Trap if two values of one arena share bytes and the Call whose arguments they are writes one of them (R126)."""
+    groups = _group_refs_with_same_elements(refs_by_key, in_arena=True)
+    for pair in _generate_overlapping_pairs([refs_by_key[g[0]] for g in groups]):
+        if any(key in written for k in pair for key in groups[k]):
+            first_slice, second_slice = (_describe_slice(arguments.get(groups[k][0])) for k in pair)
+            raise Trap(f"{first_slice} and {second_slice} overlap, and the Call writes one of them (R126)")
 
 
 class ArenaOwners:
     """The Slice of an arena that last wrote each byte (R126).
 
-    `owner_of_byte` holds positions in `slices`, 0 for none.
+    `owner_of_byte` holds positions in `slices`. It is 0 where the Buffer itself was written last, which every Slice sees, or
+    nothing.
     """
 
     def __init__(self, arena: UOp) -> None:
@@ -232,14 +257,14 @@ class MemoryBinding:
         self.may_write, self.may_read, self.is_atomic_only, self.was_written = True, True, False, False
         self.memory: FlatMemory = make_flat_memory(storage.key, flat, marks)
         if arena_owners is not None and argument is not None and argument.op is Op.SLICE:
-            self._invalidate_elements_not_last_written_by(arena_owners, argument)
+            self._invalidate_elements_last_written_by_others(arena_owners, argument)
 
-    def _invalidate_elements_not_last_written_by(self, arena_owners: ArenaOwners, own_slice: UOp) -> None:
-        """Mark elements as holding no value unless this Slice wrote all of their bytes last (R126)."""
+    def _invalidate_elements_last_written_by_others(self, arena_owners: ArenaOwners, own_slice: UOp) -> None:
+        """Mark elements as holding no value where another Slice wrote one of their bytes last (R126)."""
         self.slice_number = arena_owners.find_or_add_slice_number(own_slice)
         assert self.byte_positions is not None
         owner_of_byte = arena_owners.owner_of_byte[self.byte_positions]
-        is_own = (owner_of_byte == self.slice_number).all(axis=1)
+        is_own = ((owner_of_byte == self.slice_number) | (owner_of_byte == 0)).all(axis=1)
         ready = self.memory.ready
         self.memory.ready = is_own if ready is None else is_own & ready
 
@@ -296,6 +321,10 @@ class MemoryBinding:
             return
         memory, storage = self.memory, self.storage
         storage.version += 1
+        if self.arena_owners is not None:
+            owner_of_byte, written = self.arena_owners.owner_of_byte, memory.written_mask
+            at = np.repeat(written, memory.data.itemsize) if self.byte_positions is None else self.byte_positions[written]
+            owner_of_byte[at] = self.slice_number
         if self.byte_positions is None:
             storage.data = memory.data.reshape(storage.data.shape)
             ready = storage.ready
@@ -312,8 +341,6 @@ class MemoryBinding:
             ready = storage.ready.copy(order="C")
             ready.reshape(-1).view(np.uint8)[written_bytes] = 1
             _set_ready_marks(storage, ready)
-        if self.slice_number and self.arena_owners is not None:
-            self.arena_owners.owner_of_byte[written_bytes] = self.slice_number
 
 
 def check_races_and_write_back(accesses: AccessRecorder, bindings: Collection[MemoryBinding]) -> None:

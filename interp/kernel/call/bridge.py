@@ -6,7 +6,7 @@ machine evaluates. A leaf that is a reference is passed as memory (R127).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from uops.interp.kernel.call.bindings import (
@@ -16,6 +16,7 @@ from uops.interp.kernel.call.bindings import (
     MemoryBinding,
     check_races_and_write_back,
     get_or_make_kernel_state,
+    trap_if_written_slice_overlaps,
 )
 from uops.interp.kernel.call.bodies import (
     analyze_kernel_call_or_reject_undeclared_writes,
@@ -28,7 +29,7 @@ from uops.interp.kernel.call.bodies import (
 from uops.interp.opaque import call_custom_function
 from uops.interp.tensor.checks import note_call
 from uops.interp.tensor.machine import TensorMachine
-from uops.interp.tensor.memory import StorageRef
+from uops.interp.tensor.memory import StorageRef, TensorStorage
 from uops.interp.tensor.placement import check_derived_devices_and_axes_of_kernel
 from uops.interp.tensor.scope import VOID, Cell, TensorScope
 from uops.spec.errors import SpecError, UopsError
@@ -117,18 +118,30 @@ def run_kernel_or_custom_call(m: TensorMachine, scope: TensorScope, u: UOp) -> N
 def _run_custom_function(m: TensorMachine, scope: TensorScope, u: UOp) -> None:
     """Run a Call of a CustomFunction: it gets the contents of all arguments and gives those that the Call writes."""
     declared = u.arg.written if u.arg is not None else None
+    written_arguments = range(len(u.arguments)) if declared is None else declared
     arenas = get_or_make_kernel_state(m).arenas
+    _trap_if_written_slice_overlaps_in_arena(u, scope, written_arguments, arenas)
     bindings: dict[int, MemoryBinding] = {}
     contents: list[Any] = []
     for k, a in enumerate(u.arguments):
         cell = scope.cells[a]
         if cell.__class__ is StorageRef:
             bindings[k] = MemoryBinding(cell, arenas.get(cell.storage), a)
-            contents.append(bindings[k].copy_and_mark_read_or_trap_if_unwritten(u, declared is None or k in declared))
+            contents.append(bindings[k].copy_and_mark_read_or_trap_if_unwritten(u, k in written_arguments))
         else:
             value = m.load_if_reference(cell)
             contents.append(int(value) if is_variable(a) else value.reshape(-1))
-    written = [k for k in bindings if declared is None or k in declared]
+    written = [k for k in bindings if k in written_arguments]
     for k, value in zip(written, call_custom_function(u.body.arg.name, contents, len(written))):
         bindings[k].replace_contents_by_custom_function_result(value)
     check_races_and_write_back(AccessRecorder(m, scope, u), bindings.values())
+
+
+def _trap_if_written_slice_overlaps_in_arena(
+    u: UOp, scope: TensorScope, written: Collection[int], arenas: Collection[TensorStorage]
+) -> None:
+    """Raise Trap if a Call of a CustomFunction takes two Slices that share bytes, and writes one of them (R126)."""
+    cells = {k: scope.cells[a] for k, a in enumerate(u.arguments)}
+    for storage in arenas:
+        refs = {k: cell for k, cell in cells.items() if cell.__class__ is StorageRef and cell.storage is storage}
+        trap_if_written_slice_overlaps(refs, dict(enumerate(u.arguments)), written)

@@ -122,7 +122,7 @@ def test_a_plan_that_lets_live_values_overlap_is_detected() -> None:
     low, high = sorted(slices, key=lambda u: int(u.src[1].arg.value))[:2]
     onto = b.index(int(low.src[1].arg.value) + 4)
     wrong = substitute(planned, {high: high.replace(src=(high.src[0], onto))})
-    with pytest.raises(Trap, match=r"has overwritten slice of .* \(R126\)|overlap, and the kernel writes one of them \(R126\)"):
+    with pytest.raises(Trap, match=r"has overwritten slice of .* \(R126\)|overlap, and the Call writes one of them \(R126\)"):
         run(wrong, inputs)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -34,15 +35,15 @@ def i32(*values: int) -> Any:
     return np.array(values, np.int32)
 
 
-def mapped(n: int, f: Callable[[UOp], UOp], d: dt.DType = I32) -> UOp:
+def mapped(n: int, f: Callable[[UOp], UOp], d: dt.DType = I32, to: dt.DType | None = None) -> UOp:
     """The kernel that stores f of each element of argument 1 in argument 0."""
     i = b.range_(n, 1)
-    return b.sink(b.end(b.store(b.at(p(0, n, d), i), f(b.load(b.at(p(1, n, d), i)))), i), name="map")
+    return b.sink(b.end(b.store(b.at(p(0, n, to or d), i), f(b.load(b.at(p(1, n, d), i)))), i), name="map")
 
 
-def filled(n: int, value: int) -> UOp:
+def filled(n: int, value: int, d: dt.DType = I32) -> UOp:
     i = b.range_(n, 1)
-    return b.sink(b.end(b.store(b.at(p(0, n), i), b.const(value, I32)), i), name="fill")
+    return b.sink(b.end(b.store(b.at(p(0, n, d), i), b.const(value, d)), i), name="fill")
 
 
 def launch(*calls: UOp) -> UOp:
@@ -271,7 +272,45 @@ def test_slices_of_one_call_must_not_overlap(fault: Fault) -> None:
     root = launch(b.call(filled(4, 1), arena(0)), b.call(mapped(4, lambda x: x), arena(0, at=8), arena(0), written=(0,)))
     message = fault(root, {})
     assert message.startswith("slice of 4 int32 at ")
-    assert message.endswith("overlap, and the kernel writes one of them (R126)")
+    assert message.endswith("overlap, and the Call writes one of them (R126)")
+
+
+def test_slices_of_one_call_in_two_dtypes_are_two_values(fault: Fault) -> None:
+    """R126: one of them written is a Trap; two that are read are not both the value that was written last."""
+    converted = mapped(4, lambda x: b.cast(x, I32), F32, to=I32)
+    first = b.call(filled(4, 1), arena(0), written=(0,))
+    message = fault(launch(first, b.call(converted, arena(0), arena(0, d=F32), written=(0,))), {})
+    assert message == "slice of 4 int32 at 0 and slice of 4 float32 at 0 overlap, and the Call writes one of them (R126)"
+    for slices in ((arena(0), arena(0, d=F32)), (arena(0, d=F32), arena(0))):
+        x, y = (b.cast(b.load(b.at(p(k, 4, s.dtype), 0)), I32) for k, s in enumerate(slices, 1))
+        body = b.sink(b.store(b.at(p(0, 4), 0), b.add(x, y)), name="sum")
+        message = fault(launch(first, b.call(body, Y, *slices, written=(0,))), {})
+        assert message.endswith("slice of 4 int32 at 0 has overwritten slice of 4 float32 at 0 (R126)")
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_every_pair_of_slices_of_a_call_is_looked_at(order: tuple[int, ...], fault: Fault) -> None:
+    """Two slices that are read may overlap; of the third, which is written, only one of them shares bytes."""
+    read = [b.store(b.at(p(3, 4), k), b.load(b.at(p(k, 4), 0))) for k in range(2)]
+    effects = [*read, b.store(b.at(p(2, 4), 0), b.const(1, I32))]
+    body = b.sink(*(effects[k] for k in order), name="k")
+    message = fault(launch(b.call(filled(8, 1), arena(0, 8)), b.call(body, arena(0), arena(0, at=8), arena(0, at=16), Y)), {})
+    assert "slice of 4 int32 at 8" in message and "slice of 4 int32 at 16" in message and message.endswith("(R126)")
+
+
+def test_what_the_buffer_itself_was_given_every_slice_sees(agree: Agree, fault: Fault) -> None:
+    """R61, R126: by a Call or by the caller; a Slice that was written since ends the value of another one again."""
+    whole, read = b.buffer(64, dt.uint8, unique=8), b.call(mapped(4, lambda x: x), Y, arena(0), written=(0,))
+    fill = b.call(filled(64, 1, dt.uint8), whole, written=(0,))
+    other = b.call(filled(4, 2), arena(0, at=8), written=(0,))
+    ones = [0x01010101] * 4
+    for calls in ((fill,), (b.call(filled(4, 2), arena(0)), fill), (other, fill)):
+        assert agree(launch(*calls, read), {}).buffers["b2"].tolist() == ones
+    assert agree(launch(read), {"b8": np.ones(64, np.uint8)}).buffers["b2"].tolist() == ones
+    part = b.call(b.sink(b.store(b.at(p(0, 64, dt.uint8), 8), b.const(1, dt.uint8)), name="part"), whole, written=(0,))
+    for calls in ((fill, other), (fill, other, part)):
+        assert "reads element 2 of b8, which slice of 4 int32 at 8 has overwritten" in fault(launch(*calls, read), {})
+    assert fault(launch(part, read), {}).endswith("reads element 0 of b8, which was never written (R61)")
 
 
 def test_the_buffer_itself_sees_every_byte(agree: Agree) -> None:
@@ -515,6 +554,22 @@ def test_a_function_of_the_device_is_ordered_as_a_kernel_is(meanings: Callable[.
         run(b.sink(copy), {})
     with pytest.raises(Trap, match="race on element 0 of b2"):
         run(b.sink(copy, b.call(filled(4, 1), Y)), {"b1": i32(1, 2, 3, 4)})
+
+
+def test_slices_of_a_call_of_a_function_must_not_overlap(meanings: Callable[..., None]) -> None:
+    """R126, as for a kernel; the same Slice twice is one value, and what is read only may overlap."""
+    meanings(Op.CUSTOM_FUNCTION, "copy", lambda out, source: source)
+    meanings(Op.CUSTOM_FUNCTION, "first", lambda out, one, two: one)
+    copy = device("copy")
+    whole = b.call(filled(64, 1, dt.uint8), b.buffer(64, dt.uint8, unique=8), written=(0,))
+    for call in (b.call(copy, arena(0, at=8), arena(0), written=(0,)), b.call(copy, arena(0), arena(0, d=F32))):
+        with pytest.raises(Trap, match=r"overlap, and the Call writes one of them \(R126\)"):
+            run(launch(whole, call), {})
+    for call in (
+        b.call(copy, arena(1), arena(1), written=(0,)),
+        b.call(device("first"), Y, arena(0), arena(0, at=8), written=(0,)),
+    ):
+        run(launch(whole, call), {})
 
 
 def test_a_function_of_the_device_must_give_what_the_call_writes(meanings: Callable[..., None]) -> None:
