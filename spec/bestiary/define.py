@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uops.spec.bestiary.legalize import LEGALIZE
 from uops.spec.bestiary.memory import SIZE, STORABLE
-from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Family, Op
 from uops.spec.ir.scope import VerifyContext, has_valid_arg
 from uops.spec.ir.sizes import divides, show_shape
@@ -44,11 +44,25 @@ def _check_variable_agreement(u: UOp, ctx: VerifyContext) -> str | None:
     return f"{u.arg.name} also has bounds [{same[0].arg.min_val}, {same[0].arg.max_val}]" if same else None
 
 
-def _check_bind_value_type_and_no_self_reference(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_bind_value_type_and_no_cycle(u: UOp, ctx: VerifyContext) -> str | None:
     value, variable = u.value, u.variable
     if not is_integer(value.dtype) or value.dtype is not variable.dtype or value.shape != ():
         return f"got {value.dtype} {show_shape(value.shape)}"
-    return "it contains the variable" if variable in toposort(value) else None
+    return "it contains the variable" if variable in _nodes_that_a_value_depends_on(value, ctx) else None
+
+
+def _nodes_that_a_value_depends_on(value: UOp, ctx: VerifyContext) -> set[UOp]:
+    """Return the nodes at and below `value`, and those that the values of its variables depend on."""
+    nodes: set[UOp] = set()
+    pending = [value]
+    while pending:
+        n = pending.pop()
+        if n not in nodes:
+            nodes.add(n)
+            pending += n.src
+            if n.op is Op.DEFINE_VAR:
+                pending += [s for x in ctx.users[n] if x.op is Op.BIND and x.variable is n for s in x.src]
+    return nodes
 
 
 def _check_bind_in_bounds(u: UOp, ctx: VerifyContext) -> str | None:
@@ -110,7 +124,7 @@ r(Op.DEFINE_REG, None, "DEFINE_REG", "", "Memory of one lane.", [SIZE, STORABLE,
 r(Op.BIND, None, "BIND", "var value", "The variable, with this value.", [
     source_op_claim("var", 0, frozenset({Op.DEFINE_VAR}), "R112"),
     ClaimDraft(
-        "value is a () index that does not contain the variable", _check_bind_value_type_and_no_self_reference, "R112", gate=True,
+        "value is a () index that does not contain the variable", _check_bind_value_type_and_no_cycle, "R112", gate=True,
     ),
     ClaimDraft("value lies in the bounds for certain", _check_bind_in_bounds, "R112"),
     ClaimDraft("a variable has one value", _check_single_bind, "R112"),

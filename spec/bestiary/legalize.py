@@ -67,13 +67,16 @@ _CORE_OPS: dict[Op, Lower] = {
 
 
 def substitute_bound_variables(root: UOp) -> UOp:
-    """Replace every bound variable and every BIND by the variable's value (R112, BIND)."""
-    while True:
-        binds = [u for u in toposort(root) if u.op is Op.BIND]
-        if not binds:
+    """Replace every bound variable and every BIND by the variable's value, in values too (R112, BIND).
+
+    Raises SpecError if the value of a variable depends on the variable itself.
+    """
+    values = {replaced: u.value for u in toposort(root) if u.op is Op.BIND for replaced in (u, u.variable)}
+    for _ in range(len(values) + 1):
+        if values.keys().isdisjoint(toposort(root)):
             return root
-        values = {u.variable: u.value for u in binds}
-        root = substitute(root, values | {u: u.value for u in binds})
+        root = substitute(root, values)
+    raise SpecError("the value of a bound variable depends on the variable itself (R112)", claim="BIND.C3")
 
 
 def legalize(root: UOp) -> UOp:

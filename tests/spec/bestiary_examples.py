@@ -294,7 +294,9 @@ def _bind(variable: UOp, value: UOp) -> UOp:
 
 
 claim("BIND.C2", GOOD[Op.BIND], _bind(i(3), i(3)))
-claim("BIND.C3", _bind(_var, N), _bind(_var, c(3, i32)), _bind(_var, v((1,), idx)), _bind(_var, n(Op.ADD, _var, i(0))))
+_size = n(Op.DEFINE_VAR, arg=A.DefineVarArg("size", 1, 8))
+_cycle = b.add(_bind(_var, _size), _bind(_size, _var))
+claim("BIND.C3", _bind(_var, N), _bind(_var, c(3, i32)), _bind(_var, v((1,), idx)), _bind(_var, n(Op.ADD, _var, i(0))), _cycle)
 claim("BIND.C4", _bind(_var, i(8)), _bind(_var, i(9)), _bind(_var, i(0)), _bind(_var, n(Op.ADD, N, i(1))))
 claim("BIND.C5", b.sink(_bind(_var, i(3)), _var), b.sink(_bind(_var, i(3)), _bind(_var, i(4))))
 for _op in (Op.UNIQUE, Op.LUNIQUE):

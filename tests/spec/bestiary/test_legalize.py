@@ -190,6 +190,17 @@ def test_bound_variables_are_their_values():
     assert low.src[1].src[0].shape == (3,)
 
 
+def test_the_value_of_a_bound_variable_may_contain_other_bound_variables():
+    """R112."""
+    x, y, z = (n(Op.DEFINE_VAR, arg=A.DefineVarArg(name, 0, 7)) for name in "xyz")
+    binds = (n(Op.BIND, x, y), n(Op.BIND, y, z), n(Op.BIND, z, i(3)))
+    bound = b.sink(*binds, x, y, z)
+    verify(bound)
+    assert legalize(bound).src == (i(3),) * 6
+    with pytest.raises(SpecError, match="depends on the variable itself"):
+        legalize(b.sink(n(Op.BIND, x, y), n(Op.BIND, y, x)))
+
+
 def test_new_buffers_have_numbers_of_their_own():
     """R113."""
     local = n(Op.DEFINE_LOCAL, arg=A.DefineArg(1, 4, f32))
