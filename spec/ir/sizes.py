@@ -2,7 +2,8 @@
 
 A symbolic extent becomes a polynomial over *atoms*: named variables, and index expressions that are no sums or products. Extents
 are equal if their polynomials are. `a <= b` holds if interval arithmetic over the atoms' min_max bounds b - a below by zero. What
-this cannot prove counts as false. Polynomials have at most `LIMIT` terms of `BITS` bits, which bounds the cost of hostile sizes.
+this cannot prove counts as false. Polynomials have at most `LIMIT` terms, and those of sums and products at most `BITS` bits,
+which bounds the cost of hostile sizes.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import math
 from collections.abc import Iterable
 
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.node import Dim, UOp, toposort
+from uops.spec.ir.node import Dim, MinMax, UOp, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.untrusted import escape_to_one_line
 
@@ -22,6 +23,8 @@ BITS = 1024
 Poly = dict[tuple[UOp, ...], int]
 #: Ops of index expressions that `extent_polynomial` looks through.
 _POLYNOMIAL_OPS = frozenset({Op.ADD, Op.SUB, Op.NEG, Op.MUL, Op.IDIV})
+#: The bounds of a value of which nothing is known.
+_UNBOUNDED: MinMax = (-math.inf, math.inf)
 
 
 def _is_within_limits(p: Poly) -> bool:
@@ -79,24 +82,48 @@ def extent_polynomial(extent: Dim) -> Poly:
 
 
 def element_count_polynomial(dims: Iterable[Dim]) -> Poly:
-    """Return the number of elements of a shape as a polynomial."""
+    """Return the number of elements of a shape as a polynomial; sums are atoms if the product of all might exceed `LIMIT`."""
+    extents = tuple(dims)
+    factors = [extent_polynomial(d) for d in extents]
+    if not all(factors):  # an extent is 0
+        return {}
+    if math.prod(map(len, factors)) > LIMIT:
+        factors = [p if len(p) == 1 else {(d,): 1} for d, p in zip(extents, factors)]
     out: Poly = {(): 1}
-    for d in dims:
-        out = multiply_polynomials(out, extent_polynomial(d))
+    for p in factors:
+        out = multiply_polynomials(out, p)
     return out
 
 
 def _lower_bound(polynomial: Poly) -> float:
-    """Return a lower bound of the polynomial's value."""
-    low: float = 0
+    """Return a lower bound of the polynomial's value, an int or -inf; exact but for the limits of interval arithmetic."""
+    low = 0
     for monomial, c in polynomial.items():
-        lo, hi = 1.0, 1.0
+        lo: float = 1
+        hi: float = 1
         for atom in monomial:
-            a = atom.min_max or (-math.inf, math.inf)
-            ends = [0 if x == 0 or y == 0 else x * y for x in (lo, hi) for y in a]
+            ends = [_multiply_bounds(x, y) for x in (lo, hi) for y in _integer_bounds(atom)]
             lo, hi = min(ends), max(ends)
-        low += c * lo if c > 0 else c * hi
+        term = _multiply_bounds(c, lo if c > 0 else hi)
+        if not isinstance(term, int):
+            return -math.inf
+        low += term
     return low
+
+
+def _integer_bounds(atom: UOp) -> MinMax:
+    """Return bounds of an atom's value, ints or infinities."""
+    lo, hi = atom.min_max or _UNBOUNDED
+    return (lo if lo in _UNBOUNDED else math.floor(lo)), (hi if hi in _UNBOUNDED else math.ceil(hi))
+
+
+def _multiply_bounds(a: float, b: float) -> float:
+    """Return the exact product of two bounds, ints or infinities; 0 times infinity is 0, since every value is finite."""
+    if not a or not b:
+        return 0
+    if isinstance(a, int) and isinstance(b, int):
+        return a * b
+    return math.inf if (a > 0) is (b > 0) else -math.inf
 
 
 def provably_equal(a: Dim, b: Dim) -> bool:

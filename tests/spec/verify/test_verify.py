@@ -14,6 +14,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir import origins
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
+from uops.spec.ir.sizes import provably_at_most
 from uops.spec.ir.text import format_node, name_nodes
 from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.verifier import UNCLAIMED, find_broken_claims, verify
@@ -121,6 +122,15 @@ def test_symbolic_sizes_are_proved_by_bounds_and_sums():
     assert find_broken_claims(UOp(Op.SHRINK, (t, b.shape_vector((0,)), b.shape_vector((3,)))))
 
 
+def test_large_symbolic_sizes_are_compared_exactly():
+    n = b.variable("n", 0, 2**53 + 1)
+    t = b.param(5, (n,), dt.float32)
+    assert [provably_at_most(n, 2**53 + k) for k in (0, 1)] == [False, True]
+    assert [provably_at_most(b.mul(n, n), (2**53 + 1) ** 2 - k) for k in (0, 1)] == [True, False]
+    assert {x.claim.id for x in find_broken_claims(b.pad(t, (0,), (2**53,)))} == {"PAD.C2"}
+    assert {x.claim.id for x in find_broken_claims(b.shrink(t, (0,), (2**2000,)))} == {"SHRINK.C2"}
+
+
 def test_hostile_sizes_are_cheap():
     """Products of sums, squared again and again."""
     n = b.variable("n", 0, 8)
@@ -130,6 +140,16 @@ def test_hostile_sizes_are_cheap():
     t = UOp(Op.PARAM, (b.shape_vector((d, d)),), A.ParamArg(0, dt.float32))
     start = time.process_time()
     find_broken_claims(UOp(Op.RESHAPE, (t, b.shape_vector((b.mul(d, d),)))))
+    assert time.process_time() - start < 5
+
+
+def test_reordering_many_sums_is_cheap():
+    sums = [b.add(b.variable(f"x{k}", 0, 8), b.variable(f"y{k}", 0, 8)) for k in range(40)]
+    t = b.param(0, sums, dt.float32)
+    start = time.process_time()
+    verify(b.reshape(t, sums[::-1]), Dialect.TENSOR)
+    assert find_broken_claims(b.reshape(t, [*sums[1:], b.add(sums[0], 1)]))
+    verify(b.reshape(b.param(1, [*sums, 0], dt.float32), (0,)), Dialect.TENSOR)
     assert time.process_time() - start < 5
 
 
