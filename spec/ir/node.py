@@ -194,13 +194,20 @@ class IllFormedUOp(UOp):
 
 
 def _values_if_all_consts(elements: tuple[UOp, ...]) -> tuple[int, ...] | None:
-    """Return the values of a Stack's elements if all are Consts, else None."""
-    if len(elements) > 1 and elements[0] is elements[-1] and elements.count(elements[0]) == len(elements):
-        return (elements[0].arg.value,) * len(elements) if elements[0].op is Op.CONST else None
-    for s in elements:
-        if s.op is not Op.CONST:
-            return None
-    return tuple([s.arg.value for s in elements])
+    """Return the values of a Stack's elements if all are Consts, else None, also for a Const without a value or with sources."""
+    const = Op.CONST
+    try:
+        if len(elements) > 1 and elements[0] is elements[-1] and elements.count(elements[0]) == len(elements):
+            first = elements[0]
+            return (first.arg.value,) * len(elements) if first.op is const and not first.src else None
+        values = []
+        for s in elements:
+            if s.op is not const or s.src:
+                return None
+            values.append(s.arg.value)
+        return tuple(values)
+    except AttributeError:  # the arg of an ill-formed Const
+        return None
 
 
 _SLOTS = ("_dtype", "_shape", "_device", "_min_max", "_axis")

@@ -12,8 +12,10 @@ from uops.spec.errors import SpecError
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir import node
+from uops.spec.ir.args import CastArg, ConstArg
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
+from uops.spec.verify.verifier import find_broken_claims
 
 X = b.param(0, (4,), dt.float32)
 
@@ -90,6 +92,16 @@ def test_the_recursive_order_is_the_iterative_one(first: int) -> None:
         assert all(at[s] < at[u] for u in order for s in u.src)
         middle = order[len(order) // 2]
         assert toposort(middle, root) == toposort(middle, root, gate=lambda u: True)
+
+
+def test_the_orders_agree_below_a_stack_of_ill_formed_constants() -> None:
+    with_source = UOp(Op.CONST, (X,), ConstArg(7, dt.index))
+    for last in (UOp(Op.CONST), UOp(Op.CONST, (), CastArg(dt.index)), with_source):
+        for elements in ((last,) * 5, (*map(b.index, range(4)), last)):
+            u = UOp(Op.STACK, elements)
+            assert u.constant_elements is None
+            assert toposort(u) == toposort(u, gate=lambda u: True)
+            assert find_broken_claims(u)
 
 
 def test_a_graph_deeper_than_the_stack_has_an_order() -> None:
