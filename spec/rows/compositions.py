@@ -36,10 +36,15 @@ def arange(n: int, dtype: DType = dt.int32) -> UOp:
     return b.sub(prefix_sum(ones), 1)
 
 
+def row_number_dtype(position: DType) -> DType:
+    """Return the dtype in which row numbers are compared with positions: theirs, which loses none of them, or int32 if narrower."""
+    return position if position is dt.index or position.bits >= dt.int32.bits else dt.int32
+
+
 def _one_hot(k: int, idx: UOp) -> UOp:
     """Build a (k, D) mask that is true where idx[d] is the number of the row."""
     (d,) = idx.shape
-    row = b.reshape(arange(k, idx.dtype if idx.dtype.bits >= 32 else dt.int32), (k, 1))
+    row = b.reshape(arange(k, row_number_dtype(idx.dtype)), (k, 1))
     return b.eq(row, b.reshape(idx, (1, d)))
 
 

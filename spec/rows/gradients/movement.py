@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from uops.spec.errors import SpecValueError
 from uops.spec.ir import build as b
-from uops.spec.ir import dtypes as dt
 from uops.spec.ir.derive.shape import shape_operand_dims
 from uops.spec.ir.node import Dim, UOp
 from uops.spec.ir.ops import Op
 from uops.spec.ir.sizes import provably_at_most
-from uops.spec.rows.compositions import arange
+from uops.spec.rows.compositions import arange, row_number_dtype
 from uops.spec.rows.gradients.base import Gradient, make_broadcast_summing_operand_rule, require_constant_extents, sum_axes
 
 
@@ -52,7 +51,7 @@ def _scatter_along_axis(g: UOp, axis: int, extent: Dim, position: UOp, combine: 
     if position.op is Op.CONST and 0 <= position.arg.value and provably_at_most(position.arg.value + 1, extent):
         return b.pad(g, [position.arg.value if k == axis else 0 for k in range(len(g.shape))], (*before, extent, *after))
     n, d = require_constant_extents((extent, g.shape[axis]), "Index")
-    row = position.dtype if position.dtype.bits >= dt.int32.bits else dt.int32
+    row = row_number_dtype(position.dtype)
     is_selected = b.eq(b.reshape(arange(n, row), (n, 1)), b.reshape(b.cast(position, row), (1, d)))
     is_selected = b.reshape(is_selected, (n, d, *[1] * len(after)))
     spread = b.reshape(g, (*before, 1, d, *after))

@@ -62,6 +62,10 @@ def _arange_of_nothing() -> None:
     assert _value(arange(0)).shape == (0,)
 
 
+#: Positions of dtype index; the first is out of range, but not modulo 2^32.
+_FAR = b.stack(b.index(2**32 + 1), b.index(2))
+
+
 def _gathered(t: list[float], idx: list[int]) -> list[float]:
     graph = gather(_vector(0, len(t)), _vector(1, len(idx), dt.int32))
     return list(map(float, _value(graph, np.float32(t), np.int32(idx))))
@@ -73,6 +77,7 @@ def _gather_takes() -> None:
 
 def _gather_out_of_range() -> None:
     assert _gathered([5, 6, 7], [3, -1, 1]) == [0, 0, 6]
+    assert _value(gather(_vector(0, 3), _FAR), np.float32([5, 6, 7])).tolist() == [0, 7]
 
 
 def _gather_leaves_the_unselected_alone() -> None:
@@ -90,6 +95,8 @@ def _scatter_add_adds() -> None:
 
 def _scatter_add_out_of_range() -> None:
     assert _scattered([1, 2], [2, -1], [10, 20]) == [1, 2]
+    graph = scatter_add(_vector(0, 3), _FAR, _vector(1, 2))
+    assert _value(graph, np.float32([1, 2, 3]), np.float32([10, 20])).tolist() == [1, 2, 23]
 
 
 def _scatter_add_leaves_the_unselected_alone() -> None:

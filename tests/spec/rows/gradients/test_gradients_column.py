@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import uops
 from uops.spec.errors import SpecValueError
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -45,6 +47,12 @@ def test_each_target_gets_its_total_derivative() -> None:
     middle = b.mul(X, 2.0)
     found = differentiate({b.mul(middle, 3.0): G}, {X, middle})
     assert found == {middle: b.mul(G, 3.0), X: b.mul(b.mul(G, 3.0), 2.0)}
+
+
+def test_a_position_keeps_its_dtype_unless_it_is_narrower_than_int32() -> None:
+    far = b.stack(b.index(2**32 + 1), b.index(2))
+    (found,) = differentiate({b.at(X, far): b.param(8, (2,), dt.float32)}, {X}).values()
+    assert uops.run(found, {"p8": np.float32([10, 20])}).values[0].tolist() == [0, 0, 20, 0]
 
 
 def test_contiguous_backward_lays_its_gradient_out() -> None:
