@@ -221,11 +221,12 @@ def build_alu_with_promotion(op: Op, *operands: Value) -> UOp:
     is_where = op is Op.WHERE
     like = next((v.dtype for v in operands[is_where:] if isinstance(v, UOp)), None)
     nodes = [as_node(v, like if k or not is_where else dt.bool_) for k, v in enumerate(operands)]
-    promoted = nodes[is_where:] if op not in SHIFT else nodes[:1]
+    part = slice(is_where, 1 if op in SHIFT else None)
+    promoted = nodes[part]
     common = promoted[0].dtype
     for n in promoted[1:]:
         common = common if n.dtype is common else dt.promote(common, n.dtype)
-    nodes = [cast(n, common) if n in promoted else n for n in nodes]
+    nodes[part] = [cast(n, common) for n in promoted]
     broadcast([n.shape for n in nodes])
     return _require_typed(UOp(op, tuple(nodes)))
 

@@ -40,7 +40,7 @@ def round_down(d: DType, x: float | Fraction) -> float:
     """
     if isinstance(x, float):
         if math.isinf(x):
-            return max(x, d.min)
+            return min(max(x, d.min), d.max)
         if _is_zero_or_normal_value(d, x):
             return x + 0.0
     x = Fraction(x)

@@ -1,4 +1,4 @@
-"""Builders where an extent is symbolic (R48, R49)."""
+"""Builders: symbolic extents (R48, R49), numbers, promotion and refused operands."""
 
 from collections.abc import Callable
 
@@ -46,6 +46,12 @@ def test_numbers_of_numpy_are_those_of_python() -> None:
 def test_what_is_no_number_is_no_constant(make: Callable[[], object]) -> None:
     with pytest.raises(SpecError, match=r"expected a bool, an int or a float as a constant, got|1.5 is no value of index"):
         make()
+
+
+def test_a_condition_takes_no_part_in_promotion_R25() -> None:
+    p = B.param(1, (3,), dt.bool_)
+    assert [s.dtype for s in B.where(p, p, X).src] == [dt.bool_, dt.float32, dt.float32]
+    assert [s.dtype for s in B.where(p, X, p).src] == [dt.bool_, dt.float32, dt.float32]
 
 
 def test_an_extent_is_whole() -> None:
