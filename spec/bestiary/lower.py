@@ -261,7 +261,7 @@ def buffer_view(u: UOp, state: LegalizeState) -> UOp:
 
 
 def lower_to_most_lowered_stage(u: UOp, state: LegalizeState) -> UOp:
-    """Lower a PROGRAM to its most lowered stage (R115)."""
+    """Lower a PROGRAM to its most lowered stage (R115); Source and Binary have no meaning without the other."""
     sink, _, *stages = state.core_sources(u)
     if len(stages) == 3:
         return UOp(Op.PROGRAM, tuple(stages))
@@ -306,7 +306,7 @@ def flatten_linear_to_core_instructions(u: UOp, state: LegalizeState) -> UOp:
     """Lower a LINEAR: list each instruction's core nodes once, in order, without the bodies of IFs (R124)."""
     if state.core_sources(u) == u.src:
         return u
-    if_effects = {e for s in u.instructions if s.op is Op.B_IF for e in collect_nested_if_effects(s)}
+    if_effects = set[UOp]().union(*(collect_nested_if_effects(s) for s in u.instructions if s.op is Op.B_IF))
     listed: dict[UOp, None] = {}
     for s in u.instructions:
         if s in if_effects:
@@ -317,13 +317,15 @@ def flatten_linear_to_core_instructions(u: UOp, state: LegalizeState) -> UOp:
     return u.replace(src=tuple(listed))
 
 
-def collect_nested_if_effects(u: UOp) -> list[UOp]:
+def collect_nested_if_effects(u: UOp) -> set[UOp]:
     """Return every effect in the body of an IF, also those inside of other effects."""
-    effects: list[UOp] = []
+    effects: set[UOp] = set()
     pending = list(u.effects)
     while pending:
         e = pending.pop()
-        effects.append(e)
+        if e in effects:
+            continue
+        effects.add(e)
         if e.op is Op.END:
             pending.append(e.body)
         elif e.op is Op.ENDIF:

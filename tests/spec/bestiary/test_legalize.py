@@ -175,6 +175,17 @@ def test_if_joins_the_gates_of_its_stores():
     assert [s.src[-1] for s in toposort(low) if s.op is Op.STORE] == [p, b.and_(TRUE, p)]
 
 
+def test_the_effects_of_an_if_are_collected_once_however_many_paths_lead_to_them():
+    """R124: a Linear lists none of them by itself."""
+    put = store(I0, c(1.0))
+    effect = put
+    for _ in range(200):
+        effect = n(Op.GROUP, effect, effect)
+    block = n(Op.B_IF, TRUE, effect)
+    linear = n(Op.LINEAR, at(B, i(0)), put, block, n(Op.ENDIF, block))
+    assert [x.op for x in legalize(linear).src].count(Op.STORE) == 1
+
+
 def test_program_is_its_most_lowered_stage():
     """R115."""
     stages = (n(Op.LINEAR), n(Op.SOURCE, arg=A.SourceArg("")), n(Op.PROGRAM_BINARY, arg=A.BinaryArg(b"")))
