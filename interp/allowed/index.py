@@ -20,11 +20,12 @@ NOWHERE = np.zeros((), np.bool_)
 
 
 def gather_elements_at_all_possible_positions(
-    f: DTypeLayout, u: UOp, x: ArrayOrSets, positions: Sequence[ArrayOrSets], best: Array
+    f: DTypeLayout, u: UOp, x: ArrayOrSets, positions: Sequence[ArrayOrSets], shape: tuple[int, ...]
 ) -> SetArray:
     """Return the union of the elements over all combinations of possible positions.
 
-    Anything is allowed where a position is unknown or may be out of bounds, as an access there may trap (R26).
+    The best elements are those at the best positions. Anything is allowed where a position is unknown or may be out of bounds, as
+    an access there may trap (R26).
     """
     lists: list[list[Array]] = []
     for p in positions:
@@ -33,17 +34,17 @@ def gather_elements_at_all_possible_positions(
     if too_many:
         lists = [rows[:1] for rows in lists]
     unknown = [_mask_unknown_positions(p, too_many) for p in positions]
-    every, shape = np.arange(best.size), best.shape
+    every, rank = np.arange(math.prod(shape)), len(shape)
     united: SetArray | None = None
-    anything = np.zeros(best.size, np.bool_)
+    anything = np.zeros(every.size, np.bool_)
     for choice in itertools.product(*lists):
         safe, bad = _zero_outside_positions_and_mask_bad(choice, x.shape, unknown)
-        anything |= np.broadcast_to(bad.reshape(bad.shape + (1,) * (best.ndim - bad.ndim)), shape).reshape(-1)
+        anything |= np.broadcast_to(bad.reshape(bad.shape + (1,) * (rank - bad.ndim)), shape).reshape(-1)
         part = broadcast_and_take_flat_elements(f, apply_movement(u, x, shape, safe), shape, every)
-        united = part if united is None else unite_flat_sets(f, united, part, best.reshape(-1))
+        united = part if united is None else unite_flat_sets(f, united, part, united.best)
     assert united is not None
     if anything.any():
-        united = unite_flat_sets(f, united, allow_anything(f, best.reshape(-1), anything), best.reshape(-1))
+        united = unite_flat_sets(f, united, allow_anything(f, united.best, anything), united.best)
     return united.map_components(lambda c, lead: c.reshape(c.shape[:lead] + shape))
 
 

@@ -222,12 +222,13 @@ def _evaluate_index(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> 
     f = LAYOUT[u.dtype]
     if cell.__class__ is StorageRef:
         cell = _cell_array_or_zeros_if_unread(u, cell)
-        if scope.cells[u.operand].storage.writes:  # the machine keeps no earlier contents of the other elements
+        storage = scope.cells[u.operand].storage
+        if storage.writes or storage.ready is not None:  # other elements had contents that the machine does not keep, or none
             return allow_anything(f, cell)
     v = overlay.set_of_node_loading_reference(scope, u.operand)
     if exact_positions:
         return apply_movement(u, v, cell.shape, positions)  # type: ignore[arg-type]
-    return index.gather_elements_at_all_possible_positions(f, u, v, positions, cell)
+    return index.gather_elements_at_all_possible_positions(f, u, v, positions, cell.shape)
 
 
 def _evaluate_stack(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets:
@@ -251,8 +252,10 @@ def _evaluate_load_any_if_memory_gate_inexact(overlay: Overlay, scope: TensorSco
     source = scope.cells[u.buffer]
     if source.__class__ is not StorageRef:
         return branch.select_or_unite_branches(f, gate, overlay.set_of_node_loading_reference(scope, u.buffer), alternative)
-    contents = overlay.memory_sets_before(source.storage, overlay.access_number(scope, u))
-    loaded = None if contents is None else contents.read_sets(source, cell)
+    loaded = overlay.inexact[scope].get(u.buffer)  # a view through an inexact index
+    if loaded is None:
+        contents = overlay.memory_sets_before(source.storage, overlay.access_number(scope, u))
+        loaded = None if contents is None else contents.read_sets(source, cell)
     chosen = branch.select_by_exact_condition(f, best_of(gate), cell if loaded is None else loaded, alternative)
     if not isinstance(gate, SetArray):
         return chosen

@@ -276,3 +276,29 @@ def test_memory_that_held_a_set_may_hold_anything_once_a_kernel_wrote_it():
     assigned = b.assign(_buffer(), _sine())
     call = b.call(_kernel(lambda x: x), assigned, b.param(1, (8,), dt.float32), written=(0,))
     assert compute_allowed_sets(b.after(assigned, call), {"p0": X, "p1": X}).values[0].kinds()["any"] == 8
+
+
+def _either_position(slot):
+    """An index of shape (1,) that is 0 or 1: a comparison of Exp2(0.3) with its rounded value, an input of `EITHER`."""
+    e = b.exp2(b.param(slot, (1,), dt.float32))
+    return b.cast(b.lt(e, b.param(slot + 1, (1,), dt.float32)), dt.index)
+
+
+_HALF = np.array([0.3], np.float32)
+EITHER = {"p7": _HALF, "p8": np.exp2(_HALF)}
+
+
+def test_r52_a_gated_load_through_an_inexact_index_has_every_element():
+    reference, gate = b.at(b.param(0, (2,), dt.float32), _either_position(7)), b.param(1, (1,), dt.bool_)
+    graph = b.load(reference, b.param(2, (1,), dt.float32), gate)
+    inputs = {"p0": np.array([5, 7], np.float32), "p2": np.array([9], np.float32), **EITHER}
+    for is_open, members in ((True, [5, 7]), (False, [9])):
+        found = compute_allowed_sets(graph, {**inputs, "p1": np.array([is_open])}).values[0]
+        got = [x for x in (0, 5, 7, 9) if found.contains(np.array([x], np.float32)).all()]
+        assert got == members and found.best in members
+
+
+def test_r61_a_closed_gate_reads_nothing_of_an_unwritten_buffer_through_an_inexact_index():
+    graph = b.load(b.at(_buffer(size=2), _either_position(7)), b.param(2, (1,), dt.float32), b.param(1, (1,), dt.bool_))
+    found = compute_allowed_sets(graph, {"p1": np.array([False]), "p2": np.array([9], np.float32), **EITHER}).values[0]
+    assert found.is_exact and found.best == 9
