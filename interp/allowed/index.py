@@ -8,13 +8,22 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from uops.interp.allowed.elementwise.branch import unite_flat_sets
-from uops.interp.allowed.layout import Array, DTypeLayout
+from uops.interp.allowed.elementwise.branch import select_by_exact_condition, unite_flat_sets
+from uops.interp.allowed.layout import LAYOUT, Array, DTypeLayout
 from uops.interp.allowed.move import apply_movement
-from uops.interp.allowed.value import POINTS, ArrayOrSets, SetArray, allow_anything, broadcast_and_take_flat_elements
+from uops.interp.allowed.value import (
+    POINTS,
+    ArrayOrSets,
+    SetArray,
+    allow_anything,
+    best_of,
+    broadcast_and_take_flat_elements,
+)
 from uops.interp.ops.movement import out_of_bounds_mask
 from uops.spec.ir.node import UOp
 
+#: The operands of a Mul, moved alike.
+FactorPair = tuple[ArrayOrSets, ArrayOrSets]
 #: A mask that is false everywhere.
 NOWHERE = np.zeros((), np.bool_)
 
@@ -27,25 +36,48 @@ def gather_elements_at_all_possible_positions(
     The best elements are those at the best positions. Anything is allowed where a position is unknown or may be out of bounds, as
     an access there may trap (R26).
     """
-    lists: list[list[Array]] = []
-    for p in positions:
-        lists.append(list(p.points) if isinstance(p, SetArray) else [p])
-    too_many = math.prod(map(len, lists)) > POINTS**2
+    choices, anything = _list_position_choices_and_mask_bad(x.shape, positions, shape)
+    every = np.arange(math.prod(shape))
+    parts = [broadcast_and_take_flat_elements(f, apply_movement(u, x, shape, choice), shape, every) for choice in choices]
+    united = parts[0]
+    for part in parts[1:]:
+        united = unite_flat_sets(f, united, part, united.best)
+    if anything.any():
+        united = unite_flat_sets(f, united, allow_anything(f, united.best, anything.reshape(-1)), united.best)
+    return united.map_components(lambda c, lead: c.reshape(c.shape[:lead] + shape))
+
+
+def move_factors_to_all_possible_positions(
+    u: UOp, pairs: Sequence[FactorPair], positions: Sequence[ArrayOrSets], shape: tuple[int, ...]
+) -> list[FactorPair]:
+    """Return the pairs of factors at each combination of possible positions, which both factors of a pair share."""
+    choices, anything = _list_position_choices_and_mask_bad(pairs[0][0].shape, positions, shape, POINTS**2 // len(pairs))
+    moved = [(apply_movement(u, a, shape, choice), apply_movement(u, b, shape, choice)) for a, b in pairs for choice in choices]
+    if anything.any():
+        f = LAYOUT[u.dtype]
+        moved = [(select_by_exact_condition(f, anything, allow_anything(f, best_of(a)), a), b) for a, b in moved]
+    return moved
+
+
+def _list_position_choices_and_mask_bad(
+    indexed_shape: tuple[int, ...], positions: Sequence[ArrayOrSets], shape: tuple[int, ...], most: int = POINTS**2
+) -> tuple[list[list[Array]], Array]:
+    """Return all combinations of possible positions, the best first, and where the result of shape `shape` may be anything.
+
+    Anything is allowed where a position is unknown or may be out of bounds. With more than `most` combinations, only the best is
+    listed, and inexact positions are unknown.
+    """
+    lists = [list(p.points) if isinstance(p, SetArray) else [p] for p in positions]
+    too_many = math.prod(map(len, lists)) > most
     if too_many:
         lists = [rows[:1] for rows in lists]
     unknown = [_mask_unknown_positions(p, too_many) for p in positions]
-    every, rank = np.arange(math.prod(shape)), len(shape)
-    united: SetArray | None = None
-    anything = np.zeros(every.size, np.bool_)
+    choices, anything = [], np.zeros(shape, np.bool_)
     for choice in itertools.product(*lists):
-        safe, bad = _zero_outside_positions_and_mask_bad(choice, x.shape, unknown)
-        anything |= np.broadcast_to(bad.reshape(bad.shape + (1,) * (rank - bad.ndim)), shape).reshape(-1)
-        part = broadcast_and_take_flat_elements(f, apply_movement(u, x, shape, safe), shape, every)
-        united = part if united is None else unite_flat_sets(f, united, part, united.best)
-    assert united is not None
-    if anything.any():
-        united = unite_flat_sets(f, united, allow_anything(f, united.best, anything), united.best)
-    return united.map_components(lambda c, lead: c.reshape(c.shape[:lead] + shape))
+        safe, bad = _zero_outside_positions_and_mask_bad(choice, indexed_shape, unknown)
+        anything |= bad.reshape(bad.shape + (1,) * (len(shape) - bad.ndim))
+        choices.append(safe)
+    return choices, anything
 
 
 def _mask_unknown_positions(p: ArrayOrSets, too_many_combinations: bool) -> Array:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from uops.interp.allowed.index import FactorPair, move_factors_to_all_possible_positions
 from uops.interp.allowed.layout import LAYOUT, Array
 from uops.interp.allowed.memory import StorageSets
 from uops.interp.allowed.move import MOVES, apply_movement
@@ -303,10 +304,11 @@ class Overlay:
         contents = self.memory_sets_before(ref.storage, access)
         return contents is not None and contents.has_nan_with_free_bits(ref, best)
 
-    def find_factors_if_moved_or_negated_mul(self, scope: TensorScope, u: UOp) -> tuple[ArrayOrSets, ArrayOrSets] | None:
-        """Return the factors of a float Mul that `u` is, moved and negated as `u` is; None if it is none.
+    def list_factors_if_moved_or_negated_mul(self, scope: TensorScope, u: UOp) -> list[FactorPair]:
+        """Return the factors of a float Mul that `u` is, moved and negated as `u` is; empty if it is none.
 
-        The Mul is seen through movement, Neg, markers and Functions (R16, R32: its product may be fused into a sum).
+        The Mul is seen through movement, Neg, markers and Functions (R16, R32: its product may be fused into a sum). There is one
+        pair per combination of the positions that an inexact Index on the way may have.
         """
         path: list[tuple[TensorScope, UOp]] = []
         while u.op is not Op.MUL:
@@ -316,19 +318,28 @@ class Overlay:
             else:
                 alias = self.find_origin_of_alias(scope, u)
                 if alias is None:
-                    return None
+                    return []
                 scope, u = alias
             if scope.cells.get(u).__class__ is not _ndarray:
-                return None
+                return []
         shape = scope.cells[u].shape
-        factors: Sequence[ArrayOrSets] = [broadcast_value(self.set_of_node_loading_reference(scope, s), shape) for s in u.src]
+        a, b = (broadcast_value(self.set_of_node_loading_reference(scope, s), shape) for s in u.src)
+        pairs: list[FactorPair] = [(a, b)]
         for outer, m in reversed(path):
             if m.op is Op.NEG:
-                factors = negate_float_set(factors[0]), factors[1]
-                continue
-            shape, operands = outer.cells[m].shape, self.read_movement_operands_after_data(outer, m)
-            factors = [apply_movement(m, v, shape, operands) for v in factors]
-        return factors[0], factors[1]
+                pairs = [(negate_float_set(a), b) for a, b in pairs]
+            else:
+                pairs = self._move_factors(outer, m, pairs)
+        return pairs
+
+    def _move_factors(self, scope: TensorScope, u: UOp, pairs: list[FactorPair]) -> list[FactorPair]:
+        """Return pairs of factors after the movement op `u`."""
+        shape = scope.cells[u].shape
+        positions = [self.set_of_node_loading_reference(scope, s) for s in u.positions] if u.op is Op.INDEX else []
+        if any(isinstance(p, SetArray) for p in positions):
+            return move_factors_to_all_possible_positions(u, pairs, positions, shape)
+        operands = self.read_movement_operands_after_data(scope, u)
+        return [(apply_movement(u, a, shape, operands), apply_movement(u, b, shape, operands)) for a, b in pairs]
 
 
 @functools.lru_cache(256)

@@ -7,7 +7,7 @@ rounds nothing, so only other terms count. A sum whose partial sums are all inte
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -65,20 +65,31 @@ def wide_dtype_ends_and_flags(f: DTypeLayout, v: ArrayOrSets) -> tuple[Array, Ar
 
 
 def reduce_add_floats(
-    f: DTypeLayout, v: ArrayOrSets, axes: Axes, best: Array, factors: tuple[ArrayOrSets, ArrayOrSets] | None = None
+    f: DTypeLayout, v: ArrayOrSets, axes: Axes, best: Array, factor_pairs: Sequence[tuple[ArrayOrSets, ArrayOrSets]] = ()
 ) -> ArrayOrSets:
     """Return the set of a float Add over `axes`, with the best values `best`.
 
-    `factors` are the operands of a Mul that computes the terms: its products may be fused into the sum.
+    `factor_pairs` are the operands that a Mul which computes the terms may have: its products may be fused into the sum.
     """
-    if factors is None:
+    if not factor_pairs:
         lo, hi, flags = wide_dtype_ends_and_flags(f, v)
         exact = not isinstance(v, SetArray)
     else:
-        lo, hi, flags = _multiply_to_wide_dtype_ends_and_flags(f, *factors)
-        exact = flags is None and not any(isinstance(factor, SetArray) for factor in factors)
+        products = [_multiply_to_wide_dtype_ends_and_flags(f, a, b) for a, b in factor_pairs]
+        lo, hi, flags = products[0] if len(products) == 1 else _unite_wide_dtype_ends_and_flags(products)
+        exact = len(products) == 1 and flags is None and not any(isinstance(factor, SetArray) for factor in factor_pairs[0])
     with np.errstate(all="ignore"):
-        return _enclose_sum_in_any_order(f, lo, hi, flags, axes, best, exact, factors is not None)
+        return _enclose_sum_in_any_order(f, lo, hi, flags, axes, best, exact, bool(factor_pairs))
+
+
+def _unite_wide_dtype_ends_and_flags(terms: Sequence[tuple[Array, Array, Array | None]]) -> tuple[Array, Array, Array]:
+    """Return lo, hi and flags of terms that are one of several; a NaN among others is a flag."""
+    lo = np.fmin.reduce([lo for lo, _, _ in terms])
+    hi = np.fmax.reduce([hi for _, hi, _ in terms])
+    flags = np.zeros(lo.shape, np.uint8)
+    for end, _, term_flags in terms:
+        flags |= np.where(np.isnan(end), NAN, 0).astype(np.uint8) | (np.uint8(0) if term_flags is None else term_flags)
+    return lo, hi, flags
 
 
 def _multiply_to_wide_dtype_ends_and_flags(f: DTypeLayout, a: ArrayOrSets, b: ArrayOrSets) -> tuple[Array, Array, Array | None]:

@@ -6,7 +6,7 @@ A rule takes the overlay, the scope, the node and its cell. It gives the node's 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,8 @@ from uops.spec.rows.accuracy import SEVERAL_RESULTS
 
 _ndarray = np.ndarray
 BOOL = LAYOUT[dt.bool_]
+#: (op, layout of the operands, operands) -> the set of an elementwise op at some level
+ApplyOp = Callable[[Op, DTypeLayout, Sequence[ArrayOrSets]], ArrayOrSets]
 
 
 # Elementwise, of operands
@@ -152,21 +154,22 @@ def _evaluate_add_sub_with_contraction(overlay: Overlay, scope: TensorScope, u: 
     A sum with a product may be rounded once (R16: contraction). So where an operand is a Mul, seen through movement, both
     roundings are in the set.
     """
-    united = None if overlay.has_exact_sources(scope, u) else _evaluate_alu(overlay, scope, u, cell)
+    unfused = None if overlay.has_exact_sources(scope, u) else _evaluate_alu(overlay, scope, u, cell)
     if not u.dtype.is_float:
-        return united
-    f = LAYOUT[u.dtype]
+        return unfused
+    return unite_with_fused_sums(overlay, scope, u, cell if unfused is None else unfused, apply_op_at_strict_level)
+
+
+def unite_with_fused_sums(overlay: Overlay, scope: TensorScope, u: UOp, unfused: ArrayOrSets, apply_op: ApplyOp) -> ArrayOrSets:
+    """Return the union of an Add's or Sub's `unfused` sums with those that `apply_op` fuses from an operand that is a Mul."""
+    f, united = LAYOUT[u.dtype], unfused
     for k, s in enumerate(u.src):
-        factors = overlay.find_factors_if_moved_or_negated_mul(scope, s)
-        if factors is None:
-            continue
-        a, b = factors
-        other = overlay.set_of_node_loading_reference(scope, u.rhs if k == 0 else u.lhs)
-        if u.op is Op.SUB:
-            a, other = (a, negate_float_set(other)) if k == 0 else (negate_float_set(a), other)
-        fused = apply_op_at_strict_level(Op.MULACC, f, (a, b, other))
-        unfused: ArrayOrSets = cell if united is None else united
-        united = unite_sets(f, unfused, broadcast_value(fused, unfused.shape))
+        for a, b in overlay.list_factors_if_moved_or_negated_mul(scope, s):
+            addend = overlay.set_of_node_loading_reference(scope, u.rhs if k == 0 else u.lhs)
+            if u.op is Op.SUB:
+                a, addend = (a, negate_float_set(addend)) if k == 0 else (negate_float_set(a), addend)
+            fused = apply_op(Op.MULACC, f, (a, b, addend))
+            united = unite_sets(f, united, broadcast_value(fused, united.shape))
     return united
 
 
@@ -189,7 +192,7 @@ def _evaluate_reduce(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) ->
         fold = FOLDS[op][u.dtype]
         return reduce_bools_or_integers_with_one_inexact(op, f, lambda x: np.asarray(fold(x, axes)), v, axes)
     if op is Op.ADD:
-        return reduce_add_floats(f, v, axes, cell, overlay.find_factors_if_moved_or_negated_mul(scope, u.operand))
+        return reduce_add_floats(f, v, axes, cell, overlay.list_factors_if_moved_or_negated_mul(scope, u.operand))
     return reduce_mul_floats(f, v, axes, cell) if op is Op.MUL else reduce_max_floats(f, v, axes, cell)
 
 

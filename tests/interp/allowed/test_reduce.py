@@ -249,3 +249,32 @@ def test_r32_e4m3_a_bound_beyond_the_range_on_both_sides_leaves_every_value():
     found = _sets(x, dt.fp8e4m3)
     for v in (3, -3, 0, 448, -448, np.nan):
         assert found.contains(np.array([[v]]).astype(x.dtype)).all(), v
+
+
+def _product_at_either_position():
+    """The product of p0 and p1 at index 0 or 1: the index compares Exp2(0.3) with its rounded value."""
+    e = b.exp2(b.param(7, (1,), dt.float32))
+    position = b.cast(b.lt(e, b.param(8, (1,), dt.float32)), dt.index)
+    half = np.array([0.3], np.float32)
+    return b.at(b.mul(b.param(0, (2,), dt.float32), b.param(1, (2,), dt.float32)), position), {"p7": half, "p8": np.exp2(half)}
+
+
+def test_r16_a_product_at_an_inexact_index_is_fused_into_a_sum_at_every_position():
+    product, inputs = _product_at_either_position()
+    x = np.array([1 + 2**-12, 1 + 2**-13], np.float32)
+    addend = np.array([(x * x)[0]], np.float32)
+    graph = b.sub(product, b.param(2, (1,), dt.float32))
+    found = compute_allowed_sets(graph, {**inputs, "p0": x, "p1": x, "p2": addend}).values[0]
+    fused = (x.astype(np.float64) ** 2 - addend).astype(np.float32)
+    for want in (*fused, *(x * x - addend)):
+        assert found.contains(np.array([want])).all()
+    assert found.kinds()["points"] == 1
+
+
+@pytest.mark.parametrize(("a", "c", "ends"), [([2, 6], [3, 10], (6, 60)), ([1, 100], [100, 1], (100, 100))], ids=str)
+def test_r32_a_sum_of_products_at_an_inexact_index_has_every_position(a, c, ends):
+    product, inputs = _product_at_either_position()
+    inputs |= {"p0": np.array(a, np.float32), "p1": np.array(c, np.float32)}
+    found = compute_allowed_sets(b.reduce(product, Op.ADD, (0,)), inputs).values[0]
+    inside = [found.contains(np.array([x], np.float32)).all() for x in (ends[0] - 1, *ends, ends[1] + 1)]
+    assert inside == [False, True, True, False]
