@@ -7,8 +7,8 @@ have its subnormals replaced by zeros.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,18 +18,25 @@ from uops.interp.allowed.elementwise.flush import allow_flush_to_zero
 from uops.interp.allowed.elementwise.transcendental import narrow_float64_clamping_if_dtype_lacks_inf, widen_by_ulps
 from uops.interp.allowed.layout import LAYOUT, Array, DTypeLayout
 from uops.interp.allowed.overlay import LevelRules, Overlay, Rule
+from uops.interp.allowed.reduce import reduce_add_floats
 from uops.interp.allowed.rules import (
     EVALUATED_WHEN_EXACT,
     STRICT,
     STRICT_RULES,
+    all_exact,
     apply_op_at_strict_level,
     apply_strict_cast,
     operand_layout,
     unite_sets,
+    unite_with_fused_sums,
 )
 from uops.interp.allowed.value import (
     ANY,
     NAN,
+    NINF,
+    NZERO,
+    PINF,
+    PZERO,
     ArrayOrSets,
     SetArray,
     allow_anything,
@@ -207,33 +214,61 @@ def apply_op_at_core_level(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSets]
     """Return the core set of an elementwise op on operands of layout `f`; `ftz` allows flush to zero (R19)."""
     if ftz and f.is_float and op in COMPUTING:
         values = [allow_flush_to_zero(f, v) for v in values]
-    strict = apply_op_at_strict_level(op, f, values)
-    extra = CORE_WIDENINGS.get(op)
-    out = strict if extra is None else extra(op, f, values, strict)
+    out = _widen_strict_set_to_core(op, f, values)
     if f.dtype.may_saturate and op in COMPUTING and op not in COMPARE:
-        out = _allow_saturation_unless_source_is_nan(f, out, values)
+        numbers = [_drop_nan_beside_numbers(v) for v in values]
+        from_numbers = out if all_exact(values) else _widen_strict_set_to_core(op, f, numbers)
+        out = _allow_saturation(f, out, from_numbers, functools.reduce(np.logical_or, map(_is_always_nan, values)))
     if ftz and f.is_float and op in COMPUTING and op not in COMPARE:
         out = allow_flush_to_zero(f, out)
     return out
 
 
-def _allow_saturation_unless_source_is_nan(f: DTypeLayout, out: ArrayOrSets, sources: Sequence[ArrayOrSets]) -> ArrayOrSets:
+def _widen_strict_set_to_core(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSets]) -> ArrayOrSets:
+    """Return the core set of an elementwise op without flushes and saturation."""
+    strict = apply_op_at_strict_level(op, f, values)
+    extra = CORE_WIDENINGS.get(op)
+    return strict if extra is None else extra(op, f, values, strict)
+
+
+def _allow_saturation(f: DTypeLayout, out: ArrayOrSets, from_numbers: ArrayOrSets, is_source_nan: Array) -> ArrayOrSets:
     """Allow the greatest finite value where an fp8 result overflows, of either sign where NaN hides the sign (R15: no saturation
-    under strict)."""
-    rows = out.rows if isinstance(out, SetArray) else np.broadcast_to(out, (3, *out.shape))
-    overflows = ~np.isfinite(rows).all(0)
-    if isinstance(out, SetArray) and out.flags is not None:
-        overflows = overflows | (out.flags != 0)
-    for v in sources:
-        overflows = overflows & ~np.broadcast_to(np.isnan(best_of(v)), out.shape)
-    if not overflows.any():
-        return out
-    best = best_of(out)
-    top = np.array(f.max).astype(f.np)
-    minus = np.signbit(best) | ~np.isfinite(best) & ~f.dtype.has_inf
-    plus = ~np.signbit(best) | ~np.isfinite(best) & ~f.dtype.has_inf
-    out = unite_sets(f, out, np.where(overflows & plus, top, best))
-    return unite_sets(f, out, np.where(overflows & minus, -top, best))
+    under strict).
+
+    `from_numbers` are the results of numbers, and `is_source_nan` says where a source has none.
+    """
+    v = as_set_array(f, from_numbers)
+    flags = np.zeros(v.shape, np.uint8) if v.flags is None else v.flags
+    if f.dtype.has_inf:
+        plus, minus = (v.rows[2] == np.inf) | ((flags & PINF) != 0), (v.rows[0] == -np.inf) | ((flags & NINF) != 0)
+    else:
+        plus = minus = np.isnan(v.rows).any(0) | ((flags & NAN) != 0)
+    top, best = np.array(f.max).astype(f.np), best_of(out)
+    for overflows, greatest in ((plus & ~is_source_nan, top), (minus & ~is_source_nan, -top)):
+        if overflows.any():
+            out = unite_sets(f, out, np.where(overflows, greatest, best))
+    return out
+
+
+def _drop_nan_beside_numbers(v: ArrayOrSets) -> ArrayOrSets:
+    """Return the sets without NaN, except where NaN is the only member."""
+    if not isinstance(v, SetArray):
+        return v
+    out = writable_copy(v)
+    if out.flags is not None:
+        out.flags = np.where(np.isnan(out.rows[0]), out.flags, out.flags & ~np.uint8(NAN))
+    out.rows[1] = np.where(np.isnan(out.rows[1]), out.rows[0], out.rows[1])
+    if out.listed_points is not None:
+        out.listed_points = np.where(np.isnan(out.listed_points), out.rows[1], out.listed_points)
+    return out
+
+
+def _is_always_nan(v: ArrayOrSets) -> Array:
+    """Return where NaN is the only member of a float set."""
+    if not isinstance(v, SetArray):
+        return np.isnan(v)
+    nan: Array = np.isnan(v.rows[0])
+    return nan if v.flags is None else nan & ((v.flags & ~np.uint8(NAN)) == 0)
 
 
 def _apply_core_cast(overlay: Overlay, scope: TensorScope, u: UOp, ftz: bool) -> ArrayOrSets:
@@ -244,7 +279,9 @@ def _apply_core_cast(overlay: Overlay, scope: TensorScope, u: UOp, ftz: bool) ->
         v = allow_flush_to_zero(f, v)
     out = apply_strict_cast(f, r, v)
     if r.is_float:
-        out = _allow_saturation_unless_source_is_nan(r, out, (v,) if f.is_float else ()) if r.dtype.may_saturate else out
+        if r.dtype.may_saturate:
+            from_numbers = apply_strict_cast(f, r, _drop_nan_beside_numbers(v)) if f.is_float else out
+            out = _allow_saturation(r, out, from_numbers, _is_always_nan(v) if f.is_float else np.zeros((), np.bool_))
         return allow_flush_to_zero(r, out) if ftz and f.is_float else out
     if f.is_float and r.dtype is not dt.bool_:
         out = _allow_any_at(out, r, _may_be_nan_or_out_of_range(r, v))
@@ -277,23 +314,25 @@ def _make_core_alu_rule(ftz: bool) -> Rule:
 
 
 def _make_core_add_sub_rule(ftz: bool) -> Rule:
-    """Return the core rule of Add and Sub: the flushed sum united with the strict set, which has the fused sums."""
+    """Return the core rule of Add and Sub: sums and fused sums may be flushed or saturated."""
 
-    def unite_flushed_or_saturated_with_strict_sum(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
-        strict = STRICT_RULES[u.op](overlay, scope, u, cell)
+    def apply_op(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSets]) -> ArrayOrSets:
+        return apply_op_at_core_level(op, f, values, ftz)
+
+    def unite_core_sums_with_fused_ones(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
         if not u.dtype.is_float or not (ftz or u.dtype.may_saturate):
-            return strict
-        f = LAYOUT[u.dtype]
-        unfused = apply_op_at_core_level(u.op, f, [overlay.set_of_node_loading_reference(scope, s) for s in u.src], ftz)
-        return unfused if strict is None else unite_sets(f, unfused, strict)
+            return STRICT_RULES[u.op](overlay, scope, u, cell)
+        unfused = apply_op(u.op, LAYOUT[u.dtype], [overlay.set_of_node_loading_reference(scope, s) for s in u.src])
+        return unite_with_fused_sums(overlay, scope, u, unfused, apply_op)
 
-    return unite_flushed_or_saturated_with_strict_sum
+    return unite_core_sums_with_fused_ones
 
 
 def _make_core_reduce_rule(ftz: bool) -> Rule:
     """Return the core rule of Reduce.
 
     Each operand or result that is flushed moves a sum by less than the least normal value. A flushed factor makes a product zero.
+    The products in a sum may stay unfused, where flushed factors or saturation put them beyond the rounding that strict allows.
     Max may pass a NaN on or drop it (R11).
     """
 
@@ -303,12 +342,16 @@ def _make_core_reduce_rule(ftz: bool) -> Rule:
             return strict
         f, v = LAYOUT[u.dtype], overlay.set_of_node_loading_reference(scope, u.operand)
         out: ArrayOrSets = cell if strict is None else strict
+        if u.arg.op is Op.ADD and (ftz or f.dtype.may_saturate) and isinstance(v, SetArray) and 0 not in v.shape:
+            factor_pairs = overlay.list_factors_if_moved_or_negated_mul(scope, u.operand)
+            out = reduce_add_floats(f, v, u.arg.axes, cell, factor_pairs, may_stay_unfused=True)
         if u.arg.op is Op.MAX:
             out = _allow_any_where_max_meets_nan(f, v, u.arg.axes, out)
         if f.dtype.may_saturate and u.arg.op is not Op.MAX:
-            out = _allow_saturation_unless_source_is_nan(f, out, ())
+            is_source_nan = np.logical_or.reduce(_is_always_nan(v), axis=u.arg.axes, keepdims=True)
+            out = _allow_saturation(f, out, out, is_source_nan)
         if ftz and v.shape and 0 not in v.shape:
-            out = _widen_reduce_by_flushes(f, u.arg.op, v, out)
+            out = _widen_reduce_by_flushes(f, u.arg.op, v, u.arg.axes, out)
         return out
 
     return widen_strict_reduce_or_cell_to_core
@@ -323,8 +366,8 @@ def _allow_any_where_max_meets_nan(f: DTypeLayout, v: ArrayOrSets, axes: tuple[i
     return _allow_any_at(strict, f, some_nan)
 
 
-def _widen_reduce_by_flushes(f: DTypeLayout, op: Op, v: ArrayOrSets, out: ArrayOrSets) -> ArrayOrSets:
-    """Widen the set `out` of a Reduce of `v` by the flushes of its operands and results."""
+def _widen_reduce_by_flushes(f: DTypeLayout, op: Op, v: ArrayOrSets, axes: tuple[int, ...], out: ArrayOrSets) -> ArrayOrSets:
+    """Widen the set `out` of a Reduce of `v` over `axes` by the flushes of its operands and results."""
     if op is Op.MAX:
         return allow_flush_to_zero(f, out)
     least = 2.0**f.emin
@@ -339,14 +382,30 @@ def _widen_reduce_by_flushes(f: DTypeLayout, op: Op, v: ArrayOrSets, out: ArrayO
                 rows[row],
             )
         return allow_flush_to_zero(f, SetArray(f, rows, out.flags))
-    sizes = np.abs(best_of(v).astype(np.float64))
-    if not ((sizes < least) & (sizes > 0)).any() and np.multiply.reduce(np.minimum(sizes, 1.0), axis=None) > least:
+    sizes = _least_magnitudes(v)
+    is_flushed = np.logical_or.reduce((sizes < least) & (sizes > 0), axis=axes, keepdims=True)
+    is_flushed |= np.multiply.reduce(np.minimum(sizes, 1.0), axis=axes, keepdims=True) <= least
+    if not is_flushed.any():
         return allow_flush_to_zero(f, out)
-    zero = np.zeros((), f.np)
-    return unite_sets(f, out, np.where(np.isfinite(rows[1]), np.copysign(zero, rows[1].astype(np.float32)).astype(f.np), rows[1]))
+    low, high, zero = rows[0], rows[2], np.zeros((), f.np)
+    is_flushed &= np.isfinite(low) | np.isfinite(high)  # else the product has a NaN or an infinity as a factor
+    best = out.best
+    united = unite_sets(f, out, np.where(is_flushed & ~np.signbit(high), zero, best))
+    return unite_sets(f, united, np.where(is_flushed & np.signbit(low), -zero, best))
 
 
-@cache
+def _least_magnitudes(v: ArrayOrSets) -> Array:
+    """Return the least magnitude in each float set as float64; 0 in an interval with both signs."""
+    if not isinstance(v, SetArray):
+        return np.abs(v.astype(np.float64))
+    low, high = v.rows[0].astype(np.float64), v.rows[2].astype(np.float64)
+    least: Array = np.where(np.signbit(low) != np.signbit(high), 0.0, np.fmin(np.abs(low), np.abs(high)))
+    if v.listed_points is not None and v.is_listed is not None:
+        least = np.where(v.is_listed, np.fmin.reduce(np.abs(v.listed_points.astype(np.float64))), least)
+    return least if v.flags is None else np.where((v.flags & (PZERO | NZERO)) != 0, 0.0, least)
+
+
+@functools.cache
 def check_level_and_ftz_and_select_rules(level: str, ftz: bool) -> LevelRules:
     """Return the rules of a level.
 

@@ -65,11 +65,18 @@ def wide_dtype_ends_and_flags(f: DTypeLayout, v: ArrayOrSets) -> tuple[Array, Ar
 
 
 def reduce_add_floats(
-    f: DTypeLayout, v: ArrayOrSets, axes: Axes, best: Array, factor_pairs: Sequence[tuple[ArrayOrSets, ArrayOrSets]] = ()
+    f: DTypeLayout,
+    v: ArrayOrSets,
+    axes: Axes,
+    best: Array,
+    factor_pairs: Sequence[tuple[ArrayOrSets, ArrayOrSets]] = (),
+    *,
+    may_stay_unfused: bool = False,
 ) -> ArrayOrSets:
     """Return the set of a float Add over `axes`, with the best values `best`.
 
     `factor_pairs` are the operands that a Mul which computes the terms may have: its products may be fused into the sum.
+    With `may_stay_unfused`, terms may also be values of `v` that no product rounds to.
     """
     if not factor_pairs:
         lo, hi, flags = wide_dtype_ends_and_flags(f, v)
@@ -78,6 +85,9 @@ def reduce_add_floats(
         products = [_multiply_to_wide_dtype_ends_and_flags(f, a, b) for a, b in factor_pairs]
         lo, hi, flags = products[0] if len(products) == 1 else _unite_wide_dtype_ends_and_flags(products)
         exact = len(products) == 1 and flags is None and not any(isinstance(factor, SetArray) for factor in factor_pairs[0])
+        if may_stay_unfused and isinstance(v, SetArray):
+            lo, hi, flags = _include_terms_beyond_rounding(f, v, lo, hi, flags)
+            exact = exact and lo is hi
     with np.errstate(all="ignore"):
         return _enclose_sum_in_any_order(f, lo, hi, flags, axes, best, exact, bool(factor_pairs))
 
@@ -90,6 +100,20 @@ def _unite_wide_dtype_ends_and_flags(terms: Sequence[tuple[Array, Array, Array |
     for end, _, term_flags in terms:
         flags |= np.where(np.isnan(end), NAN, 0).astype(np.uint8) | (np.uint8(0) if term_flags is None else term_flags)
     return lo, hi, flags
+
+
+def _include_terms_beyond_rounding(
+    f: DTypeLayout, v: SetArray, lo: Array, hi: Array, flags: Array | None
+) -> tuple[Array, Array, Array | None]:
+    """Return lo, hi and flags of products with those finite values of `v` to which they do not round."""
+    v_lo, v_hi, v_flags = wide_dtype_ends_and_flags(f, v)
+    is_below = np.isfinite(v_lo) & (v_lo < lo - (f.u * np.abs(lo) + f.eta))
+    is_above = np.isfinite(v_hi) & (v_hi > hi + (f.u * np.abs(hi) + f.eta))
+    if not (is_below.any() or is_above.any()):
+        return lo, hi, flags
+    if v_flags is not None:
+        flags = (v_flags if flags is None else flags | v_flags) & np.uint8(NAN | ANY)
+    return np.where(is_below, v_lo, lo), np.where(is_above, v_hi, hi), flags
 
 
 def _multiply_to_wide_dtype_ends_and_flags(f: DTypeLayout, a: ArrayOrSets, b: ArrayOrSets) -> tuple[Array, Array, Array | None]:

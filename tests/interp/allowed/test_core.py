@@ -174,6 +174,65 @@ def test_r19_flushed_terms_move_a_sum():
     assert found.contains(np.array([[0.0]], F)).all()
 
 
+def _core_members(graph, candidates, ftz=False, **inputs):
+    found = compute_allowed_sets(graph, inputs, "core", ftz=ftz).values[0]
+    return [bool(found.contains(np.full(found.shape, x).astype(found.best.dtype)).all()) for x in candidates]
+
+
+def test_r15_what_saturated_goes_on_as_a_number_in_core():
+    top = np.array([448], ml_dtypes.float8_e4m3fn)
+    x = _p(0, top)
+    doubled = b.add(x, x)
+    for graph in (b.add(doubled, x), b.add(b.mul(x, x), x), b.mul(doubled, x)):
+        assert _core_members(graph, [448, -448, np.nan], p0=top) == [True, True, True]
+    # beside a NaN that is a source, and a zero, nothing overflows
+    half = np.array([0.3], F)
+    nan_or_one = b.where(b.lt(b.exp2(_p(1, half)), _p(2, half)), b.const(1.0, dt.fp8e4m3), b.const(np.nan, dt.fp8e4m3))
+    assert _core_members(b.add(nan_or_one, 1.0), [448, 2, np.nan], p1=half, p2=np.exp2(half)) == [False, True, True]
+
+
+def test_r15_each_infinity_saturates_with_its_own_sign_in_core():
+    half = np.array([0.3], F)
+    either = b.where(b.lt(b.exp2(_p(0, half)), _p(1, half)), b.const(40960.0, dt.fp8e5m2), b.const(-20480.0, dt.fp8e5m2))
+    inputs = {"p0": half, "p1": np.exp2(half)}
+    members = _core_members(b.add(either, either), [57344, np.inf, -40960, -57344, -np.inf], **inputs)
+    assert members == [True, True, True, False, False]
+
+
+def test_r15_terms_that_saturated_are_summed_in_core():
+    x, y = np.array([448, 20], ml_dtypes.float8_e4m3fn), np.array([448, -20], ml_dtypes.float8_e4m3fn)
+    assert _core_members(b.reduce(b.mul(_p(0, x), _p(1, y)), Op.ADD, (0,)), [64, np.nan], p0=x, p1=y) == [True, True]
+
+
+def test_r19_a_fused_sum_may_be_flushed():
+    x = np.array([2.0**-60 * (1 + 2.0**-12)], F)
+    graph = b.sub(_p(1, x), b.mul(_p(0, x), _p(0, x)))
+    assert _core_members(graph, [0.0, -0.0, -(2.0**-144)], ftz=True, p0=x, p1=x * x) == [True, True, True]
+    assert _core_members(graph, [-0.0], p0=x, p1=x * x) == [False]
+
+
+def test_r19_a_flushed_factor_takes_a_product_out_of_a_sum():
+    x, y = np.array([1e-40, 1.0], F), np.array([1e38, 1.0], F)
+    graph = b.reduce(b.mul(_p(0, x), _p(1, y)), Op.ADD, (0,))
+    assert _core_members(graph, [1.0, 1.0 + x[0] * y[0], 0.9], ftz=True, p0=x, p1=y) == [True, True, False]
+    assert _core_members(graph, [1.0], p0=x, p1=y) == [False]
+
+
+def test_r19_a_partial_product_of_any_members_may_be_flushed():
+    half = np.array([0.3], F)
+    either = b.where(b.lt(b.exp2(_p(0, half)), _p(1, half)), b.const(2.0**-70), b.const(1.0))
+    graph = b.reduce(b.stack(either, either, b.reshape(b.const(2.0**100), (1,))), Op.MUL, (0,))
+    for bound in (np.exp2(half), np.nextafter(np.exp2(half), F(2))):
+        assert _core_members(graph, [0.0, 2.0**-40, -0.0], ftz=True, p0=half, p1=bound) == [True, True, False]
+
+
+def test_r19_a_flushed_product_widens_its_own_row_alone():
+    x = np.full((4, 50), 0.5, F)
+    x[2] = 2.0**-10
+    found = compute_allowed_sets(b.reduce(_p(0, x), Op.MUL, (1,)), {"p0": x}, "core", ftz=True).values[0]
+    assert found.contains(np.zeros((4, 1), F))[:, 0].tolist() == [False, False, True, False]
+
+
 @pytest.mark.parametrize("ftz", [False, True])
 def test_core_holds_every_strict_set(ftz, make_sampler):
     judged = 0
