@@ -204,12 +204,12 @@ def _call_custom_function_and_store_results(step: EvalStep, frame: BestiaryFrame
     u = step.node
     arguments = u.arguments
     written = tuple(range(len(arguments))) if u.arg is None or u.arg.written is None else u.arg.written
-    before = step.before
     step.machine.report_to_trace(body, None)
     returned = _require_meaning(body.op, body.arg.name)(*[step.value_of(a, frame).reshape(-1) for a in arguments])
     results = returned if isinstance(returned, tuple) else (returned,)
     if len(results) != len(written):
         raise SpecError(f"{describe(body)} gave {len(results)} results for {len(written)} written arguments (R63)")
+    before_stores = step.before
     for k, value in zip(written, results):
         ref = step.reference_of(arguments[k], frame)
-        step.store_and_log_event(body, frame, ref, np.asarray(value).reshape(ref.shape), None, before | step.before)
+        step.before |= step.store_and_log_event(body, frame, ref, np.asarray(value).reshape(ref.shape), None, before_stores)

@@ -295,6 +295,11 @@ def _custom_function() -> Given:
     return Given(call, {"b1": ints(0, 0, 0), "b2": ints(1, 2, 3)}, (), {"b1": [3, 2, 1]})
 
 
+def _read_after_custom_function() -> Given:
+    call, inputs, _, _ = _custom_function()
+    return Given(node(Op.PRECAST, b.after(call.arguments[0], call)), inputs, ([3, 2, 1],), {"b1": [3, 2, 1]})
+
+
 def _bufferize_local() -> Given:
     r, again = loop(3, 0, AxisType.LOCAL), loop(3, 1)
     held = node(Op.BUFFERIZE, b.cast(r, i32), r, arg=A.BufferizeArg(None, A.AddrSpace.LOCAL))
@@ -322,6 +327,7 @@ GIVEN: dict[str, Callable[[], Given]] = {
     "CONTRACT": _contract_order,
     "CONTRACT repeats": lambda: Given(node(Op.CONTRACT, b.const(2), arg=A.LanesArg(((0, 3),))), {}, ([2, 2, 2],)),
     "CUSTOM": _custom, "CUSTOMI": _customi, "CUSTOM statement": _custom_statement, "CUSTOM_FUNCTION": _custom_function,
+    "CUSTOM_FUNCTION under After": _read_after_custom_function,
     "BUFFERIZE LOCAL": _bufferize_local,
     "POINTER_INDEX": lambda: Given(load(node(Op.POINTER_INDEX, P0, b.index(12))), IN, (3,)),
     "B_PAD": lambda: Given(node(Op.B_PAD, T, arg=A.BPadArg((1, 0), (0, 1))), IN, ([[0, 0, 0, 0], [0, 1, 2, 0], [3, 4, 5, 0]],)),
