@@ -59,7 +59,7 @@ def evaluate_duals(root: UOp, inputs: Mapping[str, Any], tangents: Mapping[str, 
     """Return the values of a graph, one for each element of a Tuple, and their derivatives in the direction `tangents`.
 
     `inputs` has arrays by key, as the interpreter takes them; `tangents` arrays of fractions for some of them. Raises NotRational
-    for what has no exact meaning, and Trap for an index out of range.
+    for what has no exact meaning, and Trap for an index, a window or an offset out of range.
     """
     results = _Machine(inputs, tangents or {}, None).evaluate(root)
     values = (results,) if results is None or isinstance(results, (Dual, MemoryView)) else results
@@ -71,6 +71,15 @@ def _value_of(r: NodeResult) -> Dual:
         return r.elements_in_view
     assert isinstance(r, Dual)
     return r
+
+
+def _window_or_trap_outside(
+    u: UOp, offsets: tuple[int, ...], sizes: tuple[int, ...], extents: tuple[int, ...]
+) -> tuple[slice, ...]:
+    """Return the slices of `sizes` elements at `offsets`. Raises Trap unless they lie inside `extents` (R43, R44, R46)."""
+    if any(o < 0 or n < 0 or o + n > s for o, n, s in zip(offsets, sizes, extents, strict=True)):
+        raise Trap(f"{u.op.name}: {sizes} at {offsets} is not inside {extents}")
+    return tuple(slice(o, o + n) for o, n in zip(offsets, sizes, strict=True))
 
 
 class _Machine:
@@ -153,16 +162,18 @@ class _Machine:
             case Op.EXPAND:
                 return np.broadcast_to(x, self._dims(u.shape))
             case Op.SHRINK:
-                return x[tuple(slice(o, o + n) for o, n in zip(self._entries(u.offsets), self._dims(u.shape), strict=True))]
+                return x[_window_or_trap_outside(u, self._entries(u.offsets), self._dims(u.shape), x.shape)]
             case Op.PAD:
-                out = np.full(self._dims(u.shape), zero, object)
-                out[tuple(slice(o, o + n) for o, n in zip(self._entries(u.offsets), x.shape, strict=True))] = x
+                new = self._dims(u.shape)
+                window = _window_or_trap_outside(u, self._entries(u.offsets), x.shape, new)
+                out = np.full(new, zero, object)
+                out[window] = x
                 return out
             case Op.REPLICATED:
                 return x[tuple(slice(0, 1) if k in u.arg.axes else slice(None) for k in range(x.ndim))]
             case Op.SLICE if u.dtype is u.operand.dtype:
-                (start,) = self._entries(UOp(Op.STACK, (u.offset,)))
-                return x[start : start + u.arg.size]
+                start = self._entries(UOp(Op.STACK, (u.offset,)))
+                return x[_window_or_trap_outside(u, start, (u.arg.size,), x.shape)]
             case Op.INDEX:
                 return self._index(u, x)
         raise NotRational(u.op.name)

@@ -48,12 +48,12 @@ def flip_positions(shape: Shape, flags: Sequence[bool]) -> SourcePositions:
 
 
 def expand_positions(shape: Shape, new: Shape) -> SourcePositions | None:
-    """Return the source positions of an Expand; None if an axis is neither 1 nor the new extent.
+    """Return the source positions of an Expand; None if an axis is neither 1 nor the new extent, or a new extent is negative.
 
     New axes may appear on the left.
     """
     lead = len(new) - len(shape)
-    if lead < 0 or any(old not in (1, n) for old, n in zip(shape, new[lead:], strict=True)):
+    if lead < 0 or any(n < 0 for n in new) or any(old not in (1, n) for old, n in zip(shape, new[lead:], strict=True)):
         return None
     step = [0] * lead + [0 if n == 1 else s for n, s in zip(shape, strides(shape), strict=True)]
     return SourcePositions(new, _positions([[i * s for i in range(n)] for n, s in zip(new, step, strict=True)]))

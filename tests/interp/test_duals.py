@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from uops.interp import run
@@ -45,3 +46,27 @@ def test_an_index_of_too_many_bits_is_refused() -> None:
     with pytest.raises(NotRational):
         evaluate_duals(shift(Op.SHL, 5, 1 << 40, dt.index, dt.index), {})
     assert evaluate_duals(shift(Op.SHL, 0, 1 << 40, dt.index, dt.index), {})[0].value.item() == 0
+
+
+X = B.param(0, (4,), dt.float32)
+N = B.variable("n", -9, 9)
+MOVED = {
+    "SHRINK": B.shrink(X, (N,), (2,)),
+    "SLICE": UOp(Op.SLICE, (X, N), B.slice_(X, 0, 2).arg),
+    "PAD": B.pad(X, (N,), (6,)),
+}
+
+
+@pytest.mark.parametrize("is_view", [True, False], ids=["view", "value"])
+@pytest.mark.parametrize("name", MOVED)
+def test_r43_r44_r46_a_window_that_is_not_inside_traps(name: str, is_view: bool) -> None:
+    u = MOVED[name] if is_view else MOVED[name].replace(src=(B.add(X, 1.0), *MOVED[name].src[1:]))
+    for n in (-1, 0, 2, 3, 5):
+        inputs = {"p0": np.arange(4, dtype=np.float32), "n": n}
+        if 0 <= n <= 2:
+            want = run(u, inputs, check=False).values[0]
+            assert [float(x) for x in evaluate_duals(u, inputs)[0].value] == want.tolist()
+            continue
+        for evaluate in (lambda: run(u, inputs, check=False), lambda: evaluate_duals(u, inputs)):  # noqa: B023
+            with pytest.raises(Trap):
+                evaluate()

@@ -116,6 +116,10 @@ def test_r48_run_time_sizes_that_do_not_fit_trap():
         run(B.shrink(x, (1,), (n,)), {**inputs, "n": 4}, check=False)
     with pytest.raises(Trap, match="R48"):
         run(B.shrink(x, (1,), (n,)), {**inputs, "n": 10}, check=False)
+    row, signed = B.shrink(x, (0,), (1,)), B.variable("n", -1, 9)
+    assert numbers(B.expand(row, (signed,)), {**inputs, "n": 3}, check=False) == [0, 0, 0]
+    with pytest.raises(Trap, match="cannot be expanded"):
+        run(B.expand(row, (signed,)), {**inputs, "n": -1}, check=False)
 
 
 def test_r45_index_is_outer_and_a_scalar_removes_the_axis():
