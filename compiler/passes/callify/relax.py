@@ -8,6 +8,8 @@ and float64. A factor or divisor that all addends of a sum share is hoisted out 
 that takes no more multiplications. A divisor that whole rows share is inverted once per row. In narrower floats, sums keep
 the scale of their addends, because they might overflow.
 
+Kernels written by hand stay as they are (R166, kernels written by hand): a list of instructions has no place for new ones.
+
 A Store that no longer needs a value is no longer ordered after it. A program that would then read changing memory in another order
 stays as it is (R27; R161, references used as values).
 """
@@ -15,6 +17,7 @@ stays as it is (R27; R161, references used as values).
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import NamedTuple
 
 from uops.compiler.decompose import WIDE
@@ -24,8 +27,9 @@ from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules.fast_math import RELAXING
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.node import Dim, UOp, toposort
+from uops.spec.ir.node import Dim, UOp, nodes_with_op, toposort
 from uops.spec.ir.ops import ALU, RESHAPING, TO_SHAPE, Op
+from uops.spec.ir.scope import ranges_closed_by
 
 #: Most factors of one product that are considered.
 _MAX_FACTORS = 16
@@ -33,7 +37,9 @@ _MAX_FACTORS = 16
 
 def apply_fast_math_if_order_kept(root: UOp) -> UOp:
     """Return the program after the rules of fast-math, or `root` if they would change the order of reads and Stores."""
-    first, hoister, last = _FastMathRewriter(RELAXING), _FactorHoister(), _FastMathRewriter(RELAXING)
+    kernels = [u.body for u in nodes_with_op(root, Op.CALL) if u is not root]
+    kept = frozenset(toposort(*kernels))
+    first, hoister, last = _FastMathRewriter(kept), _FactorHoister(kept), _FastMathRewriter(kept)
     simple = first(root)
     for u in toposort(simple):
         hoister.rebuild_and_hoist_factors_or_reciprocal(u)
@@ -45,15 +51,19 @@ def apply_fast_math_if_order_kept(root: UOp) -> UOp:
 
 
 class _FastMathRewriter(Rewriter):
-    """A Rewriter for floats and conditions of any shape.
+    """A Rewriter by the rules of fast-math, for floats and conditions of any shape, but for the nodes `kept`.
 
     A splat of a constant counts as the constant, and a result that loses its shape is broadcast. Index expressions stay, because
     callers know the shapes of arguments by them.
     """
 
+    def __init__(self, kept: Collection[UOp]) -> None:
+        super().__init__(RELAXING)
+        self.kept = kept
+
     def apply_first_rule(self, u: UOp) -> UOp | None:
         """Merge splats into `u`, else apply the first matching rule and keep the shape of `u`."""
-        if u.op not in ALU or not (u.dtype.is_float or u.dtype is dt.bool_):
+        if u.op not in ALU or not (u.dtype.is_float or u.dtype is dt.bool_) or u in self.kept:
             return None
         plain = u.replace(src=tuple([_match_splat_constant(s) or s for s in u.src]))
         if plain is not u and plain.shape == u.shape:
@@ -83,9 +93,10 @@ class _ConstantMultiple(NamedTuple):
 
 
 class _FactorHoister:
-    """The hoisting of factors and divisors out of sums, node by node, sources first."""
+    """The hoisting of factors and divisors out of sums, node by node, sources first, but for the nodes `kept`."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept: Collection[UOp]) -> None:
+        self.kept = kept
         self.done: dict[UOp, UOp] = {}
         self.scaled_values: dict[UOp, _ConstantMultiple] = {}
 
@@ -93,7 +104,7 @@ class _FactorHoister:
         """Rebuild `u` on its new sources, and hoist factors if it is a sum or a quotient."""
         src = tuple([self.done[s] for s in u.src])
         v = u if src == u.src else u.replace(src=src)
-        if v.dtype in WIDE:
+        if v.dtype in WIDE and v not in self.kept:
             if v.op is Op.REDUCE and v.arg.op is Op.ADD:
                 v = self._hoist_invariant_factors_from_sum(v)
             elif v.op is Op.DIV:
@@ -144,7 +155,7 @@ class _FactorHoister:
             scaled = _ConstantMultiple(inner)
         if not (outer_factors or outer_divisors or scaled.constants) or scaled.core.shape != term.shape:
             return add_reduce
-        total = add_reduce.replace(src=(scaled.core,))
+        total = add_reduce.replace(src=(scaled.core, *ranges_closed_by(add_reduce)))
         for f in (*outer_factors, *scaled.constants):
             total = self._build_scaled(Op.MUL, total, _strip_expands(f))
         for d in outer_divisors:

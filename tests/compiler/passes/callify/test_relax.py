@@ -25,8 +25,11 @@ from uops.compiler.validate.launch import validate
 from uops.spec.errors import Unsupported, UopsError
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.args import ReduceArg
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp, nodes_with_op, toposort
 from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import ranges_closed_by
 from uops.spec.ir.text import parse_file
 from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.verifier import verify
@@ -305,3 +308,39 @@ def test_memory_is_read_before_a_store_that_needs_the_value_no_more(by):
     program = uops.compile(UOp(Op.TUPLE, (stored, b.mul(twice, 3.0))), "llvm", fast_math=True)
     found = program({"p0": np.array([1, 2, 3, 4], np.float32)}).values
     assert found[0].tolist() == [2 * by, 4 * by, 6 * by, 8 * by] and found[1].tolist() == [6, 12, 18, 24]
+
+
+def sum_of_doubles() -> UOp:
+    """Sums of eight elements of Param 0, each times 2, as a loop over Range 1."""
+    i, r = b.range_(4, 0), b.range_(8, 1, AxisType.REDUCE)
+    twice = b.mul(b.load(b.at(matrix(0, 32), b.add(b.mul(i, 8), r))), 2.0)
+    return b.end(b.store(b.at(matrix(1, 4), i), UOp(Op.REDUCE, (twice, r), ReduceArg(Op.ADD, ()))), i)
+
+
+def test_a_sum_keeps_its_loop_when_a_factor_leaves_it():
+    found = apply_fast_math_if_order_kept(b.sink(sum_of_doubles()))
+    (total,) = nodes_with_op(found, Op.REDUCE)
+    assert total.operand.op is Op.LOAD and [r.arg.axis_id for r in ranges_closed_by(total)] == [1]
+
+
+def instructions_with_a_common_factor() -> UOp:
+    """A list that computes x * y + z * y, for which fast-math knows a shorter one."""
+    i = b.range_(4, 0)
+    memory = x, y, z = matrix(0, 32), matrix(1, 4), matrix(2, 4)
+    at = b.at(x, i), b.at(y, i), b.at(z, i)
+    values = u, v, w = [b.load(a) for a in at]
+    left, right = b.mul(u, v), b.mul(w, v)
+    total = b.add(left, right)
+    store = b.store(at[1], total)
+    return UOp(Op.LINEAR, (*memory, i, *at, *values, left, right, total, store, b.end(store, i)))
+
+
+@pytest.mark.parametrize("kernel", [b.sink(sum_of_doubles(), name="doubles"), instructions_with_a_common_factor()])
+def test_kernels_written_by_hand_stay_R166(kernel):
+    memory = b.buffer(4, dt.float32, unique=1)
+    graph = b.after(memory, b.call(kernel, matrix(0, 32), memory, matrix(2, 4), written=(1,)))
+    inputs = {**inputs_of(graph), "b1": np.ones(4, np.float32)}
+    target = create_backend("c").target
+    fast, strict = (stages(graph, target, Config(fast_math=f, verify=True))["callify"] for f in (True, False))
+    assert fast is strict
+    assert np.allclose(uops.compile(graph, "c", fast_math=True)(inputs).values[0], uops.run(graph, inputs).values[0], rtol=1e-5)
