@@ -94,12 +94,13 @@ def _match_operand_equal_to_its_max(comparison: UOp, r: UOp) -> UOp | None:
 
 
 def _decreases_with_loop(v: UOp, r: UOp) -> bool:
-    """Return True if `v` is a constant minus an index that grows with `r`."""
+    """Return True if `v` is a constant minus an index that grows with `r`, and neither of the two wraps."""
     if v.op is not Op.SUB or v.lhs.op is not Op.CONST or v.rhs.op is not Op.CAST or not v.dtype.is_integer:
         return False
-    index = v.rhs.operand
+    start, index = v.lhs.arg.value, v.rhs.operand
     bounds = index.min_max
-    fits = bounds is not None and v.dtype.min <= bounds[0] and bounds[1] <= v.dtype.max
+    ends = () if bounds is None else (*bounds, start - bounds[1], start - bounds[0])
+    fits = bool(ends) and all(v.dtype.min <= end <= v.dtype.max for end in ends)
     terms = extract_affine_sum(index).terms if fits else {}
     return terms.keys() == {r} and terms[r] > 0
 

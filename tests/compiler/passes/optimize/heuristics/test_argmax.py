@@ -14,6 +14,7 @@ from uops.compiler.config import Config
 from uops.compiler.pipeline import lower
 from uops.compiler.tensor.realize import capture
 from uops.fuzz.bisect.bisect import bisect
+from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
@@ -89,3 +90,14 @@ def test_the_last_place_is_found_in_two_passes() -> None:
     with uops.use("llvm"):
         found = places.numpy()
     np.testing.assert_array_equal(found, 95 - rows("int32")[:, ::-1].argmax(1))
+
+
+@pytest.mark.parametrize(("first", "is_one_pass"), [(255, True), (200, False)])
+def test_a_value_that_wraps_does_not_decrease(first: int, is_one_pass: bool) -> None:
+    """200 - 201 is 255 in uint8 (R05), which is greater than the value of the first place."""
+    t = Tensor.from_numpy(np.full((3, 256), 7, np.int32))
+    places = t.eq(t.max(1, keepdim=True)).where(first - Tensor.arange(256).cast(dt.uint8), 0).max(1)
+    assert bool(registers(places)) is is_one_pass
+    with uops.use("llvm"):
+        found = places.numpy()
+    np.testing.assert_array_equal(found, [255, 255, 255])
