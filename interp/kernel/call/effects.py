@@ -15,9 +15,9 @@ from uops.spec.ir.scope import VIEWS
 class MemoryEffects:
     """The effects of a kernel per base: a leaf, or a Buffer of the kernel's own.
 
-    `min_item_size` is the least item size of the accesses, in bytes. `stored_bases` are written by a Store or AtomicAdd;
-    `modified_bases` also by what an opaque instruction may write. `atomic_only_bases` are accessed by AtomicAdds alone.
-    `read_bases` are accessed by something other than a Store.
+    `min_item_size` is the least item size of the accesses and of the views below them, in bytes. `stored_bases` are written by a
+    Store or AtomicAdd; `modified_bases` also by what an opaque instruction may write. `atomic_only_bases` are accessed by
+    AtomicAdds alone. `read_bases` are accessed by something other than a Store.
     """
 
     min_item_size: dict[UOp, int] = field(default_factory=dict)
@@ -37,6 +37,7 @@ def summarize_memory_effects(kernel: KernelStructure) -> MemoryEffects:
             bases[u] = u
         elif is_view and u.src and (source := u.src[0]) in bases:  # operand or buffer
             bases[u] = bases[source]
+            effects.min_item_size[bases[u]] = min(effects.min_item_size.get(bases[u], 8), element_size(u))
         if u in leaves or u.op is Op.AFTER:
             continue
         for k, s in enumerate(u.src):

@@ -39,7 +39,8 @@ class ElementHistory:
 class CheckedMemory:
     """A `FlatMemory` in a run, with the history of its elements.
 
-    `granularity` is the number of bytes that one entry of the history stands for. Without `may_be_written` no history is kept.
+    `granularity` is the number of bytes that one entry of the history stands for. It divides the byte positions and sizes of all
+    accesses. Without `may_be_written` no history is kept.
     """
 
     def __init__(self, flat: FlatMemory, order: EventOrder, granularity: int, may_be_written: bool) -> None:
@@ -82,7 +83,8 @@ class CheckedMemory:
         self._mark_touched(self.flat.read_mask, byte_position, size)
         if dtype is _BOOL and self.bytes[byte_position] > 1:
             raise self._trap_at(stamp, f"reads {self.flat.name}, which has a bool byte other than 0 and 1 (R24)")
-        return self._view_as(dtype)[byte_position // size, ...].copy()
+        view, k = self._view_with_element(byte_position, dtype)
+        return view[k, ...].copy()
 
     def store(self, byte_position: int, value: Array, stamp: Stamp) -> None:
         """Write the element at a byte position. Raises Trap for a race (R55)."""
@@ -93,7 +95,8 @@ class CheckedMemory:
         for k in range(first, last):
             self._check_race_and_record_write(k, stamp)
         self._mark_written(byte_position, size, first, last)
-        self._view_as(value.dtype)[byte_position // size] = value
+        view, k = self._view_with_element(byte_position, value.dtype)
+        view[k] = value
 
     def atomic_add(self, byte_position: int, value: Array, d: DType, add: Callable[[Array, Array], Any], stamp: Stamp) -> None:
         """Add to the element at a byte position, as if at once and in any order (R56).
@@ -111,7 +114,7 @@ class CheckedMemory:
         self._mark_touched(self.flat.read_mask, byte_position, size)
         if self.sums:
             self._round_sums_in_bytes(byte_position, size, d)
-        view, k = self._view_as(dtype), byte_position // size
+        view, k = self._view_with_element(byte_position, dtype)
         if d.is_float:
             if byte_position not in self.sums:
                 self.sums[byte_position] = d, [float(view[k])]
@@ -136,24 +139,27 @@ class CheckedMemory:
 
     def _round_sum(self, byte_position: int, d: DType, terms: list[float]) -> None:
         """Write the sum of `terms` to the element at a byte position."""
-        view = self._view_as(NUMPY[d])
-        view[byte_position // view.itemsize] = sum_rounding_once(terms, d)
+        view, k = self._view_with_element(byte_position, NUMPY[d])
+        view[k] = sum_rounding_once(terms, d)
 
-    def _view_as(self, dtype: np.dtype[Any]) -> Array:
-        """Return the memory as an array of `dtype`."""
+    def _view_with_element(self, byte_position: int, dtype: np.dtype[Any]) -> tuple[Array, int]:
+        """Return an array of `dtype` that is the memory or a part of it, and where it has the element at a byte position."""
+        k, misalignment = divmod(byte_position, dtype.itemsize)
+        if misalignment:
+            return self.bytes[byte_position : byte_position + dtype.itemsize].view(dtype), 0
         view = self.views.get(dtype)
         if view is None:
             usable = self.bytes[: self.bytes.size // dtype.itemsize * dtype.itemsize]
             view = self.views[dtype] = usable.view(dtype)
-        return view
+        return view, k
 
     def _mark_touched(self, marks: Array, byte_position: int, size: int) -> None:
         """Mark the elements that an access of `size` bytes touches."""
         itemsize = self.flat.data.itemsize
-        if size <= itemsize:
+        if size == itemsize and not byte_position % itemsize:
             marks[byte_position // itemsize] = True
         else:
-            marks[byte_position // itemsize : (byte_position + size) // itemsize] = True
+            marks[byte_position // itemsize : -(-(byte_position + size) // itemsize)] = True
 
     # Races
 

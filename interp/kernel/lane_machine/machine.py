@@ -12,6 +12,7 @@ kernel; Unsound where a value contradicts the derived properties.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -50,6 +51,11 @@ Operand = Array | FlatMemory | MemoryWindow
 def _explain_unwritten_local(k: int) -> str:
     """Return why an element of LOCAL memory holds nothing: in another order of lanes the same fault is a race."""
     return "was never written (R61) before: what other lanes store can be read from a Barrier on (R60)"
+
+
+def _alignment_of_window(operand: Operand) -> int:
+    """Return the number of bytes, up to 8, that divides the positions of a window; those of a whole memory are aligned."""
+    return int(np.gcd.reduce(operand.at.ravel(), initial=8)) if isinstance(operand, MemoryWindow) else 8
 
 
 def _flat_memory_of(operand: Operand) -> FlatMemory:
@@ -110,7 +116,7 @@ class LaneMachine:
             else:
                 self._set_initial_value(u, operand)
         for number, leaves in leaves_of.items():
-            granularity = min(self.effects.min_item_size.get(u, 8) for u in leaves)
+            granularity = min(math.gcd(self.effects.min_item_size.get(u, 8), _alignment_of_window(operands[u])) for u in leaves)
             may_be_written = any(u in self.effects.modified_bases for u in leaves)
             memory = self.memories[number] = CheckedMemory(
                 _flat_memory_of(operands[leaves[0]]), self.order, granularity, may_be_written

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from uops.interp import run
+from uops.interp.tensor.storage import NUMPY
 from uops.spec.errors import SpecError, Trap
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -101,6 +102,30 @@ def test_a_store_through_a_view_is_where_a_load_looks(name: str, agree: Agree) -
     found = agree(kernel(b.end(b.store(place, value), I)), {"p0": np.full(24, -1, np.int32)}).buffers["p0"]
     for k in range(4):
         assert (VIEWS[name][1](found, k) == k).all()
+
+
+@pytest.mark.parametrize("whole", [dt.uint8, dt.float32], ids=str)
+def test_elements_of_memory_may_begin_at_any_byte(whole: dt.DType, agree: Agree, fault: Callable[..., str]) -> None:
+    """R45, R46, R61: a Bitcast of part of a memory's bytes reads and writes these bytes, and no others are touched."""
+    raw = b.buffer(12 // whole.itemsize, whole, unique=1)
+    data = raw if whole is dt.uint8 else b.bitcast(raw, dt.uint8)
+    middle = lambda m: b.bitcast(b.shrink(m, (1,), (4,)), I32)  # noqa: E731
+    i = b.range_(1, 1)
+    stored = b.end(b.store(b.at(middle(data), i), b.const(0x04030201, I32)), i)
+    given = {"b1": np.zeros(12, np.uint8).view(NUMPY[whole]), "p0": np.zeros(1, np.int32)}
+    found = agree(kernel(stored), given)
+    assert found.buffers["b1"].view(np.uint8).tolist() == [0, 1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 0]
+    read = lambda m: b.store(b.at(p(0, 1), 0), b.load(b.at(m, 0)))  # noqa: E731
+    after = b.after(data, stored)
+    del given["b1"]
+    assert agree(kernel(read(middle(after))), given).buffers["p0"].tolist() == [0x04030201]
+    for at in (0, 2, 4):
+        part = b.bitcast(b.shrink(after, (at,), (4,)), I32)
+        assert "which was never written (R61)" in fault(kernel(read(part)), given)
+    apart = b.store(b.at(b.bitcast(b.shrink(data, (5,), (4,)), I32), 0), b.const(7, I32))
+    assert agree(kernel(stored, apart), given)
+    near = b.store(b.at(b.bitcast(b.shrink(data, (4,), (4,)), I32), 0), b.const(7, I32))
+    assert "race on element" in fault(kernel(stored, near), given)
 
 
 def test_a_bitcast_of_memory_splits_and_joins_elements(agree: Agree) -> None:
