@@ -150,14 +150,18 @@ _CELLS_OF_ROOT: dict[Op, Callable[[TensorScope, UOp], list[Any]]] = {
 def evaluate(root: UOp, inputs: Mapping[str, Any], *, check: bool = True) -> dict[UOp, Array]:
     """Return the value of every evaluated node of the root's scope; see `run`.
 
-    A reference (a Buffer, Param or view) is included if its value was read.
+    A reference (a Buffer, Param or view) is included if its value was read. In a graph of the bestiary, a node in a loop has no
+    value.
     """
     if check:
         verify(root)
+    dialect = infer_tensor_kernel_or_bestiary_dialect(root)
+    if dialect is _BESTIARY:
+        from uops.interp import bestiary  # late, as in `run`
+
+        return bestiary.evaluate(root, inputs, check=check)
     options = check, None, False
-    values: dict[UOp, Array] = _decide_if_kernel_and_run(
-        root, inputs, infer_tensor_kernel_or_bestiary_dialect(root), options, _evaluate_and_collect_node_values
-    )
+    values: dict[UOp, Array] = _decide_if_kernel_and_run(root, inputs, dialect, options, _evaluate_and_collect_node_values)
     return values
 
 

@@ -5,6 +5,6 @@ a function of their values: `plan` says which, `machine` evaluates it, and `lane
 loops or memory with `interp.kernel`, so that `legalize` can be held to it.
 """
 
-from uops.interp.bestiary.run import run
+from uops.interp.bestiary.run import evaluate, run
 
-__all__ = ["run"]
+__all__ = ["evaluate", "run"]

@@ -1,4 +1,4 @@
-"""`run`: evaluate a graph of the bestiary on arrays."""
+"""`run` and `evaluate`: evaluate a graph of the bestiary on arrays."""
 
 from __future__ import annotations
 
@@ -34,12 +34,34 @@ def run(
     """
     machine = BestiaryMachine(inputs, check, schedule, trace, ACTIONS, NEEDS)
     with np.errstate(all="ignore"):
-        values = _run_root_and_check_lanes_agree(machine, root)
+        values = _run_root_and_check_lanes_agree(machine, root, [])
     return Result(values, {m.key: m.contents() for m in machine.memories.values() if m.key is not None and m.written})
 
 
-def _run_root_and_check_lanes_agree(m: BestiaryMachine, root: UOp) -> tuple[Array, ...]:
-    """Run a graph and return the values of the root.
+def evaluate(root: UOp, inputs: Mapping[str, Any], *, check: bool = True) -> dict[UOp, Array]:
+    """Return the value of every node of the root's scope that has one value: it is in no loop, and the same in every lane.
+
+    A reference is included if its value was read. Raises what `run` raises.
+    """
+    machine = BestiaryMachine(inputs, check, None, None, ACTIONS, NEEDS)
+    frames: list[BestiaryFrame] = []
+    with np.errstate(all="ignore"):
+        _run_root_and_check_lanes_agree(machine, root, frames)
+    values = _values_of_frame(frames[0]) if frames else {}
+    for frame in frames[1:]:
+        others = _values_of_frame(frame)
+        values = {u: x for u, x in values.items() if u in others and _comparable_bytes(u, x) == _comparable_bytes(u, others[u])}
+    return values
+
+
+def _values_of_frame(frame: BestiaryFrame) -> dict[UOp, Array]:
+    """Return the arrays in the cells of a frame, and those that were read of its references."""
+    values = {u: c.value if isinstance(c.value, np.ndarray) else c.loaded for u, c in frame.cells.items() if isinstance(u, UOp)}
+    return {u: x for u, x in values.items() if x is not None}
+
+
+def _run_root_and_check_lanes_agree(m: BestiaryMachine, root: UOp, frames: list[BestiaryFrame]) -> tuple[Array, ...]:
+    """Run a graph and return the values of the root; the outermost frame of each lane is added to `frames`.
 
     Raises SpecError if they differ between the lanes of a launch (R123).
     """
@@ -57,6 +79,7 @@ def _run_root_and_check_lanes_agree(m: BestiaryMachine, root: UOp) -> tuple[Arra
     lane_results: list[list[tuple[UOp, Array]]] = []
 
     def collect_lane_results(frame: BestiaryFrame) -> BestiaryCoroutine:
+        frames.append(frame)
         yield from m.evaluate(frame, *(root.values if root.op is Op.TUPLE else (root,)))
         lane_results.append(
             [(u, np.array(m.load_if_reference(m.evaluate_without_barriers(f, u), u))) for f, u in _result_nodes(m, frame, root)]

@@ -11,6 +11,7 @@ import pytest
 
 from uops.fuzz.generate.bestiary.maker import node
 from uops.fuzz.reduce.corpus import load_file_test as load_file
+from uops.interp import evaluate
 from uops.interp.bestiary import run
 from uops.interp.opaque import register
 from uops.spec.bestiary.build import at, load, store
@@ -372,6 +373,20 @@ def test_value(name: str, schedule: int | None) -> None:
     assert result.buffers.keys() == g.memories.keys()
     for key, wanted in g.memories.items():
         assert np.array_equal(result.buffers[key], wanted), key
+
+
+def test_evaluate_gives_the_values_of_nodes_outside_of_loops() -> None:
+    doubled = node(Op.MIN, b.add(T, T), T)
+    values = evaluate(node(Op.B_PAD, doubled, arg=A.BPadArg((0, 0), (0, 1))), IN)
+    assert np.array_equal(values[doubled], X) and np.array_equal(values[doubled.src[0]], 2 * X)
+    r, lane = loop(3), special("lidx0", 2)
+    squared, doubled_bound = b.mul(r, r), b.add(lane.src[0], lane.src[0])
+    in_loop = node(Op.END, store(at(P0, r), b.cast(squared, i32)), r)
+    values = evaluate(b.group(in_loop, b.cast(doubled_bound, i32)), IN)
+    assert squared not in values and values[doubled_bound] == 4
+    in_lanes = store(at(P0, lane), b.cast(b.add(lane, doubled_bound), i32))
+    values = evaluate(in_lanes, IN)
+    assert lane not in values and values[doubled_bound] == 4
 
 
 #: Of each elementwise op: a dtype it is defined on, and its result on 7 and 2 (and 3).
