@@ -209,8 +209,8 @@ def store_and_check_races(
             raise _race_trap(u, memory, position)
         memory.writes[position] = event_bit
         memory.reads.pop(position, None)
+    memory.written = True  # a Store whose gate is false lists its memory, too
     if touched:
-        memory.written = True
         chosen = value[np.broadcast_to(True if active_mask is None else active_mask, value.shape)]
         memory.data[byte_positions] = np.ascontiguousarray(chosen).reshape(-1, 1).view(np.uint8)
         if memory.ready is not None:

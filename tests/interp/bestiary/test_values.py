@@ -352,6 +352,9 @@ GIVEN: dict[str, Callable[[], Given]] = {
     "BITCAST of a target": lambda: Given(
         store(at(b.bitcast(param(0, 1), u8), ONE), b.const(1, u8)), {"p0": ints(0)}, (), {"p0": [256]}
     ),
+    "store under a false gate": lambda: Given(
+        store(at(P0, ZERO, gate=b.const(False)), b.const(9)), IN, (), {"p0": [0, 1, 2, 3, 4, 5]}
+    ),
     "GROUP": lambda: Given(b.group(store(at(P0, ZERO), b.const(9)), b.const(4)), IN, (4,), {"p0": [9, 1, 2, 3, 4, 5]}),
     "PROGRAM_BINARY": lambda: Given(node(Op.PROGRAM_BINARY, arg=A.BinaryArg(b"ab")), {}, ([97, 98],)),
     "AFTER": lambda: Given(b.after(P0, store(at(P0, ZERO), b.const(9))), IN, ([9, 1, 2, 3, 4, 5],), {"p0": [9, 1, 2, 3, 4, 5]}),
