@@ -262,8 +262,8 @@ def evaluate_reduce_as_dot_if_sum_over_mul(t: NodeEvaluation) -> Array:
     v, op = t.value_of(t.u.operand), t.u.arg.op
     shape, groups = layout.reduction_groups(v.shape, t.u.arg.axes)
     bits = canonical_bits(elements_of(v))
-    factors = _find_float_mul_operand_best_bits(t, v)
-    if op is Op.ADD and factors is not None:
+    factors = _find_float_mul_operand_best_bits(t, v) if op is Op.ADD else None
+    if factors is not None:
         fmt, (a, b) = FORMATS[v.dtype], factors
         sums = [reduce_dot(fmt, [a[p] for p in group], [b[p] for p in group]) for group in groups]
         return make_array(v.dtype, shape, sums)

@@ -39,15 +39,20 @@ def check_and_convert_input(name: str, dtype: DType, count: int, data: Input) ->
     return [AnswerSet(dtype, b) for b in patterns]
 
 
+def _trap_unless_zero_or_one_if_bool(name: str, dtype: DType, value: Number) -> None:
+    if dtype.kind is DTypeKind.BOOL and value not in (0, 1):
+        raise Trap(f"R24: input {escape_to_one_line(name)} holds a bool of {value!r}")
+
+
 def _check_bit_pattern(name: str, dtype: DType, bits: int) -> int:
-    if dtype.kind is DTypeKind.BOOL and bits not in (0, 1):
-        raise Trap(f"R24: input {escape_to_one_line(name)} holds a bool of {bits}")
+    _trap_unless_zero_or_one_if_bool(name, dtype, bits)
     if dtype.kind is not DTypeKind.INDEX and not 0 <= bits < 1 << dtype.bits:
         raise SpecError(f"input {escape_to_one_line(name)}: expected a bit pattern of {dtype.name}, got {bits}")
     return bits
 
 
 def _convert_number(name: str, dtype: DType, value: Number) -> int:
+    _trap_unless_zero_or_one_if_bool(name, dtype, value)
     if dtype.is_integer and not dtype.min <= value <= dtype.max:
         raise SpecError(f"input {escape_to_one_line(name)}: expected a value of {dtype.name}, got {value!r}")
     return bits_of(dtype, value)

@@ -225,6 +225,16 @@ def test_r46_slice_reinterprets_bytes_of_a_1d_source():
             run(B.slice_(x, offset, size, dtype), inputs, check=False)
 
 
+@pytest.mark.parametrize("given", [[2], [-1], Bits((2,)), [True], [0.0]], ids=repr)
+def test_r24_an_input_bool_is_zero_or_one(given):
+    x = B.param(0, (1,), bool_)
+    if given[0] in (0, 1):
+        assert numbers(x, {"p0": given}) == [given[0] == 1]
+        return
+    with pytest.raises(Trap, match="R24"):
+        run(x, {"p0": given})
+
+
 def test_r24_a_bool_byte_that_is_not_0_or_1_traps():
     x = B.param(0, (2,), uint8)
     assert numbers(B.slice_(x, 0, 2, bool_), {"p0": [0, 1]}, check=False) == [False, True]
