@@ -247,6 +247,7 @@ class Overlay:
         """Record what a Call of a kernel writes: what the machine wrote, or anything if it has several right answers.
 
         The nodes of a kernel have no cells. It has one answer if its arguments have one and no op of it chooses among floats.
+        Else all memory that it may write to may hold anything.
         """
         cells = [scope.cells[a] for a in call.arguments]
         storages = [c.storage for c in cells if c.__class__ is StorageRef]

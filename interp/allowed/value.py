@@ -74,7 +74,7 @@ class SetArray:
         return np.asarray(single & ((self.flags == 0) | ((self.flags == NAN) & np.isnan(self.interval[0]))))
 
     def anything_mask(self) -> Array | None:
-        """Return where every value is allowed; None if nowhere."""
+        """Return where every value is allowed; None if no set has flags."""
         return None if self.flags is None else np.asarray((self.flags & ANY) != 0)
 
     def map_components(self, move_component: Callable[[Array, int], Array]) -> SetArray:

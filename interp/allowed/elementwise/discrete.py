@@ -59,7 +59,7 @@ def apply_to_point_combinations_or_allow_any(
 
 
 def find_anything_elements(operands: Sequence[ArrayOrSets], shape: tuple[int, ...]) -> Array | None:
-    """Return where some operand allows anything; None if nowhere."""
+    """Return where some operand allows anything; None if no operand has flags."""
     anything = None
     for v in operands:
         if isinstance(v, SetArray) and v.flags is not None:
