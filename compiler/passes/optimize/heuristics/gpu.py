@@ -19,7 +19,7 @@ A loop that no factor divides is padded if that adds little. A kernel whose outp
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from uops.compiler.ir.extents import loop_extent
@@ -120,6 +120,10 @@ class _GpuKernelFacts:
         self.accesses = collect_accesses(s.effect)
         self.reduces = [u for u in self.order if u.op is Op.REDUCE]
         self.store = next((a for a in self.accesses if a.node is s.effect), None)
+
+    def find_loop_along_store(self, loops: Sequence[UOp]) -> UOp | None:
+        """Return the loop along which the kernel's Store is contiguous, or None."""
+        return next((r for r in loops if self.store is not None and self.store.stride(r) == 1), None)
 
     def direct_loads(self, u: UOp) -> list[StridedAccess]:
         """Return the loads of a Reduce's operand, without those of nested Reduces and of what fills LOCAL memory."""
@@ -227,25 +231,33 @@ def _stage_transposed_load_in_local_memory(
     s: Schedule, f: _GpuKernelFacts, machine: MachineModel, uniques: Iterator[int]
 ) -> Schedule | None:
     """Stage squares of a Load that is contiguous along another loop than the Store; None if there is no such Load."""
-    lane = next((r for r in s.outputs if f.store is not None and f.store.stride(r) == 1), None)
+    lane = f.find_loop_along_store(s.outputs)
     loads = [a for a in f.accesses if a.node.op is Op.LOAD]
     if lane is None or f.reduces or SQUARE * SQUARE > machine.workgroup or not _is_padding_cheap(lane, SQUARE):
         return None
     for a in loads:
-        along = next((r for r in s.outputs if r is not lane and a.stride(r) == 1), None)
+        along = _find_loop_along_transposed_load(a, lane, s.outputs)
         fits = SQUARE * SQUARE * a.node.dtype.itemsize <= (machine.local_memory or _LOCAL)
-        if along is None or a.stride(lane) in (0, 1, None) or not fits or not _is_padding_cheap(along, SQUARE):
+        if along is None or not fits or not _is_padding_cheap(along, SQUARE):
             continue
         for r in (along, lane):
             axis = int(r.arg.axis_id)
             s = apply(s, Padto(_axis_number(s, axis), SQUARE), machine)
             s = apply(s, Split(_axis_number(s, axis), SQUARE, AxisType.LOCAL), machine)
-        after = _GpuKernelFacts(s)
-        memory = a.node.buffer.operand
-        load = next(x for x in after.accesses if x.node.op is Op.LOAD and x.node.buffer.operand is memory)
+        after, lanes = _GpuKernelFacts(s), [r for r in s.outputs if r.arg.type is AxisType.LOCAL]
+        lane, memory = after.find_loop_along_store(lanes), a.node.buffer.operand
+        same_memory = [x for x in after.accesses if x.node.op is Op.LOAD and x.node.buffer.operand is memory]
+        load = next(x for x in same_memory if _find_loop_along_transposed_load(x, lane, lanes) is not None)
         over = [r for r in after.enclosing_loops[load.node] if r.arg.type is AxisType.LOCAL]
         return load_through_shared_memory(s, load.node, sorted(over, key=lambda r: _stride_sort_key(load, r)), next(uniques))
     return None
+
+
+def _find_loop_along_transposed_load(load: StridedAccess, lane: UOp | None, loops: Sequence[UOp]) -> UOp | None:
+    """Return the loop along which a Load is contiguous, if it strides along the loop `lane`; else None."""
+    if lane is None or load.stride(lane) in (0, 1, None):
+        return None
+    return next((r for r in loops if r is not lane and load.stride(r) == 1), None)
 
 
 def _stride_sort_key(load: StridedAccess, r: UOp) -> tuple[int, int]:

@@ -15,6 +15,7 @@ from uops.compiler.passes.expand import expand
 from uops.compiler.passes.linearize import linearize
 from uops.compiler.passes.optimize.heuristics.gpu import schedule_for_gpu
 from uops.compiler.passes.optimize.optimize import optimize
+from uops.compiler.passes.optimize.schedule.accesses import collect_accesses
 from uops.compiler.passes.optimize.schedule.group import lower_or_serialize_group_reduces
 from uops.compiler.passes.optimize.schedule.optops import apply
 from uops.compiler.passes.optimize.schedule.schedule import (
@@ -312,6 +313,19 @@ def test_what_is_read_across_goes_through_local_memory_in_squares(shape: tuple[i
     graph = b.add(b.permute(p(0, *shape), (1, 0)), 1.0)
     s = schedule_for_gpu(first(graph), MACHINE, count(100))
     assert sizes(s) == [256] and number(Op.BARRIER, s) == 1
+    agrees(graph, launched(graph, s))
+
+
+@pytest.mark.parametrize("n", [30, 32])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_of_one_memory_the_load_across_goes_through_local_memory(n: int, is_first: bool) -> None:
+    straight, across = p(0, n, n), b.permute(p(0, n, n), (1, 0))
+    graph = b.add(across, straight) if is_first else b.add(straight, across)
+    s = schedule_for_gpu(first(graph), MACHINE, count(100))
+    *accesses, store = collect_accesses(s.effect)
+    (lane,) = (r for r in s.outputs if r.arg.type is L and store.stride(r) == 1)
+    kept = [a for a in accesses if base_memory(a.node.buffer).op is Op.PARAM and None not in a.strides.values()]
+    assert [a.stride(lane) for a in kept] == [1]
     agrees(graph, launched(graph, s))
 
 
