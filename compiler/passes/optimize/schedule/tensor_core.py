@@ -61,6 +61,8 @@ def match_tensor_core_or_explain_mismatch(s: Schedule, opt: TC, descriptors: Seq
     if not 0 <= opt.axis < len(reduces):
         return f"expected one of {len(reduces)} reduce axes, got {opt.axis} (R97)"
     r = reduces[opt.axis]
+    if r.bound.op is not Op.CONST:
+        return "the extent of the reduce axis is symbolic, expected a constant (R97)"
     order = toposort(s.effect)
     needs = open_ranges(order)
     u = next(u for u in order if r in ranges_closed_by(u))

@@ -252,6 +252,20 @@ def test_what_is_no_product_of_the_descriptor_is_rejected_R93(graph: Any, why: s
         apply(s, TC(0, -1, 0, 1), machine(BF16))
 
 
+@pytest.mark.parametrize("opt", [TC(0, -1, level, mode) for level in (0, 2) for mode in (1, 2)], ids=str)
+def test_a_symbolic_reduce_axis_is_rejected_R97(opt: TC) -> None:
+    steps, on = b.variable("k", 1, 32), machine(BF16)
+    left = b.shrink(p(0, 32, 32, dtype=BF16.dtype_in), (0, 0), (32, steps))
+    right = b.shrink(p(1, 32, 16, dtype=BF16.dtype_in), (0, 0), (steps, 16))
+    left, right = b.cast(left, BF16.dtype_out), b.cast(right, BF16.dtype_out)
+    product = b.mul(b.reshape(left, (32, steps, 1)), b.reshape(right, (1, steps, 16)))
+    _, s = started(b.reshape(b.reduce(product, Op.ADD, (1,)), (32, 16)))
+    assert "R97" in (find_rejection_reason(s, opt, on) or "")
+    with pytest.raises(RejectedOptOp, match="R97"):
+        apply(s, opt, on)
+    assert not any(u.op is Op.WMMA for u in toposort(schedule_for_gpu(s, on, count_from(900)).effect))
+
+
 def test_tc_comes_first_and_what_it_made_is_left_whole() -> None:
     on = machine(BF16)
     _, s = started(gemm(32, 32, 16, BF16))
