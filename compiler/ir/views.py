@@ -137,7 +137,7 @@ def view_front_of_memory(memory: UOp, shape: Sequence[Dim]) -> UOp:
     count: Dim = math.prod(n for n in shape if not isinstance(n, UOp))
     for n in shape:
         count = count if not isinstance(n, UOp) else n if count == 1 else UOp(Op.MUL, (dim_node(count), n))
-    front = memory if not isinstance(count, UOp) else B.shrink(memory, (0,), (count,))
+    front = memory if memory.shape == (count,) else B.shrink(memory, (0,), (count,))
     return front if front.shape == tuple(shape) else UOp(Op.RESHAPE, (front, B.shape_vector(shape)))
 
 
