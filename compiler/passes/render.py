@@ -81,8 +81,11 @@ class CompileQueue:
                     sys.setswitchinterval(SWITCH_INTERVAL)
                 self.worker.start()
 
-    def wait_for_all_and_get_program(self, linear: UOp) -> UOp:
-        """Return the Program of an instruction list after all submitted ones are compiled. Raises what the compiler raised."""
+    def wait_for_worker_and_get_program(self, linear: UOp) -> UOp:
+        """Return the Program of an instruction list, after the worker thread has compiled all lists that it was given.
+
+        A list that it was not given is compiled now. Raises what the compiler raised.
+        """
         self._stop_worker_and_restore_switch_interval()
         if linear not in self.results:
             if linear not in self.sources:

@@ -61,8 +61,8 @@ class PartitionedProgram(NamedTuple):
 def partition_over_devices(root: UOp, first_unique: int) -> PartitionedProgram:
     """Return a graph on several devices as one whose nodes are on one device each; any other graph as it is.
 
-    New Buffers are numbered from `first_unique`. Raises CompileError for kernels on several devices, and for a sharded axis of
-    symbolic extent.
+    New Buffers are numbered from `first_unique`. Raises CompileError for an argument of a kernel on several devices, and for a
+    sharded axis of symbolic extent.
     """
     order = order_outside_kernels(root)
     if not is_on_several_devices(order):
@@ -128,7 +128,7 @@ class _DevicePartition:
         if u.op is Op.LOAD and u.arg.device is not None:
             return self._place_copy(u)
         if u.op is Op.CALL:
-            return self._require_one_device_and_place_call(u)
+            return self._require_single_devices_and_place_call(u)
         placed = [self.done[s] for s in u.src]
         if u.op is Op.AFTER:
             return self._make_parts_wait_for_all_devices(u, placed)
@@ -147,11 +147,11 @@ class _DevicePartition:
             self.effects.setdefault(base_memory(u.buffer), []).extend(parts)
         return _PlacedValue(parts, devices, axis)
 
-    def _require_one_device_and_place_call(self, u: UOp) -> _PlacedValue:
-        """Place the Call of a kernel whose arguments are on one device."""
+    def _require_single_devices_and_place_call(self, u: UOp) -> _PlacedValue:
+        """Place the Call of a kernel whose arguments are each on one device, which need not be the same."""
         placed = [self.done[a] for a in u.arguments]
         if any(p.devices is not None for p in placed):
-            raise untranslatable_error("R72 (device)", u, "a kernel written by hand is on one device", self.root)
+            raise untranslatable_error("R72 (device)", u, "each argument of a kernel written by hand is on one device", self.root)
         return _PlacedValue((u.replace(src=(u.body, *[p.parts[0] for p in placed])),))
 
     def _build_part(self, u: UOp, k: int, devices: tuple[str, ...], axis: int | None) -> UOp:

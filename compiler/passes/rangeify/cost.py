@@ -97,7 +97,7 @@ class RealiseCostModel:
         return product.op is Op.MUL and size(product) >= _REUSE * max(size(_strip_movement_and_casts(s)) for s in product.src)
 
     def reduces_wide_sliding_windows(self, u: UOp) -> bool:
-        """Return True if `u` reduces windows that are about as wide as their source, at about as many places.
+        """Return True if `u` reduces windows of 64 elements or more, at half as many places as their source has elements, or more.
 
         In a kernel of its own that becomes a scan, inside another Reduce it does not (`optimize.heuristics.scan`).
         """

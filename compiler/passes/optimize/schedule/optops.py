@@ -31,7 +31,7 @@ from uops.compiler.passes.optimize.schedule.schedule import (
     RejectedOptOp,
     Schedule,
     axis_of,
-    divide_bound_exactly,
+    divide_bound,
     next_id,
     pad_loop_and_mask_added_iterations,
     range_arg,
@@ -267,7 +267,7 @@ def _apply_split(s: Schedule, opt: Split, machine: MachineModel) -> Schedule:
 
 def _build_split_value_and_loops(s: Schedule, r: UOp, padded_bound: UOp, opt: Split) -> tuple[UOp, tuple[UOp, UOp]]:
     """Return the value that replaces loop `r`, of extent `padded_bound`, and the two loops it is split into, outer and new."""
-    left = divide_bound_exactly(padded_bound, opt.factor)
+    left = divide_bound(padded_bound, opt.factor)
     outer = UOp(Op.RANGE, (left,), r.arg)
     new = UOp(Op.RANGE, (index_constant(opt.factor),), RangeArg(next_id(s), opt.target))
     return _mul_add(new, left, outer) if opt.top else _mul_add(outer, index_constant(opt.factor), new), (outer, new)

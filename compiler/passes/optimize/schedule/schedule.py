@@ -132,7 +132,7 @@ def pad_loop_and_mask_added_iterations(s: Schedule, opt: Padto) -> Schedule:
     if bound.op is Op.CONST:
         padded = index_constant(round_up(r, opt.multiple))
     else:  # simplified, so that it is the node which the loop's closer refers to
-        quotient = divide_bound_exactly(UOp(Op.ADD, (bound, index_constant(opt.multiple - 1))), opt.multiple)
+        quotient = divide_bound(UOp(Op.ADD, (bound, index_constant(opt.multiple - 1))), opt.multiple)
         padded = Rewriter(INDEXING)(UOp(Op.MUL, (quotient, multiple)))
     if padded is bound or divides(opt.multiple, axis_of(r).extent):
         return s
@@ -145,8 +145,8 @@ def pad_loop_and_mask_added_iterations(s: Schedule, opt: Padto) -> Schedule:
     )
 
 
-def divide_bound_exactly(bound: UOp, divisor: int) -> UOp:
-    """Return the bound divided by `divisor`, which must divide it."""
+def divide_bound(bound: UOp, divisor: int) -> UOp:
+    """Return the bound divided by `divisor`, rounded down."""
     if bound.op is Op.CONST:
         return index_constant(int(bound.arg.value) // divisor)
     return Rewriter(INDEXING)(UOp(Op.IDIV, (bound, index_constant(divisor))))
