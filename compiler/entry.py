@@ -22,8 +22,8 @@ from uops.compiler.native import require_variables_within_program_bounds
 from uops.compiler.passes.callify.callify import (
     CallifiedProgram,
     ProgramOutput,
+    find_slots_written_by_effects,
     inline_calls_and_drop_gradient_markers,
-    written_slots,
 )
 from uops.compiler.passes.callify.hazards import insert_hazard_copies, map_base_memory
 from uops.compiler.passes.callify.kernel_calls import (
@@ -117,7 +117,9 @@ def _canonicalize_callified(call: UOp) -> UOp:
             sources = tuple([replacements.get(s, s) for s in u.src])
             replacements[u] = _canonicalize_call_of_kernel(u, sources) if u.op is Op.CALL else u.replace(src=sources)
     body = insert_hazard_copies(replacements.get(call.body, call.body))
-    return call.replace(src=(body, *call.arguments), arg=replace(call.arg or CallArg(), written=written_slots(body)))
+    return call.replace(
+        src=(body, *call.arguments), arg=replace(call.arg or CallArg(), written=find_slots_written_by_effects(body))
+    )
 
 
 def _canonicalize_call_of_kernel(call: UOp, sources: tuple[UOp, ...]) -> UOp:

@@ -116,7 +116,7 @@ class KernelPrograms:
     def submit_for_compilation(self, body: UOp, linear: UOp) -> None:
         """Have the instruction list of a body compiled."""
         if linear not in self.bodies:
-            self.queue.render_and_submit(linear)
+            self.queue.render_and_queue(linear)
         self.bodies.setdefault(linear, []).append(body)
 
     def wait_for_program_and_cache_it(self, linear: UOp) -> UOp:
@@ -192,7 +192,7 @@ def _schedule_body(body: UOp, state: LoweringState) -> UOp:
     )
 
 
-def _select_instructions_and_record_steps(body: UOp, state: LoweringState) -> UOp:
+def _select_instructions_and_record_step_bodies(body: UOp, state: LoweringState) -> UOp:
     """Run select on one kernel, and keep the body after every step if the caller asks for it."""
     after_steps = select_instructions(body, state.target)
     if state.steps is not None:
@@ -218,7 +218,7 @@ PIPELINE: tuple[Pass, ...] = (
          (("join", "each part of a kernel is scheduled by itself"),), per_kernel=True),
     Pass("expand", "expand", Dialect.SCHEDULED, Dialect.EXPANDED, lambda u, s: expand_vector_axes_and_split_ends(u),
          (("optimize", "it decides which ranges become shape"),), per_kernel=True),
-    Pass("select", "select", Dialect.EXPANDED, Dialect.SELECTED, _select_instructions_and_record_steps,
+    Pass("select", "select", Dialect.EXPANDED, Dialect.SELECTED, _select_instructions_and_record_step_bodies,
          (("rangeify", "callers see dtypes and Reduces of the language, kernels those of the target"),
           ("expand", "accumulators are made per lane")), per_kernel=True, steps=STEPS),
     Pass("linearize", "linearize", Dialect.SELECTED, Dialect.LINEAR, lambda u, s: linearize_kernel(u),
@@ -295,13 +295,13 @@ def lower(
     return lowered
 
 
-def _require_known_devices_and_verify_if_many(graph: UOp, target: Target) -> None:
+def _require_known_devices_and_verify_if_many(graph: UOp, target_for_message: Target) -> None:
     """Raise Unsupported for a device that no target has; verify a graph on several, as values must be where their users are (R72).
 
     Raises SpecError for a broken claim.
     """
     named = find_named_devices(graph)
-    require_known_device_names(named, target.name)
+    require_known_device_names(named, target_for_message.name)
     if len(named) > 1:
         from uops.spec.verify.verifier import verify  # late: programs on one device do not need the verifier
 
@@ -388,7 +388,7 @@ def _run_passes_validate_and_yield_graphs(graph: UOp, state: LoweringState) -> I
         *_, p = passes
         graph = graphs[p.name] = _run_pass_group_and_verify(passes, graph, state)
         if p.name == "plan" and state.config.validate and state.entry in _VALIDATED:
-            _validate_kernels_and_plan(graphs, state)
+            _require_proved_kernels_and_plan(graphs, state)
         yield p, graph
 
 
@@ -451,7 +451,7 @@ def _reuse_or_lower_and_submit_kernel(
 _VALIDATED = frozenset({Dialect.TENSOR, Dialect.CALLIFIED})
 
 
-def _validate_kernels_and_plan(graphs: dict[str, UOp], state: LoweringState) -> None:
+def _require_proved_kernels_and_plan(graphs: dict[str, UOp], state: LoweringState) -> None:
     """Raise Invalid if a kernel, or the plan, fails its validation."""
     from uops.compiler.validate import validate  # late: Z3 is optional, and only validation needs it
 

@@ -95,7 +95,7 @@ def _decide_if_kernel_and_run(
     root: UOp,
     inputs: Mapping[str, Any],
     dialect: Dialect,
-    check_schedule_lanes: tuple[bool, int | None, bool],
+    machine_options: tuple[bool, int | None, bool],
     evaluate_and_collect: Callable[[TensorMachine, UOp, bool], Any],
     trace: Trace | None = None,
 ) -> Any:
@@ -108,7 +108,7 @@ def _decide_if_kernel_and_run(
     is_kernel = op in _KERNEL_ROOTS or (op is _SINK and root.arg is not None)
     if not is_kernel and dialect not in _TENSOR_DIALECTS:
         is_kernel = import_kernel_bridge().has_kernel_forms_outside_loop_regions(root)
-    machine = TensorMachine(inputs, *check_schedule_lanes)
+    machine = TensorMachine(inputs, *machine_options)
     try:
         return _QUIET.copy().run(evaluate_and_collect, machine, root, is_kernel)
     finally:

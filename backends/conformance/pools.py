@@ -73,7 +73,7 @@ def float_edge_classes(d: DType) -> dict[str, Bits]:
 
 
 @functools.cache
-def integer_edge_classes(d: DType) -> dict[str, Bits]:
+def divide_integer_edges_into_zero_limit_powers(d: DType) -> dict[str, Bits]:
     """Divide the edge pool of an integer dtype into zero, the ends of the range with minus one, and the rest."""
     bits = d.storage.bits
     ends = {1 << (bits - 1), (1 << (bits - 1)) - 1, (1 << (bits - 1)) + 1, (1 << bits) - 1, (1 << bits) - 2}
@@ -85,7 +85,7 @@ def edge_classes(d: DType) -> dict[str, Bits]:
     """Map each edge class to values of `d`; a bool has one class, its truth table."""
     if d.kind is DTypeKind.BOOL:
         return {"values": (0, 1)}
-    return float_edge_classes(d) if d.is_float else integer_edge_classes(d)
+    return float_edge_classes(d) if d.is_float else divide_integer_edges_into_zero_limit_powers(d)
 
 
 def random_bits(d: DType, n: int, *key: object) -> Array:

@@ -262,7 +262,7 @@ class CKernelRenderer:
             raise Unsupported(f"a {u.op.name} of shape {u.shape} instead of a scalar", self.language.name)
         return lanes[0]
 
-    def memory_ref(self, u: UOp) -> CMemoryRef:
+    def require_computed_memory_ref(self, u: UOp) -> CMemoryRef:
         """Return the memory of a reference."""
         if u not in self.memory_refs:
             raise Crash(f"{u!r} is no reference that this kernel has computed")
@@ -281,7 +281,7 @@ class CKernelRenderer:
 
     def record_reference_bitcast(self, u: UOp) -> None:
         """Render a Bitcast of a reference: the same memory with elements of another dtype, in a type that may alias."""
-        at = self.memory_ref(u.operand)
+        at = self.require_computed_memory_ref(u.operand)
         base = at.base if at.index is None else f"&{at.element(0)}"
         if at.index is not None and len(at.index) != 1:
             raise Unsupported("BITCAST of a vector of addresses", self.language.name)
@@ -295,7 +295,7 @@ class CKernelRenderer:
         if u.operand not in self.memory_refs:
             self.values[u] = self._select_lanes_at_constant_positions(u)
             return
-        at = self.memory_ref(u.operand)
+        at = self.require_computed_memory_ref(u.operand)
         if len(u.positions) != 1 or at.index is not None:
             raise Unsupported(f"Index with {len(u.positions)} operands in a kernel", self.language.name)
         (position,) = u.positions
@@ -316,7 +316,7 @@ class CKernelRenderer:
 
     def render_load(self, u: UOp) -> None:
         """Render a read; with a gate, the address is touched only if it holds (R52)."""
-        at, d = self.memory_ref(u.buffer), u.dtype
+        at, d = self.require_computed_memory_ref(u.buffer), u.dtype
         elements = [f"{at.element(k)} != 0" if d is dt.bool_ else at.element(k) for k in range(self._lane_count(u))]
         if u.alternative is not None and u.gate is not None:
             alt, gate = self.operand_text_by_lane(u.alternative), self.operand_text_by_lane(u.gate)
@@ -325,7 +325,7 @@ class CKernelRenderer:
 
     def render_store(self, u: UOp) -> None:
         """Render a write, lane by lane, each under its gate."""
-        at, values = self.memory_ref(u.buffer), self.operand_text_by_lane(u.value)
+        at, values = self.require_computed_memory_ref(u.buffer), self.operand_text_by_lane(u.value)
         gate = () if u.gate is None else self.operand_text_by_lane(u.gate)
         for k in range(self._lane_count(u.value) if at.index is None else len(at.index)):
             guard = f"if ({gate[k % len(gate)]}) " if gate else ""
@@ -333,7 +333,7 @@ class CKernelRenderer:
 
     def render_atomic_add(self, u: UOp) -> None:
         """Render an atomic sum; a plain read, add and write if one work-item runs the kernel (R56)."""
-        at, values = self.memory_ref(u.index), self.operand_text_by_lane(u.value)
+        at, values = self.require_computed_memory_ref(u.index), self.operand_text_by_lane(u.value)
         for k in range(self._lane_count(u.value) if at.index is None else len(at.index)):
             x, y = at.element(k), values[k % len(values)]
             if self.launch_indices and self.atomic is not None and at.space is not AddrSpace.REG:

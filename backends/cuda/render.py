@@ -129,11 +129,11 @@ class CudaKernelRenderer(family.CKernelRenderer):
 
     def render_load(self, u: UOp) -> None:
         """Render a read of neighbours as one access, any other lane by lane."""
-        size = self._size_wide_access_and_mark_aligned_slot(u.buffer, u.dtype, u.gate)
+        size = self._wide_access_bytes_or_zero_and_mark_aligned_slot(u.buffer, u.dtype, u.gate)
         if not size:
             super().render_load(u)
             return
-        at, name, count = self.memory_ref(u.buffer), f"v{self.number}", self._lane_count(u)
+        at, name, count = self.require_computed_memory_ref(u.buffer), f"v{self.number}", self._lane_count(u)
         self._declare_wide(name, u.dtype, size)
         load = f"{name}.wide = *(const w{size} *)&{at.element(0)};"
         if u.gate is None:
@@ -149,19 +149,19 @@ class CudaKernelRenderer(family.CKernelRenderer):
         size = (
             0
             if base_memory(u.buffer).op is not Op.BUFFER
-            else self._size_wide_access_and_mark_aligned_slot(u.buffer, u.value.dtype, u.gate)
+            else self._wide_access_bytes_or_zero_and_mark_aligned_slot(u.buffer, u.value.dtype, u.gate)
         )
         if not size:
-            if self.memory_ref(u.buffer).space is AddrSpace.GLOBAL and self.waited_in != tuple(self.open_blocks):
+            if self.require_computed_memory_ref(u.buffer).space is AddrSpace.GLOBAL and self.waited_in != tuple(self.open_blocks):
                 self._render_wait_for_async_copies()
             super().render_store(u)
             return
-        at, gate = self.memory_ref(u.buffer), "" if u.gate is None else f"if ({self.scalar_operand(u.gate)}) "
+        at, gate = self.require_computed_memory_ref(u.buffer), "" if u.gate is None else f"if ({self.scalar_operand(u.gate)}) "
         source = u.value
         if base_memory(u.buffer) in self.async_buffers and self._is_async_source(source, size, u.gate):
             self.copies_async, self.waited_in = True, None
             self.w.define_function("copy_async", accesses.COPY_ASYNC)
-            from_ = self.memory_ref(source.buffer).element(0)
+            from_ = self.require_computed_memory_ref(source.buffer).element(0)
             self.w.write_line(f"{gate}copy_async((u8 *)&{at.element(0)}, (const u8 *)&{from_}, {size});")
             return
         values, name = self.operand_text_by_lane(source), f"v{self.number}"
@@ -174,12 +174,12 @@ class CudaKernelRenderer(family.CKernelRenderer):
         self.w.define_function("w16", accesses.WIDE_TYPES)
         self.w.write_line(f"union {{ w{size} wide; {CUDA.native_storage_type(d)} one[{size // d.itemsize}]; }} {name};")
 
-    def _size_wide_access_and_mark_aligned_slot(self, reference: UOp, d: DType, gate: UOp | None) -> int:
+    def _wide_access_bytes_or_zero_and_mark_aligned_slot(self, reference: UOp, d: DType, gate: UOp | None) -> int:
         """Return the bytes of an access to neighbours that is one instruction; 0 for any other.
 
         A Param so read is added to `aligned`.
         """
-        at = self.memory_ref(reference)
+        at = self.require_computed_memory_ref(reference)
         memory = base_memory(reference)
         if at.index is None or reference.op is not Op.INDEX or len(reference.positions) != 1 or d is dt.bool_:
             return 0
@@ -200,7 +200,7 @@ class CudaKernelRenderer(family.CKernelRenderer):
         """Return True if a stored value is a wide Load from GLOBAL memory under the Store's gate, or without one."""
         return (
             value.op is Op.LOAD and base_memory(value.buffer).op is Op.PARAM and value.gate in (None, gate)
-            and self._size_wide_access_and_mark_aligned_slot(value.buffer, value.dtype, value.gate) == size
+            and self._wide_access_bytes_or_zero_and_mark_aligned_slot(value.buffer, value.dtype, value.gate) == size
         )  # fmt: skip
 
     # Tensor cores.
@@ -232,7 +232,7 @@ class CudaKernelRenderer(family.CKernelRenderer):
             function = self.w.define_function(*accesses.render_load_matrices(load.matrices, load.is_transposed))
             row = self._render_for_lane(load.position, load.warp, load.lane_of_row.replace("l", "(threadIdx.x % 32)"))
             offset = load.offset.replace("l", "(threadIdx.x % 32)")
-            element = f"{self.memory_ref(load.memory).base}[{row} + {offset}]"
+            element = f"{self.require_computed_memory_ref(load.memory).base}[{row} + {offset}]"
             self.w.write_line(f"u32 {name}[{load.matrices}]; {function}({name}, (const u8 *)&{element});")
             registers = [f"{name}[{k}]" for k in range(load.matrices)]
         self.fragments[key] = registers

@@ -126,7 +126,7 @@ class OpenClKernelRenderer(family.CKernelRenderer):
 
     def _pointer(self, reference: UOp, d: DType) -> str:
         """Return the address of the first element of a reference, as that of an element of a vector."""
-        at = self.memory_ref(reference)
+        at = self.require_computed_memory_ref(reference)
         return f"({self.language.space_qualifier(at.space)}{_VECTOR_ELEMENT[d]} *)&{at.element(0)}"
 
     @staticmethod
@@ -136,7 +136,7 @@ class OpenClKernelRenderer(family.CKernelRenderer):
 
     def _lanes_of_vector_access(self, reference: UOp, d: DType, gate: UOp | None) -> int:
         """Return the lanes of an access to neighbours that a vector makes; 0 for any other."""
-        at = self.memory_ref(reference)
+        at = self.require_computed_memory_ref(reference)
         if at.index is None or reference.op is not Op.INDEX or len(reference.positions) != 1 or d not in _VECTOR_ELEMENT:
             return 0
         count = len(at.index)

@@ -97,7 +97,7 @@ def _sin64(x: Expr, is_magnitude_small: bool) -> Expr:
     magnitude = bits ^ sign
     size = magnitude.bitcast(dt.float64)
     high, low, quarter = (
-        _reduce_mod_half_pi_by_quotient64(size) if is_magnitude_small else _reduce_mod_half_pi_by_payne_hanek(magnitude, size)
+        _reduce_bounded_mod_half_pi_by_quotient(size) if is_magnitude_small else _reduce_mod_half_pi_by_payne_hanek(magnitude, size)
     )
     y = where((quarter & 1).ne(0), _cos_kernel(high, low), _sin_kernel(high, low))
     return flip_sign(y, sign ^ ((quarter >> 1) << 63))
@@ -117,7 +117,7 @@ def _cos_kernel(high: Expr, low: Expr) -> Expr:
     return head + ((z * z).fma(horner(z, k.COS_64), error) - high * low)
 
 
-def _reduce_mod_half_pi_by_quotient64(x: Expr) -> ReducedAngle:
+def _reduce_bounded_mod_half_pi_by_quotient(x: Expr) -> ReducedAngle:
     """Return x - n*pi/2 as an unevaluated sum, pi/2 to 159 bits, and n modulo 4, for 0 <= x <= BOUNDED; NaN for inf."""
     shifted = x.fma(2 * k.INV_PI, _MAGIC)
     n = shifted - _MAGIC

@@ -48,7 +48,7 @@ SWITCH_INTERVAL = 0.0002
 class CompileQueue:
     """Kernels that are compiled while others are lowered; a context manager.
 
-    `render_and_submit` every instruction list, then ask for each one's program. An error of the compiler is raised when its program
+    `render_and_queue` every instruction list, then ask for each one's program. An error of the compiler is raised when its program
     is asked for.
     """
 
@@ -69,7 +69,7 @@ class CompileQueue:
             self.sources.clear()  # cancels the jobs that have not begun
         self._stop_worker_and_restore_switch_interval()
 
-    def render_and_submit(self, linear: UOp) -> None:
+    def render_and_queue(self, linear: UOp) -> None:
         """Render an instruction list now, and have it compiled in the worker thread if there is one."""
         self.sources[linear] = self.target.render(linear)
         if self.in_thread:

@@ -287,12 +287,12 @@ def _multiply(x: UOp, y: UOp) -> UOp:
     return UOp(Op.MUL, (x, y))
 
 
-def _locate(lane_map: LaneMap, lane: UOp, element: UOp, scale: Callable[[Place], int]) -> UOp:
-    """Return `scale` of the place of a lane's element, where `scale` is linear in the row and the column."""
+def _locate(lane_map: LaneMap, lane: UOp, element: UOp, offset_of_place: Callable[[Place], int]) -> UOp:
+    """Return `offset_of_place` of the place of a lane's element, where `offset_of_place` is linear in the row and the column."""
     if isinstance(lane_map, AffineLaneMap):
-        return _add(_sum_digits(lane, lane_map.lane, scale), _sum_digits(element, lane_map.element, scale))
+        return _add(_sum_digits(lane, lane_map.lane, offset_of_place), _sum_digits(element, lane_map.element, offset_of_place))
     number = _add(_multiply(lane, B.const(lane_map.elements, _POSITION)), element)
-    return _select_by_comparisons(number, [scale(place) for _, place in lane_elements(lane_map)], _POSITION)
+    return _select_by_comparisons(number, [offset_of_place(place) for _, place in lane_elements(lane_map)], _POSITION)
 
 
 def _sum_digits(number: UOp, digits: Sequence[MapDigit], scale: Callable[[Place], int]) -> UOp:

@@ -232,12 +232,12 @@ class _WorkgroupLowering:
         for part in _walk_parts(plan):
             if isinstance(part, _CommonBlock):
                 for u in _collect_sources([part.opening]):
-                    self._keep_value_if_computed_by_lanes(u)
+                    self._keep_value_if_from_lane_section(u)
                 continue
             for u in _collect_sources(_walk_instructions(part.items)):
                 if is_register(u) and part.lanes:
                     sections_of_register.setdefault((u, part.lanes), set()).add(part)
-                elif self.section_of.get(u) is not part and self._keep_value_if_computed_by_lanes(u):
+                elif self.section_of.get(u) is not part and self._keep_value_if_from_lane_section(u):
                     part.fetched.append(u)
         for (register, lanes), sections in sections_of_register.items():
             if len(sections) > 1:
@@ -245,7 +245,7 @@ class _WorkgroupLowering:
                 for section in sections:
                     section.registers.add(register)
 
-    def _keep_value_if_computed_by_lanes(self, u: UOp) -> bool:
+    def _keep_value_if_from_lane_section(self, u: UOp) -> bool:
         """Give memory to a value if it is one of the instructions of a section, and return if it is."""
         home = self.section_of.get(u)
         if home is None or not home.lanes or u.dtype is dt.void or u.op is Op.RANGE:

@@ -137,14 +137,14 @@ class _CampaignRun:
             else:
                 self.report.ledger_hits += 1
                 self.entries[o.rule].append(entry)
-        first = _prove_with_progress(todo, self.jobs, 0, self.progress)
+        first = _prove_unordered_with_progress(todo, self.jobs, 0, self.progress)
         for v in first:
             self.report.verdicts.append(v)
             self.entries[v.obligation.rule].append(ledger.entry_from_verdict(v, self.solver))
             self.needed_lemmas.update(v.plan.lemmas if v.plan is not None else ())
         before = {v.obligation.name: v.status for v in first}
         for seed in range(1, self.seeds):
-            again = _prove_with_progress(todo, self.jobs, seed, self.progress)
+            again = _prove_unordered_with_progress(todo, self.jobs, seed, self.progress)
             self.report.unstable_verdicts += [
                 (v.obligation.name, seed, v.status) for v in again if v.status is not before[v.obligation.name]
             ]
@@ -162,7 +162,7 @@ class _CampaignRun:
         return None
 
 
-def _prove_with_progress(
+def _prove_unordered_with_progress(
     obligations_to_prove: Sequence[Obligation], jobs: int, seed: int, report_progress: Progress
 ) -> list[ProofVerdict]:
     """Decide the obligations and report each verdict to `report_progress`."""

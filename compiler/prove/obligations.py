@@ -367,7 +367,9 @@ def _assumptions_and_refutation_cases_by_divisor_signs(
 def _simplify_per_divisor_sign_case(terms: list[Term]) -> Iterator[tuple[list[Term], dict[Term, Term]]]:
     """Yield `terms`, simplified by the facts of each combination of the divisors' signs, and these facts."""
     divisors = smt.symbolic_divisors(terms)
-    for chosen in itertools.product(*([s for s in smt.sign_cases(b) if _is_sign_possible(s, terms)] for b in divisors)):
+    for chosen in itertools.product(
+        *([s for s in smt.decide_comparisons_with_zero_per_sign(b) if _is_sign_possible(s, terms)] for b in divisors)
+    ):
         facts = {t: v for s in chosen for t, v in s.items()}
         stated = [smt.literal_of(t, v) for t, v in facts.items() if v is smt.TRUE]
         simple = [smt.simplify_under_facts(t, facts) for t in terms if t not in facts]

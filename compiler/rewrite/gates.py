@@ -193,7 +193,7 @@ def _simplify_under_facts(root: UOp, facts: Sequence[_Fact], simplify: Simplify)
 
 def _replace_terms_by_variables(root: UOp, facts: Sequence[_Fact], simplify: Simplify) -> UOp:
     """Simplify an expression with a variable in place of each term that is bounded alone."""
-    variables = {f.terms[0][0]: _variable_of_fact(k, f) for k, f in enumerate(facts)}
+    variables = {f.terms[0][0]: _variable_or_constant_of_fact(k, f) for k, f in enumerate(facts)}
     replaced = substitute(root, variables)
     if replaced is root:
         return root
@@ -227,7 +227,7 @@ def _simplify_and_bound_by_facts_on_left_side(u: UOp, facts: Sequence[_Fact], si
     total = extract_affine_sum(u.lhs)
     best, several, originals = u, total, dict[UOp, UOp]()
     for k, fact in enumerate(facts):
-        variable = _variable_of_fact(k, fact)
+        variable = _variable_or_constant_of_fact(k, fact)
         one = _express_by_variable(total, fact, variable)
         more = _express_by_variable(several, fact, variable)
         if one is not None and len(fact.terms) > 1:
@@ -261,7 +261,7 @@ def _express_by_variable(total: AffineSum, fact: _Fact, variable: UOp) -> Affine
     return AffineSum({variable: factor} | {u: k for u, k in total.terms.items() if u not in inside}, total.constant)
 
 
-def _variable_of_fact(number: int, fact: _Fact) -> UOp:
+def _variable_or_constant_of_fact(number: int, fact: _Fact) -> UOp:
     """Return an index variable with the bounds of a fact; a constant if they are one value."""
     lo, hi = fact.bounds
     assert lo is not None and hi is not None

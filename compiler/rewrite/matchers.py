@@ -211,7 +211,7 @@ class _MatcherWriter:
 
     def build_condition_proof_expression(self, p: Pattern) -> str:
         """Return an expression that is true if a comparison is proved."""
-        if p.op not in _COMPARISONS or not all(_has_only_integer_values(q) for q in p.src):
+        if p.op not in _COMPARISONS or not all(_is_integer_valued(q) for q in p.src):
             holds = self.get_or_make_global_name(is_condition_proved, "holds")
             return f"{holds}({self.get_or_make_global_name(p, 'condition')}, binding)"
         nodes = self.assign_sources_to_locals_except_literals(p, None)
@@ -322,7 +322,11 @@ class _LeftSideWriter:
 
         With `knows_ops`, their ops have been tested.
         """
-        if tests := [t for k, q in enumerate(p.src) for t in self.op_and_number_tests(q, f"{local_prefix}{k}", knows_ops)]:
+        if tests := [
+            t
+            for k, q in enumerate(p.src)
+            for t in self.yield_op_source_count_and_constant_tests(q, f"{local_prefix}{k}", knows_ops)
+        ]:
             indentation = self.open_condition(" and ".join(tests), indentation)
         for k, q in enumerate(p.src):
             if late := list(self.bind_and_yield_identity_dtype_bits_tests(q, f"{local_prefix}{k}")):
@@ -340,7 +344,7 @@ class _LeftSideWriter:
         self.writer.put_line(depth, f"if {test}:")
         return depth + 1
 
-    def op_and_number_tests(self, q: Pattern, source_local: str, knows_op: bool) -> Iterator[str]:
+    def yield_op_source_count_and_constant_tests(self, q: Pattern, source_local: str, knows_op: bool) -> Iterator[str]:
         """Yield the tests of a source's op unless it is known, of the number of its sources, and of a constant's number."""
         if not knows_op and (q.op is not None or q.name is None or q.constant):
             yield f"{source_local}.op is {self.writer.name_op(Op.CONST if q.op is None else q.op)}"
@@ -401,7 +405,7 @@ def _split_conjuncts(p: Pattern | None) -> Iterator[Pattern]:
         yield p
 
 
-def _has_only_integer_values(p: Pattern) -> bool:
+def _is_integer_valued(p: Pattern) -> bool:
     """Return True if every value of the pattern is a bool or an integer, so that bounds decide a comparison."""
     if p.name is not None:
         return not any(d.is_float for d in p.dtypes)
@@ -409,4 +413,4 @@ def _has_only_integer_values(p: Pattern) -> bool:
         return isinstance(p.value, int)
     if p.op is Op.CAST:
         return isinstance(p.to, DType) and not p.to.is_float
-    return all(_has_only_integer_values(q) for q in p.src)
+    return all(_is_integer_valued(q) for q in p.src)

@@ -52,7 +52,7 @@ def cast_numbers_without_double_rounding(
     if numpy_conversion.dtype.kind not in "biufO" or _may_have_rounded_or_unconverted_integers(original_numbers, numpy_conversion):
         return _convert_objects_with_one_rounding(np.array(original_numbers, object), wanted_dtype)
     if wanted_dtype is None:
-        return _cast_to_default_dtype(numpy_conversion)
+        return _cast_to_default_dtype_holding_values(numpy_conversion)
     if wanted_dtype.is_integer and numpy_conversion.size:
         for extreme in (numpy_conversion.min(), numpy_conversion.max()):
             require_in_range_if_integer_dtype(extreme.item(), wanted_dtype)
@@ -72,7 +72,7 @@ def _may_have_rounded_or_unconverted_integers(original_numbers: list[Any] | tupl
     return bool(large.any()) and not all(isinstance(v, float) for v in np.array(original_numbers, object)[large])
 
 
-def _cast_to_default_dtype(array: Array) -> Array:
+def _cast_to_default_dtype_holding_values(array: Array) -> Array:
     """Convert an array to the dtype that its numbers have alone."""
     if array.dtype.kind == "f":
         with np.errstate(over="ignore"):

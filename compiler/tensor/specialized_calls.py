@@ -99,7 +99,7 @@ class _CallWriter:
         self.constants[name] = value
         return name
 
-    def write_checks_unless_zero_or_nan(self, name: str, value: Any) -> bool:
+    def write_checks_noting_zero_or_nan(self, name: str, value: Any) -> bool:
         """Write the checks that the variable `name` has the structure of `value`; return False if none can tell."""
         kind = type(value)
         if kind is Tensor:
@@ -124,7 +124,7 @@ class _CallWriter:
         """Write the checks of the items of a tuple or list."""
         names = [self._name_value() for _ in values]
         self.checks.append(f"{', '.join(names)}, = {name}" if names else f"if {name}: return DECLINED")
-        return all(self.write_checks_unless_zero_or_nan(part, value) for part, value in zip(names, values))
+        return all(self.write_checks_noting_zero_or_nan(part, value) for part, value in zip(names, values))
 
     def write_dict_checks(self, name: str, values: dict[Any, Any]) -> bool:
         """Write the checks of the keys, in order, and of the values of a dict."""
@@ -136,7 +136,7 @@ class _CallWriter:
     def _write_part_checks(self, expression: str, value: Any) -> bool:
         name = self._name_value()
         self.checks.append(f"{name} = {expression}")
-        return self.write_checks_unless_zero_or_nan(name, value)
+        return self.write_checks_noting_zero_or_nan(name, value)
 
     def _name_value(self) -> str:
         self._values += 1

@@ -126,7 +126,7 @@ def build_and_check_certificate(
     if fast_math_rules is not None:
         assuming = _fast_math_rules_by_name()
         certificate["fast_math"] = {name: digest_rule(assuming[name]) for name in (*fast_math_rules, *sorted(r.name for r in LAWS))}
-        certificate["trusted"] += _list_fast_math_assumptions(certificate)
+        certificate["trusted"] += _head_and_list_fast_math_assumptions(certificate)
     launches = {name: parse(text) for name, text in texts.items()}
     certificate["claims"] = [
         [c.kind.value, c.place, _digest(encode_claim_query(c).text)]
@@ -234,7 +234,7 @@ def _fast_math_rules_by_name() -> dict[str, Rule]:
     return {r.name: r for r in (*FAST_MATH, *filter(is_rule_in_ledger, LAWS))}
 
 
-def _list_fast_math_assumptions(certificate: Json) -> list[str]:
+def _head_and_list_fast_math_assumptions(certificate: Json) -> list[str]:
     """Return the assumptions of a program that fast-math changed."""
     rules = _fast_math_rules_by_name()
     assumptions = [f"{name} assumes {rules[name].assumes}" for name in certificate["fast_math"]]
@@ -255,7 +255,7 @@ def _find_rule_and_trust_mismatches(certificate: Json) -> Iterator[str]:
         yield f"its rules are not those of its steps: {', '.join(sorted(certificate['rules'].keys() ^ needed))}"
     if not set(fast_math_digests) <= set(_fast_math_rules_by_name()):
         return
-    if fast_math_digests and not set(_list_fast_math_assumptions(certificate)) <= set(certificate["trusted"]):
+    if fast_math_digests and not set(_head_and_list_fast_math_assumptions(certificate)) <= set(certificate["trusted"]):
         yield "what fast-math assumes is not in the trusted base"
     elif certificate["trusted"] != trusted_base(certificate):
         yield "the trusted base is not the one that such a certificate has"
@@ -263,7 +263,7 @@ def _find_rule_and_trust_mismatches(certificate: Json) -> Iterator[str]:
 
 def trusted_base(certificate: Json) -> list[str]:
     """Return the trusted base of a certificate: all that it rests on without proof."""
-    fast_math = _list_fast_math_assumptions(certificate) if certificate.get("fast_math") is not None else ()
+    fast_math = _head_and_list_fast_math_assumptions(certificate) if certificate.get("fast_math") is not None else ()
     return [*TRUSTED, *_make_native_code_assumption_if_any(certificate), *fast_math]
 
 

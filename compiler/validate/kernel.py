@@ -186,11 +186,11 @@ def _attach_index_graphs_to_refutation(verdict: ValidationVerdict, s: AccessSite
         return verdict
     return replace(
         verdict,
-        counterexample=replace(counterexample, graphs=tuple(build_index_graph_at_counterexample_if_known(s, counterexample))),
+        counterexample=replace(counterexample, graphs=tuple(build_counterexample_index_unless_loaded(s, counterexample))),
     )
 
 
-def build_index_graph_at_counterexample_if_known(
+def build_counterexample_index_unless_loaded(
     site: AccessSite, counterexample: ClaimCounterexample
 ) -> Iterator[tuple[str, UOp, int]]:
     """Yield the index of an access at the iteration of a counterexample, and its value, if both are known."""

@@ -229,14 +229,14 @@ class Campaign:
     def _run_tasks_in_worker_thread(self) -> None:
         try:
             with self.pool.acquire_runner() as runner:
-                while (task := self._wait_and_take_next_task()) is not None:
+                while (task := self._take_next_task_or_wait_for_running_ones()) is not None:
                     self._run_task_and_journal_result(task, runner)
         except BaseException as e:
             if not ((self._stop or self._is_over) and isinstance(e, ProcessLost | BrokenBackend)):
                 self._failure = self._failure or e
                 self.stop()
 
-    def _wait_and_take_next_task(self) -> _Task | None:
+    def _take_next_task_or_wait_for_running_ones(self) -> _Task | None:
         """Return the next task, or None at the end. Waits while running tasks may still lead to others."""
         with self._turn:
             while not (self._stop or self._is_over):

@@ -146,7 +146,7 @@ class TriagedFinding(NamedTuple):
         return cls(document["oracle"], Fault(**document["fault"]), location, tuple(document["made_of"]))
 
 
-def _locate_first_wrong_launch_pass(sample: ProgramSample, target: Target) -> FaultLocation | None:
+def _locate_wrong_pass_or_backend_of_launch(sample: ProgramSample, target: Target) -> FaultLocation | None:
     """Locate the first wrong pass of a scheduled launch, or return None."""
     try:
         stage_and_pass = find_wrong_pass_or_backend_of_launch(sample.graph, sample.inputs, target)
@@ -263,7 +263,7 @@ class CaseRunner:
         if target is None or oracle not in oracles.ORACLES or dialect not in (Dialect.TENSOR, Dialect.SCHEDULED):
             return None
         if dialect is Dialect.SCHEDULED:
-            return _locate_first_wrong_launch_pass(sample, target)
+            return _locate_wrong_pass_or_backend_of_launch(sample, target)
         compilation = oracles.ORACLES[oracle].compilation(self._build_context_recording_steps_if_needed(sample, seed))
         try:
             passes = compilation.passes or pipeline.PIPELINE

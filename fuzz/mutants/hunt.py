@@ -302,7 +302,9 @@ class _Trial:
                     break
         finally:
             _kill_group_if_running_and_wait(process)
-        return self._find_confirmed_kill(self._reread_journal_and_note_cases_and_finding()) or self._find_startup_kill(process)
+        return self._make_kill_from_triaged_findings(self._reread_journal_and_note_cases_and_finding()) or self._find_startup_kill(
+            process
+        )
 
     def _note_triage_end_and_compute_phase_deadline(
         self, journal_entries: Mapping[str, list[Json]], hunt_cpu_seconds: float
@@ -333,7 +335,7 @@ class _Trial:
             self._finding_seen_at = self.spent
         return entries
 
-    def _find_confirmed_kill(self, journal_entries: Mapping[str, list[Json]]) -> Kill | None:
+    def _make_kill_from_triaged_findings(self, journal_entries: Mapping[str, list[Json]]) -> Kill | None:
         """Return the first finding that triage confirmed, with the program that it was reduced to."""
         confirmed = {triaged["k"]: triaged["triaged"] for triaged in journal_entries.get("triaged", ()) if triaged["triaged"]}
         if not confirmed or self._finding_seen_at is None:

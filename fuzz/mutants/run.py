@@ -103,7 +103,7 @@ class MutantRun:
                     if m is None:
                         return
                     try:
-                        self._journal_kills_and_save_program(m, *hunter.hunt_by_all_defences_and_by_answers(m))
+                        self._journal_hunt_and_save_killing_program(m, *hunter.hunt_by_all_defences_and_by_answers(m))
                     except HuntImpossible as e:
                         self.passed_over.append((m, str(e)))
             except HuntStopped:
@@ -112,7 +112,7 @@ class MutantRun:
                 self._failure = e
                 self._stop.set()
 
-    def _journal_kills_and_save_program(self, mutant: Mutant, *kills: Kill | None) -> None:
+    def _journal_hunt_and_save_killing_program(self, mutant: Mutant, *kills: Kill | None) -> None:
         """Write one line of the journal, and the program that shows the mutant."""
         line = {name: k and k._asdict() | {"text": ""} for name, k in zip(("everything", "differential"), kills, strict=True)}
         program = next((k.text for k in reversed(kills) if k is not None and k.text), "")

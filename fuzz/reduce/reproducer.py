@@ -92,7 +92,7 @@ def read_program_unless_headed(path: Path, backend: str) -> Reproducer | None:
     )
 
 
-def read_dialect_from_header(path: Path) -> Dialect | None:
+def read_dialect_or_none_without_header(path: Path) -> Dialect | None:
     """Return the dialect of the kind in a reproducer's header, or None for a file without a header. Raises SpecError."""
     header = _parse_header_with_line_number(path)
     if header is None:

@@ -74,7 +74,7 @@ def _list_position_choices_and_mask_bad(
     unknown = [_mask_unknown_positions(p, too_many) for p in positions]
     choices, anything = [], np.zeros(shape, np.bool_)
     for choice in itertools.product(*lists):
-        safe, bad = _zero_outside_positions_and_mask_bad(choice, indexed_shape, unknown)
+        safe, bad = _zero_outside_and_mask_possible_traps(choice, indexed_shape, unknown)
         anything |= bad.reshape(bad.shape + (1,) * (len(shape) - bad.ndim))
         choices.append(safe)
     return choices, anything
@@ -88,7 +88,7 @@ def _mask_unknown_positions(p: ArrayOrSets, too_many_combinations: bool) -> Arra
     return np.asarray(~p.exact_mask()) if too_many_combinations else NOWHERE if anything is None else anything
 
 
-def _zero_outside_positions_and_mask_bad(
+def _zero_outside_and_mask_possible_traps(
     choice: Sequence[Array], shape: tuple[int, ...], unknown: Sequence[Array]
 ) -> tuple[list[Array], Array]:
     """Return positions inside their axes, and where their outer product is out of bounds or unknown."""

@@ -111,7 +111,7 @@ class Overlay:
             if visited is not None and op is Op.PARAM:
                 self._copy_set_from_origin(scope, u)
             elif op in _BODY_OPS:
-                entered = self._find_unvisited_body_or_replay_kernel_call(scope, u)
+                entered = self._find_unvisited_body_or_allow_any_written(scope, u)
                 if entered is not None:
                     return entered
                 self._copy_set_from_origin(scope, u)
@@ -124,7 +124,7 @@ class Overlay:
         if isinstance(collapsed, SetArray):
             inexact[u] = collapsed
 
-    def _find_unvisited_body_or_replay_kernel_call(self, scope: TensorScope, u: UOp) -> BodyVisit | None:
+    def _find_unvisited_body_or_allow_any_written(self, scope: TensorScope, u: UOp) -> BodyVisit | None:
         """Return the body to visit before `u`; None if there is none or it was visited far enough."""
         if u.op is not Op.GETTUPLE:
             inner = scope.inner.get(u)

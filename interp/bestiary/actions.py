@@ -26,7 +26,7 @@ ACTIONS: Mapping[Op, Action] = {
     Op.B_BUFFER: access.eval_buffer,
     Op.DEFINE_LOCAL: access.eval_define_local_or_reg, Op.DEFINE_REG: access.eval_define_local_or_reg,
     Op.BUFFERIZE: access.eval_bufferize, Op.B_INDEX: access.eval_index_as_reference, Op.POINTER_INDEX: access.eval_pointer_index,
-    Op.AFTER: access.eval_after, Op.B_LOAD: access.eval_load, Op.B_STORE: flow.eval_store_in_loops,
+    Op.AFTER: access.eval_after, Op.B_LOAD: access.eval_load, Op.B_STORE: flow.eval_store_in_loops_it_ends,
     # loops and effects
     Op.B_RANGE: flow.eval_range_inside_its_loop, Op.END: flow.eval_end, Op.B_REDUCE: flow.eval_reduce_over_ranges_and_vector_lanes,
     Op.B_IF: flow.eval_if, Op.B_BARRIER: flow.eval_barrier, Op.WMMA: flow.eval_wmma, Op.LINEAR: linear.eval_linear,
@@ -43,7 +43,7 @@ ACTIONS: Mapping[Op, Action] = {
 NEEDS: Mapping[Op, FindDependencies] = {
     Op.UNROLL: values.find_unroll_dependencies_shared_by_lanes,
     **dict.fromkeys((Op.B_RANGE, Op.LINEAR, Op.B_IF), flow.find_no_dependencies),
-    **dict.fromkeys((Op.END, Op.B_STORE, Op.B_REDUCE, Op.BUFFERIZE, Op.CALL), flow.find_dependencies_outside_closed_loops),
+    **dict.fromkeys((Op.END, Op.B_STORE, Op.B_REDUCE, Op.BUFFERIZE, Op.CALL), flow.find_dependencies_outside_loops_it_ends),
     Op.WMMA: flow.find_wmma_dependencies, Op.B_PARAM: calls.find_param_dependencies, Op.FUNCTION: calls.find_function_dependencies,
     Op.GETTUPLE: calls.find_gettuple_dependencies,
 }

@@ -19,7 +19,9 @@ from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
 
-def find_dependencies_outside_closed_loops(m: BestiaryMachine, frame: BestiaryFrame, u: UOp) -> Iterable[tuple[BestiaryFrame, UOp]]:
+def find_dependencies_outside_loops_it_ends(
+    m: BestiaryMachine, frame: BestiaryFrame, u: UOp
+) -> Iterable[tuple[BestiaryFrame, UOp]]:
     """Return what a node that ends loops needs: the nodes right outside of them, or its sources if it ends none."""
     plan = frame.scope.plan
     ranges = plan.ranges_ended_by(u)
@@ -58,7 +60,7 @@ def eval_end(step: EvalStep) -> BestiaryCoroutine:
     yield from step.run_loops((body,), step.node.ranges, run_iteration)
 
 
-def eval_store_in_loops(step: EvalStep) -> BestiaryCoroutine:
+def eval_store_in_loops_it_ends(step: EvalStep) -> BestiaryCoroutine:
     """Execute a Store in the loops of its ranges, which end around it (R105)."""
     m, u = step.machine, step.node
     stored = (u.index, u.value)

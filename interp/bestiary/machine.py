@@ -112,7 +112,7 @@ class BestiaryMachine:
             if isinstance(value, BestiaryCell):
                 cell = value
             else:
-                cell = BestiaryCell(self._to_array_and_check_derived_properties(frame, u, value), step.before, frame)
+                cell = BestiaryCell(self._as_array_or_ref_if_sound(frame, u, value), step.before, frame)
         except _PYTHON_ERRORS as e:
             raise _find_property_error_or_make_crash(u, e) from e
         frame.cells[u] = cell
@@ -127,7 +127,7 @@ class BestiaryMachine:
         if self.trace is not None:
             self.trace(u, value)
 
-    def _to_array_and_check_derived_properties(self, frame: BestiaryFrame, u: UOp, value: Any) -> Any:
+    def _as_array_or_ref_if_sound(self, frame: BestiaryFrame, u: UOp, value: Any) -> Any:
         """Return a value as an array or reference, once its derived properties are asserted."""
         if value is None:
             return None
@@ -320,7 +320,7 @@ class EvalStep:
         self, u: UOp, frame: BestiaryFrame, ref: BestiaryRef, value: Array, active_mask: Array | None, happened_before: int
     ) -> int:
         """Write the live elements as `u` in `frame`, log the access and return its event."""
-        _reject_undeclared_write(ref)
+        _reject_write_not_declared_by_call(ref)
         event = self.machine.new_event()
         store_and_check_races(u, self.machine.memory_of(frame, ref), ref, value, active_mask, event, happened_before)
         frame.add_event_bits_to_this_and_outer_frames(event)
@@ -334,7 +334,7 @@ class EvalStep:
         yield from self.machine.run_loops(self.frame, levels, body_fn)
 
 
-def _reject_undeclared_write(ref: BestiaryRef) -> None:
+def _reject_write_not_declared_by_call(ref: BestiaryRef) -> None:
     """Raise SpecError if a Call that declares what it writes writes something else (R63)."""
     for scope, slot in ref.slots:
         declared = scope.call.arg.written if scope.call.arg is not None else None

@@ -211,7 +211,7 @@ class _Machine:
             start = {Op.ADD: 0, Op.MUL: 1}.get(u.arg.op)
             if start is None and not rows.shape[1]:
                 raise NotRational("the greatest of no integers")
-            out = [_fold_integers_or_bools(one, row.tolist(), start) for row in rows]
+            out = [_fold_integers_or_bools_without_tangents(one, row.tolist(), start) for row in rows]
             return Dual(as_objects(np.array(out, object)).reshape(shape), None)
         changes = tangent.transpose(kept + axes).reshape(rows.shape)
         pairs = [_REDUCTIONS[u.arg.op](row.tolist(), change.tolist()) for row, change in zip(rows, changes, strict=True)]
@@ -299,7 +299,7 @@ def _list_stores(after: UOp) -> list[UOp]:
     return stores
 
 
-def _fold_integers_or_bools(binary_node: UOp, row: list[Any], start: Any) -> Any:
+def _fold_integers_or_bools_without_tangents(binary_node: UOp, row: list[Any], start: Any) -> Any:
     """Return integers or bools combined by the op of `binary_node`."""
     items = row if start is None else [bool(start) if binary_node.dtype.bits == 1 else start, *row]
     total = make_dual(items[0], binary_node.dtype)

@@ -32,13 +32,13 @@ from uops.spec.untrusted import escape_to_one_line
 # Sources
 
 
-def evaluate_param(t: NodeEvaluation) -> Array | ExactRef | NodeResult:
+def evaluate_param_as_argument_or_input(t: NodeEvaluation) -> Array | ExactRef | NodeResult:
     """Evaluate a Param.
 
     A bound one is its argument (R64). A free one is named storage, and a named one a bounded number (R48).
     """
     arg: ParamArg = t.u.arg
-    shape = t.require_integer_vector(t.u.extents) if t.u.src else ()
+    shape = t.require_canonical_integer_vector(t.u.extents) if t.u.src else ()
     if t.frame.args is not None and arg.slot is not None:
         return _take_checked_argument_of_param(t, arg, shape)
     t.check_size(shape)
@@ -126,7 +126,7 @@ def evaluate_flip(t: NodeEvaluation) -> Array | ExactRef:
 
 def evaluate_reshape(t: NodeEvaluation) -> Array | ExactRef:
     """Evaluate a Reshape."""
-    v, new = t.read_without_load(t.u.operand), t.require_integer_vector(t.u.extents)
+    v, new = t.read_without_load(t.u.operand), t.require_canonical_integer_vector(t.u.extents)
     movement = layout.reshape_positions(v.shape, new)
     if movement is None:
         raise t.make_rejection(f"{v.shape} cannot be reshaped to {new}", t.u.extents)
@@ -135,7 +135,7 @@ def evaluate_reshape(t: NodeEvaluation) -> Array | ExactRef:
 
 def evaluate_expand_as_value(t: NodeEvaluation) -> Array:
     """Evaluate an Expand as a value: two elements of a reference would share an address (R51)."""
-    v, new = t.value_of(t.u.operand), t.require_integer_vector(t.u.extents)
+    v, new = t.value_of(t.u.operand), t.require_canonical_integer_vector(t.u.extents)
     t.check_size(new)
     movement = layout.expand_positions(v.shape, new)
     if movement is None:
@@ -145,7 +145,11 @@ def evaluate_expand_as_value(t: NodeEvaluation) -> Array:
 
 def evaluate_pad(t: NodeEvaluation) -> Array:
     """Evaluate a Pad, which fills with zeros (R43)."""
-    v, offset, new = t.value_of(t.u.operand), t.require_integer_vector(t.u.offsets), t.require_integer_vector(t.u.extents)
+    v, offset, new = (
+        t.value_of(t.u.operand),
+        t.require_canonical_integer_vector(t.u.offsets),
+        t.require_canonical_integer_vector(t.u.extents),
+    )
     t.check_size(new)
     movement = layout.pad_positions(v.shape, offset, new)
     if movement is None:
@@ -155,7 +159,11 @@ def evaluate_pad(t: NodeEvaluation) -> Array:
 
 def evaluate_shrink(t: NodeEvaluation) -> Array | ExactRef:
     """Evaluate a Shrink (R44)."""
-    v, offset, new = t.read_without_load(t.u.operand), t.require_integer_vector(t.u.offsets), t.require_integer_vector(t.u.extents)
+    v, offset, new = (
+        t.read_without_load(t.u.operand),
+        t.require_canonical_integer_vector(t.u.offsets),
+        t.require_canonical_integer_vector(t.u.extents),
+    )
     movement = layout.shrink_positions(v.shape, offset, new)
     if movement is None:
         raise t.make_rejection(f"R44: {new} at {offset} is not inside {v.shape}", t.u.offsets, t.u.extents)
@@ -412,7 +420,7 @@ def collect_results(t: NodeEvaluation) -> ResultTuple:
 
 
 _HANDLERS: dict[Op, Handler] = {
-    Op.PARAM: evaluate_param,
+    Op.PARAM: evaluate_param_as_argument_or_input,
     Op.BUFFER: evaluate_buffer,
     Op.CONST: evaluate_const,
     Op.BINARY: evaluate_binary_blob,

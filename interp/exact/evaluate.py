@@ -171,7 +171,7 @@ class NodeEvaluation:
         self.happened_before |= v.access
         return loaded
 
-    def require_integer_vector(self, operand: UOp) -> tuple[int, ...]:
+    def require_canonical_integer_vector(self, operand: UOp) -> tuple[int, ...]:
         """Return an operand as a shape or a vector of offsets. Raises SpecError for another value (R40)."""
         v = self.value_of(operand)
         if len(v.shape) != 1 or not v.dtype.is_integer:

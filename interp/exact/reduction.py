@@ -32,10 +32,10 @@ def reduce_elements(op: Op, dtype: DType, bits: Sequence[int]) -> AnswerSet:
     if dtype.kind is DTypeKind.FLOAT:
         return _FLOAT_REDUCTIONS[op](FORMATS[dtype], bits)
     values = [decode_integer(dtype, b) for b in bits]
-    return AnswerSet(dtype, wrap_integer(dtype, _reduce_integers_without_wrapping(op, dtype, values)))
+    return AnswerSet(dtype, wrap_integer(dtype, _reduce_integers_before_wrapping(op, dtype, values)))
 
 
-def _reduce_integers_without_wrapping(op: Op, dtype: DType, values: list[int]) -> int:
+def _reduce_integers_before_wrapping(op: Op, dtype: DType, values: list[int]) -> int:
     """Return the exact reduction, not yet reduced modulo 2**n; on bool Add is or, Mul and, Max or (R09)."""
     if op in EXTREMES:
         if not values and dtype.kind is DTypeKind.INDEX:

@@ -68,14 +68,14 @@ def pi() -> Fraction:
     return Fraction(pi_fixed(P), _ONE)
 
 
-def _taylor_series(x: Fraction, first_power: int, power_step: int, series_sign: int) -> Fraction:
+def _taylor_series(x: Fraction, first_power: int, power_step: int, sign_ratio: int) -> Fraction:
     """Return the sum over k of sign^k * x^n / n! with n = first_power + power_step k, in fixed point."""
     fixed = (x.numerator << P) // x.denominator
     term, n, total, sign_now = _ONE, 0, 0, 1
     while term or n < first_power:
         if n >= first_power and (n - first_power) % power_step == 0:
             total += sign_now * term
-            sign_now *= series_sign
+            sign_now *= sign_ratio
         n += 1
         term = (term * fixed >> P) // n
     return Fraction(total, _ONE)

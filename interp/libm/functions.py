@@ -35,10 +35,14 @@ def _exp2_of_pair(high: Array, low: Any) -> Array:
     exponent = (whole >> 8).astype(np.int32)
     out = np.ldexp(s, exponent)
     subnormal = high < -1022
-    return np.where(subnormal, _round_subnormal_once(s, e, exponent, out), out) if np.count_nonzero(subnormal) else np.asarray(out)
+    return (
+        np.where(subnormal, _round_scaled_sum_to_subnormal_once(s, e, exponent, out), out)
+        if np.count_nonzero(subnormal)
+        else np.asarray(out)
+    )
 
 
-def _round_subnormal_once(s: Any, e: Any, exponent: Any, rounded_s: Any) -> Any:
+def _round_scaled_sum_to_subnormal_once(s: Any, e: Any, exponent: Any, rounded_s: Any) -> Any:
     """Return (s + e) 2^exponent rounded once to a multiple of 2^-1074, given that `rounded_s` is s 2^exponent so rounded."""
     exponent = np.maximum(exponent, -1080)
     half = np.ldexp(0.5, -1074 - exponent)

@@ -36,7 +36,7 @@ LEGALIZE: dict[Op, Lower] = {
     Op.CAT:            lw.cat,
     Op.PTRCAT:         lw.cat,
     Op.UNROLL:         lw.clone_scalar_per_unrolled_lane,
-    Op.CONTRACT:       lw.splat_or_permute_contracted_lanes,
+    Op.CONTRACT:       lw.splat_scalar_or_permute_lanes,
     Op.B_IF:           lw.if_,
     Op.B_PARAM:        lw.param,
     Op.DEFINE_LOCAL:   lw.define(AddrSpace.LOCAL),

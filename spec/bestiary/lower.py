@@ -370,7 +370,7 @@ def clone_scalar_per_unrolled_lane(u: UOp, state: LegalizeState) -> UOp:
     return b.stack(*(substitute(t, {r: b.index(values[r.arg.axis_id]) for r in ranges}) for values in lanes))
 
 
-def splat_or_permute_contracted_lanes(u: UOp, state: LegalizeState) -> UOp:
+def splat_scalar_or_permute_lanes(u: UOp, state: LegalizeState) -> UOp:
     """Lower a CONTRACT: splat a scalar (R106), or permute the lanes into the order of this node's axes (R111)."""
     t, axes = state[u.operand], u.arg.axes
     if not t.shape:

@@ -1,6 +1,6 @@
 """The fields of the arg dataclasses with their types, for the text format and the specification's tables.
 
-Gives: `FIELDS[arg class]`, in order, and `resolve_words_by_field_type_or_raise`, which converts a parsed literal to a field's type.
+Gives: `FIELDS[arg class]`, in order, and `resolve_words_or_raise_value_error`, which converts a parsed literal to a field's type.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _WORDS: dict[Any, dict[str, Any]] = {DType: dt.SHORT, Op: OPS_BY_NAME, AxisType:
 _LITERALS = (bool, int, float, str, bytes)
 
 
-def resolve_words_by_field_type_or_raise(field: Field, value: Any) -> Any:
+def resolve_words_or_raise_value_error(field: Field, value: Any) -> Any:
     """Return `value` as a value of `field`'s type; raises ValueError with the expected type."""
     ok, coerced = _try_coerce(field.hint, value)
     if not ok:

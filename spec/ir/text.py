@@ -30,7 +30,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import ARG_OPTIONAL, ARG_TYPE, AddrSpace, ConstArg, VConstArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.dtypes import DType
-from uops.spec.ir.fields import FIELDS, OPS_BY_NAME, resolve_words_by_field_type_or_raise
+from uops.spec.ir.fields import FIELDS, OPS_BY_NAME, resolve_words_or_raise_value_error
 from uops.spec.ir.node import IllFormedUOp, UOp, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.untrusted import BadFile, describe_path, escape_unprintable, read_text
@@ -404,7 +404,7 @@ class _LineParser:
             if f.name in fields:
                 v, t = fields[f.name]
                 try:
-                    values[f.name] = resolve_words_by_field_type_or_raise(f, v)
+                    values[f.name] = resolve_words_or_raise_value_error(f, v)
                 except ValueError as e:
                     raise _syntax_error(f"field {f.name} of {op_token.text}: {e}", t) from e
             elif f.required:

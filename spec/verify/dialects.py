@@ -136,7 +136,7 @@ _LINEAR_FORMS = (f.IN_ORDER, f.NESTED, f.SINGLE_END)
 
 # fmt: off
 DIALECTS: dict[Dialect, DialectSpec] = {s.dialect: s for s in (
-    _make_dialect(Dialect.TENSOR, TENSOR_OPS, None, f.address_space_form(frozenset({AddrSpace.GLOBAL}))),
+    _make_dialect(Dialect.TENSOR, TENSOR_OPS, None, f.outer_address_space_form(frozenset({AddrSpace.GLOBAL}))),
     _make_dialect(Dialect.CALLIFIED, frozenset({Op.CALL, Op.BUFFER, Op.PARAM, Op.CONST, Op.STACK}), CALLIFIED_OPS,
           f.ROOT_IS_CALL, f.call_argument_ops_form(MEMORY_ROOTS),
           f.call_body_form(Op.SINK, needs_sink_name_and_allows_later=False),
@@ -176,7 +176,7 @@ DIALECTS: dict[Dialect, DialectSpec] = {s.dialect: s for s in (
           f.EQUAL_SHAPES, f.KERNEL_BUFFER, f.NO_INDEX_ARITHMETIC, f.TARGET, *_LINEAR_FORMS, f.WRITTEN_ONCE,
           f.ONE_TILE, f.LOAD_TO_REGISTERS),
     _make_dialect(Dialect.BESTIARY, BESTIARY_OPS, BESTIARY_OPS,
-          f.address_space_form(frozenset({AddrSpace.GLOBAL, AddrSpace.LOCAL})), f.STACK_SPELLS_SHAPE),
+          f.outer_address_space_form(frozenset({AddrSpace.GLOBAL, AddrSpace.LOCAL})), f.STACK_SPELLS_SHAPE),
 )}
 # fmt: on
 

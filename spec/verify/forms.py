@@ -77,7 +77,7 @@ def _check_no_tag(u: UOp, ctx: VerifyContext) -> str | None:
 NO_TAG = _make_form(NodePosition.ANY, None, "no node carries a tag", _check_no_tag, "R62")
 
 
-def address_space_form(spaces: frozenset[AddrSpace]) -> DialectForm:
+def outer_address_space_form(spaces: frozenset[AddrSpace]) -> DialectForm:
     """Return the form that Buffers, Params and Loads name no address space but the given ones."""
 
     def check(u: UOp, ctx: VerifyContext) -> str | None:

@@ -127,11 +127,11 @@ class _VerifierRun:
         """Check every node but the users of bad ones; return the broken claims."""
         bad: set[UOp] = set()
         for u in self.ctx.order:
-            if (bad and not bad.isdisjoint(u.src)) or not self.check_node_and_allow_users(u):
+            if (bad and not bad.isdisjoint(u.src)) or not self.check_node_and_decide_on_users(u):
                 bad.add(u)
         return self.describe_findings()
 
-    def check_node_and_allow_users(self, u: UOp) -> bool:
+    def check_node_and_decide_on_users(self, u: UOp) -> bool:
         """Check the claims of `u`; return True if its users can be checked."""
         position = self.classify_position_in_call_bodies(u)
         plan = self.plans.get((u.op, position))

@@ -108,7 +108,7 @@ def programs_with_inputs() -> Samples:
 def read_program_with_inputs(path: Path) -> Any:
     """What `uops run` and `uops fuzz FILE` take from it."""
     found = corpus.load_file_test(path)
-    reproducer.read_dialect_from_header(path)
+    reproducer.read_dialect_or_none_without_header(path)
     return sorted(found.inputs), found.checks
 
 

@@ -265,7 +265,7 @@ def _single(d: Dialect) -> list[UOp]:
 BREAKS: dict[str, Callable[[Dialect], list[UOp]]] = {
     "op_in_dialect_form": _foreign,
     "_check_no_tag": _tagged,
-    "address_space_form": _spaces,
+    "outer_address_space_form": _spaces,
     "_check_root_is_call": _roots,
     "root_is_linear_of_calls_form": _roots,
     "call_argument_ops_form": _arguments,

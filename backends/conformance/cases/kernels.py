@@ -165,7 +165,7 @@ def _store_inside_and_after_if_in_list(d: DType, inputs: Inputs) -> UOp:
     return _list_with_blocks(d, inputs, make)
 
 
-def _nested_ifs(d: DType, inputs: Inputs) -> UOp:
+def _nested_ifs_with_store_behind_inner(d: DType, inputs: Inputs) -> UOp:
     """Build an If inside of an If, with a Store behind each Endif."""
 
     def make(k: KernelBuilder, source: UOp, target: UOp, gates: UOp, i: UOp) -> Sequence[UOp]:
@@ -372,11 +372,11 @@ TABLE: tuple[tuple[Op, str, BuildLaunch], ...] = (
         ("threads", _copy_by_specials(("threadpool0", 3))), ("one-item", _copy_by_specials(("gidx0", 1), ("lidx0", 5))),
         ("symbolic-groups", _copy_by_symbolic_special("gidx0")), ("symbolic-lanes", _copy_by_symbolic_special("lidx0")))),
     (Op.IF, "list",             _store_inside_and_after_if_in_list),
-    (Op.IF, "list-nested",      _nested_ifs),
+    (Op.IF, "list-nested",      _nested_ifs_with_store_behind_inner),
     (Op.IF, "list-loop",        _loop_in_if),
     (Op.IF, "graph",            single_kernel(_if_in_graph)),
     (Op.ENDIF, "store-behind",  _store_inside_and_after_if_in_list),
-    (Op.ENDIF, "nested",        _nested_ifs),
+    (Op.ENDIF, "nested",        _nested_ifs_with_store_behind_inner),
     *((Op.ATOMICADD, f"{t.name.lower()}", single_kernel(_add_atomically(t, 3)))
       for t in (AxisType.LOOP, AxisType.GLOBAL, AxisType.THREAD, AxisType.LOCAL, AxisType.UPCAST)),
     (Op.ATOMICADD, "one-element", single_kernel(_add_atomically(AxisType.GLOBAL, 1))),

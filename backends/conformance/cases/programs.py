@@ -44,7 +44,7 @@ def _binary(d: DType, i: Inputs) -> UOp:
     return b.binary(make_ordinary_then_random_data(dt.uint8, (19,), "binary").tobytes())
 
 
-def _call_two_param_function(d: DType, i: Inputs) -> UOp:
+def _call_function_of_value_and_condition(d: DType, i: Inputs) -> UOp:
     body = b.where(b.param(1, (4,), dt.bool_), _perturb(b.param(0, (4,), d)), b.param(0, (4,), d))
     x, p = add_param(d, (4,), i), add_param(dt.bool_, (4,), i)
     f = b.function(b.tuple_(body), x, p)
@@ -163,7 +163,7 @@ TABLE: tuple[tuple[Op, str, BuildGraph], ...] = (
     (Op.BUFFER, "contents",    lambda d, i: b.stack(add_buffer(d, 7, i), add_buffer(d, 7, i))),
     (Op.CONST, "edge-values",  _stack_edge_constants),
     (Op.BINARY, "bytes",       _binary),
-    (Op.FUNCTION, "two-params", _call_two_param_function),
+    (Op.FUNCTION, "two-params", _call_function_of_value_and_condition),
     (Op.FUNCTION, "nested",    _call_nested_functions),
     (Op.GETTUPLE, "second",    _get_second_result),
     (Op.TUPLE, "two-dtypes",   _make_two_dtype_tuple),

@@ -111,7 +111,7 @@ def _refuse_realization(d: DType) -> Iterator[str | None]:
             yield f"{name} inside of a @function: expected an error, got a result"
 
 
-def _run_once_and_stay_lazy(d: DType) -> Iterator[str | None]:
+def _run_once_per_call_and_stay_lazy(d: DType) -> Iterator[str | None]:
     calls = []
 
     @function
@@ -231,7 +231,7 @@ _CHECKS: tuple[tuple[str, str, _Check], ...] = (
     ("FUNCTION.EXTRACTINPUTS.C1", "containers", _find_inputs_in_containers),
     ("FUNCTION.EXTRACTINPUTS.C2", "shared-input", _share_input),
     ("FUNCTION.RUN.C1", "realization", _refuse_realization),
-    ("FUNCTION.RUN.C1", "lazy", _run_once_and_stay_lazy),
+    ("FUNCTION.RUN.C1", "lazy", _run_once_per_call_and_stay_lazy),
     ("FUNCTION.PARAMETERIZE.C1", "inputs", _make_params_of_inputs),
     ("FUNCTION.PARAMETERIZE.C2", "captured", _pass_captures_as_arguments),
     ("FUNCTION.PARAMETERIZE.C3", "closed-body", _close_body),

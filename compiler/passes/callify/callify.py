@@ -83,7 +83,7 @@ def convert_graph_to_call(root: UOp) -> CallifiedProgram:
     log_transform("arguments", body, stateless, params)
     has_stores = not {Op.STORE, Op.CALL}.isdisjoint([u.op for u in toposort(resolved)])
     body = insert_hazard_copies(stateless) if has_stores else stateless  # without Stores, no memory changes that is read
-    called = UOp(Op.CALL, (body, *arguments), CallArg(written=written_slots(body)))
+    called = UOp(Op.CALL, (body, *arguments), CallArg(written=find_slots_written_by_effects(body)))
     written = {v: base_memory(effect.buffer) for v, effect in zip(items, effects) if effect is not v}
     log_transform("store", root, called, written)
     return CallifiedProgram(called, allocated, temporaries | parts)
@@ -210,7 +210,7 @@ def _index_variable(u: UOp, slot: int | None) -> UOp:
     return u.replace(arg=ParamArg(slot, dt.index, name=u.arg.name, bounds=u.arg.bounds))
 
 
-def written_slots(body: UOp) -> tuple[int, ...]:
+def find_slots_written_by_effects(body: UOp) -> tuple[int, ...]:
     """Return the slots of the Params to which the Stores of a body, and the Calls of kernels in it, write."""
     order = order_outside_kernels(body)
     targets = [u.buffer for u in order if u.op is Op.STORE]

@@ -40,7 +40,7 @@ def insert_hazard_copies(body: UOp) -> UOp:
     return _insert_copies_at_marks(order, scan.copied_values, scan.copied_uses) if scan.copied_values or scan.copied_uses else body
 
 
-def keeps_copies_and_stores_in_order(body: UOp, rewritten_body: UOp, replacements: Mapping[UOp, UOp]) -> bool:
+def keeps_order_of_copies_and_stores(body: UOp, rewritten_body: UOp, replacements: Mapping[UOp, UOp]) -> bool:
     """Return True if the copies and Stores of a body with explicit hazards are in the same order in `rewritten_body`.
 
     `replacements` maps nodes of `body` to nodes of `rewritten_body`. Any order is right where no memory changes that is read.

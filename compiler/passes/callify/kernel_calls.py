@@ -61,7 +61,7 @@ def convert_kernel_calls_to_launch_form(root: UOp, first_unique: int) -> MemoryC
         if done.keys().isdisjoint(u.src) and u.op is not Op.CALL:
             continue
         if u.op is Op.CALL:
-            call = pass_own_memory_as_arguments(u.replace(src=(u.body, *[done.get(a, a) for a in u.arguments])))
+            call = pass_global_buffers_as_call_arguments(u.replace(src=(u.body, *[done.get(a, a) for a in u.arguments])))
             done[u] = _CallInMemory(call, root, first_unique + len(temporaries), temporaries, calls).build_call_and_copies_back()
         else:
             done[u] = u.replace(src=tuple([done.get(s, s) for s in u.src]))
@@ -80,7 +80,7 @@ def make_param_without_device(argument: UOp, slot: int) -> UOp:
     return UOp(Op.PARAM, (B.shape_vector(argument.shape),), ParamArg(slot, argument.dtype))
 
 
-def pass_own_memory_as_arguments(call: UOp) -> UOp:
+def pass_global_buffers_as_call_arguments(call: UOp) -> UOp:
     """Return the Call of a kernel whose GLOBAL Buffers are arguments of its Call."""
     own = [u for u in toposort(call.body) if is_global_buffer(u)]
     if not own or call.body.op is not Op.SINK:

@@ -19,7 +19,7 @@ from uops.compiler.ir.buffers import highest_unique
 from uops.compiler.ir.loops import combined_effects
 from uops.compiler.ir.views import AFTERS, strip_views_and_collect_dependencies
 from uops.compiler.passes.callify.hazards import map_base_memory
-from uops.compiler.passes.callify.kernel_calls import pass_own_memory_as_arguments
+from uops.compiler.passes.callify.kernel_calls import pass_global_buffers_as_call_arguments
 from uops.compiler.place import untranslatable_error
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
@@ -64,7 +64,7 @@ def bind_calls_to_loops(root: UOp) -> UOp:
         src = tuple([done.get(s, s) for s in u.src])  # bodies of Calls are not in the order
         if u.op is Op.CALL and depended[u]:
             ranges = sorted(depended[u], key=order.index)
-            call = pass_own_memory_as_arguments(u.replace(src=src))
+            call = pass_global_buffers_as_call_arguments(u.replace(src=src))
             own = call.arguments[len(u.arguments) :]
             inside = [B.after(a, *ranges) if given in memory else a for a, given in zip(call.arguments, u.arguments)]
             done[u] = call.replace(src=(call.body, *inside, *[B.after(x, *ranges) for x in own]))

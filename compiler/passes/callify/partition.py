@@ -114,7 +114,7 @@ class _DevicePartition:
         for item in root_items(self.root):
             placed = self.done[item]
             items += placed.parts if item.dtype is dt.void else [self._gather(item, placed, HOST)]
-        items += [self._put_back(memory) for memory in self.host if memory in self.written]
+        items += [self._store_gathered_parts_to_host_memory(memory) for memory in self.host if memory in self.written]
         if len(items) == 1 and self.root.op not in RESULT_ROOTS:
             return items[0]
         return UOp(Op.TUPLE, tuple(items)) if self.root.op not in EFFECT_GROUPS else self.root.replace(src=tuple(items))
@@ -126,7 +126,7 @@ class _DevicePartition:
         if u.op in MEMORY_ROOTS and u.device.__class__ is tuple:
             return self._reach_or_copy_parts_of_caller_memory(u)
         if u.op is Op.LOAD and u.arg.device is not None:
-            return self._place_copy(u)
+            return self._gather_or_shard_copy(u)
         if u.op is Op.CALL:
             return self._require_single_devices_and_place_call(u)
         placed = [self.done[s] for s in u.src]
@@ -235,7 +235,7 @@ class _DevicePartition:
             parts.append(part)
         return _PlacedValue(tuple(parts), devices, axis)
 
-    def _put_back(self, memory: UOp) -> UOp:
+    def _store_gathered_parts_to_host_memory(self, memory: UOp) -> UOp:
         """Return the effect that writes the parts of a caller's memory back, after all Stores to them."""
         placed, whole = self.done[memory], self.host[memory]
         effects = self.effects.get(memory, [])
@@ -252,7 +252,7 @@ class _DevicePartition:
 
     # Copies
 
-    def _place_copy(self, u: UOp) -> _PlacedValue:
+    def _gather_or_shard_copy(self, u: UOp) -> _PlacedValue:
         """Place a Load to devices: after its gate was applied where its operand is."""
         operand, placed = u.buffer, self.done[u.buffer]
         if u.gate is not None:

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from uops.compiler.decompose import WIDE
 from uops.compiler.log import log_transform
-from uops.compiler.passes.callify.hazards import keeps_copies_and_stores_in_order
+from uops.compiler.passes.callify.hazards import keeps_order_of_copies_and_stores
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules.fast_math import RELAXING
 from uops.spec.ir import build as B
@@ -47,7 +47,7 @@ def apply_fast_math_if_order_kept(root: UOp) -> UOp:
     log_transform("relax", simple, hoisted, hoister.done)
     relaxed = last(hoisted)
     replacements = {u: last.done[v] for u, w in first.done.items() if (v := hoister.done.get(w)) in last.done}
-    return relaxed if keeps_copies_and_stores_in_order(root, relaxed, replacements) else root
+    return relaxed if keeps_order_of_copies_and_stores(root, relaxed, replacements) else root
 
 
 class _FastMathRewriter(Rewriter):

@@ -18,7 +18,7 @@ from uops.compiler.config import Config, cache_folder
 from uops.compiler.ir.bodies import map_kernel_bodies
 from uops.compiler.ir.buffers import fresh_uniques
 from uops.compiler.log import log_transform
-from uops.compiler.passes.optimize.heuristics.cpu import schedule_for_cpu
+from uops.compiler.passes.optimize.heuristics.cpu import schedule_for_cpu_vectors
 from uops.compiler.passes.optimize.heuristics.gpu import schedule_for_gpu
 from uops.compiler.passes.optimize.heuristics.parts import schedule_kernel_or_fused_parts
 from uops.compiler.passes.optimize.heuristics.scan import build_prefix_scan_body
@@ -38,7 +38,7 @@ from uops.spec.ir.ops import Op
 
 def choose_by_heuristics(s: Schedule, machine: MachineModel, uniques: Iterator[int]) -> Schedule:
     """Return the schedule that the hand-written heuristics choose for the machine."""
-    return (schedule_for_gpu if machine.workgroup else schedule_for_cpu)(s, machine, uniques)
+    return (schedule_for_gpu if machine.workgroup else schedule_for_cpu_vectors)(s, machine, uniques)
 
 
 def select_random_beam_or_heuristic_scheduler(config: Config, target: Target) -> Scheduler:

@@ -81,12 +81,12 @@ def _find_index_functions_and_choices(order: Sequence[UOp]) -> tuple[set[UOp], s
             operands = u.src if u.op in ALU else (u.operand,)
             if all(s in functions for s in operands):
                 functions.add(u)
-            elif u.op in _CHOICES and any(s in mixed or (s in functions and _varies_with_index(s)) for s in operands):
+            elif u.op in _CHOICES and any(s in mixed or (s in functions and _is_more_than_moved_constant(s)) for s in operands):
                 mixed.add(u)
     return functions, mixed
 
 
-def _varies_with_index(u: UOp) -> bool:
+def _is_more_than_moved_constant(u: UOp) -> bool:
     """Return True unless a function of its index is a movement of a constant."""
     while u.op in RESHAPING and u.op is not Op.PAD:
         u = u.operand
@@ -118,7 +118,7 @@ class _ClosedFormSearch:
                 value = (
                     form.value
                     if form.selected_index is None
-                    else self.substitute_range_in_leaves_and_gate_them(form.value, r, form.selected_index)
+                    else self.move_leaves_to_index_and_gate_them(form.value, r, form.selected_index)
                 )
                 del remaining[k]
         if len(remaining) == len(loops):
@@ -147,7 +147,7 @@ class _ClosedFormSearch:
                     pending += leaf.coords if leaf.gate is None else (*leaf.coords, leaf.gate)
         return False
 
-    def substitute_range_in_leaves_and_gate_them(self, value: UOp, r: UOp, index: UOp) -> UOp:
+    def move_leaves_to_index_and_gate_them(self, value: UOp, r: UOp, index: UOp) -> UOp:
         """Substitute `index` for the range `r` in the leaves of an expression. Leaves are gated where it is out of range."""
         inside = self.indexing.in_range_gate(index, ZERO, r.bound)
         position = index if inside is None or fits_int32(index) else self.indexing.alu(Op.MOD, index, r.bound)

@@ -15,7 +15,7 @@ from uops.compiler.ir.views import STEP, TRUE, ZERO
 from uops.compiler.passes.rangeify.elements import bind_general_index
 from uops.compiler.passes.rangeify.kernels import Element, ElementRef, clamp_to_placeholder_bounds, flat_param
 from uops.compiler.passes.rangeify.state import RangeifyState
-from uops.compiler.passes.rangeify.storage import as_bool, load_element_gated_unless_hoistable, reinterpret_as
+from uops.compiler.passes.rangeify.storage import as_bool, load_element_gated_unless_in_bounds_and_hoistable, reinterpret_as
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import ReduceArg
@@ -188,12 +188,12 @@ def _pass_constant(state: RangeifyState, u: UOp, ref: ElementRef, sources: Sourc
 def _load_param(state: RangeifyState, u: UOp, ref: ElementRef, sources: SourceExpressions) -> UOp:
     if u.arg.name is not None:
         return u
-    return load_element_gated_unless_hoistable(flat_param(u), state.indexing.flatten(ref.coords, u.shape), ref.gate)
+    return load_element_gated_unless_in_bounds_and_hoistable(flat_param(u), state.indexing.flatten(ref.coords, u.shape), ref.gate)
 
 
 def _load_binary(state: RangeifyState, u: UOp, ref: ElementRef, sources: SourceExpressions) -> UOp:
     (position,) = ref.coords
-    return load_element_gated_unless_hoistable(u, position, ref.gate)
+    return load_element_gated_unless_in_bounds_and_hoistable(u, position, ref.gate)
 
 
 def _select_stack_source(state: RangeifyState, u: UOp, ref: ElementRef, sources: SourceExpressions) -> UOp:

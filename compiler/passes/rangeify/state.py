@@ -13,7 +13,7 @@ from uops.compiler.passes.rangeify.cost import RealiseCostModel
 from uops.compiler.passes.rangeify.elements import find_closed_forms_of_reduces
 from uops.compiler.passes.rangeify.kernels import Element, ElementRef, KernelDraft, ranges_of
 from uops.compiler.passes.rangeify.layouts import BIJECTIVE, StorageLayout, fold_view_chains_into_layouts
-from uops.compiler.passes.rangeify.storage import StoreTarget, load_element_gated_unless_hoistable
+from uops.compiler.passes.rangeify.storage import StoreTarget, load_element_gated_unless_in_bounds_and_hoistable
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.target import MachineModel
 from uops.spec.errors import Crash
@@ -206,7 +206,9 @@ class RangeifyState:
             if u in self.buffers:
                 for ref in self.refs[u]:
                     position = self.indexing.flatten(ref.coords, u.shape)
-                    self.values[u, ref] = B.cast(load_element_gated_unless_hoistable(self.buffers[u], position, ref.gate), u.dtype)
+                    self.values[u, ref] = B.cast(
+                        load_element_gated_unless_in_bounds_and_hoistable(self.buffers[u], position, ref.gate), u.dtype
+                    )
 
     def _element_expression(self, u: UOp, ref: ElementRef) -> UOp:
         if ref.gate is not None and ref.gate.op is Op.CONST:  # never true
@@ -217,7 +219,7 @@ class RangeifyState:
         """Build the Store of a kernel from the expressions of its source elements."""
         sources = self.source_elements[value_or_store, kernel.root_ref]
         if value_or_store.op is Op.STORE:
-            kernel.store = self.targets[value_or_store].build_store([self.values[s] for s in sources])
+            kernel.store = self.targets[value_or_store].build_element_or_byte_store_under_gates([self.values[s] for s in sources])
             kernel.ranges = [*kernel.ranges, *self.targets[value_or_store].byte_ranges]
             return
         value = (

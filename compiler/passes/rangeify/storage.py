@@ -20,7 +20,7 @@ def as_bool(p: UOp) -> UOp:
     return p if p.dtype is dt.bool_ else UOp(Op.CMPNE, (p, B.const(0, p.dtype)))
 
 
-def load_element_gated_unless_hoistable(memory: UOp, position: UOp, gate: UOp | None) -> UOp:
+def load_element_gated_unless_in_bounds_and_hoistable(memory: UOp, position: UOp, gate: UOp | None) -> UOp:
     """Load the element at a position of 1-D memory; its value where the gate is false is not used (R52, Load).
 
     A Load with the gate gives 0 there, without an access. The gate is left out if the position is always in bounds and depends on
@@ -66,7 +66,7 @@ class StoreTarget:
     byte_ranges: list[UOp] = field(default_factory=list)  # the loop over the bytes of one value, if there is one
     loops: list[UOp] = field(default_factory=list)  # all loops around the Store
 
-    def build_store(self, value_and_gate: Sequence[UOp]) -> UOp:
+    def build_element_or_byte_store_under_gates(self, value_and_gate: Sequence[UOp]) -> UOp:
         """Return the Store of a value, given as (value,) or as (value, gate)."""
         value, *gates = value_and_gate
         element = self._build_element_or_replace_byte(value)

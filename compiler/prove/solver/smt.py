@@ -375,7 +375,7 @@ def symbolic_divisors(terms: Iterable[Term]) -> list[Term]:
     return list(dict.fromkeys(b for b in all_divisors if b.kind is not TermKind.LITERAL))
 
 
-def sign_cases(b: Term) -> list[dict[Term, Term]]:
+def decide_comparisons_with_zero_per_sign(b: Term) -> list[dict[Term, Term]]:
     """Return the three cases of an integer's sign, each with the facts that follow."""
     zero = integer(0)
     tests = (compare(">", b, zero), compare("<", b, zero), equals(b, zero))

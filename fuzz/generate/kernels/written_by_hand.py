@@ -179,7 +179,7 @@ def make_atomic_counts(k: WrittenKernel) -> list[UOp]:
     return [_close(UOp(Op.ATOMICADD, (b.at(counts, index), added)), closed)]
 
 
-def make_sums_in_registers(k: WrittenKernel) -> list[UOp]:
+def make_accumulation_in_registers(k: WrittenKernel) -> list[UOp]:
     """Accumulate in one to three registers in a loop, and store them, or one of them at a position of the loops."""
     outer = k.draw_ranges((AxisType.LOOP, AxisType.GLOBAL, AxisType.THREAD, AxisType.LOCAL), 2)
     inner = k.make_range(k.draw.choice((0, 1, 2, 5)), k.draw.choice((AxisType.LOOP, AxisType.REDUCE)))
@@ -302,7 +302,7 @@ FORMS: dict[str, Form] = {
     "in_place": make_update_in_place_maybe_via_aliased_params,
     "bounds": make_loops_of_any_bound,
     "atomic": make_atomic_counts,
-    "registers": make_sums_in_registers,
+    "registers": make_accumulation_in_registers,
     "lanes": make_exchange_of_lanes,
     "group": make_group_reduce,
     "in_order": make_two_loops_in_order,
@@ -336,11 +336,11 @@ def build_kernel_call_on_placeholders(
         memories = [b.buffer(draw.choice((4, 8, 12, 16)), k.dtype, unique=n) for n in range(1, draw.integer(2, 3) + 1)]
         call, _ = make_kernel_call_and_output_buffer(k, memories, 100)
         return call
-    body = make_list_with_ifs(k) if form == LIST_FORM else _draw_root(k, FORMS[form](k))
+    body = make_list_with_ifs(k) if form == LIST_FORM else _draw_named_sink_or_other_root(k, FORMS[form](k))
     return b.call(body, *k.arguments, written=tuple(sorted(k.written)))
 
 
-def _draw_root(k: WrittenKernel, effects: list[UOp]) -> UOp:
+def _draw_named_sink_or_other_root(k: WrittenKernel, effects: list[UOp]) -> UOp:
     """Draw the root of a body: a Sink with a name, or another one, which is that of a kernel by its loops (R166)."""
     has_loops = any(u.op is Op.RANGE for u in toposort(*effects))
     roots: list[Any] = [lambda: UOp(Op.SINK, tuple(effects), SinkArg(k.name))] * 3

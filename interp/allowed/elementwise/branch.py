@@ -40,7 +40,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.ops import Op
 
 
-def _bounds_and_nan_mask(v: ArrayOrSets) -> tuple[Array, Array, Array | None]:
+def _bounds_and_mask_of_nan_beside_them(v: ArrayOrSets) -> tuple[Array, Array, Array | None]:
     """Return lo and hi, which include the flagged members, and where NaN is possible too (None: nowhere)."""
     if not isinstance(v, SetArray):
         return v, v, None
@@ -85,7 +85,7 @@ def compare_floats(
 ) -> ArrayOrSets:
     """Return the set of a comparison of floats of layout `f`; `bool_layout` is the layout of bool."""
     a, b = operands
-    (a_lo, a_hi, a_nan), (b_lo, b_hi, b_nan) = _bounds_and_nan_mask(a), _bounds_and_nan_mask(b)
+    (a_lo, a_hi, a_nan), (b_lo, b_hi, b_nan) = _bounds_and_mask_of_nan_beside_them(a), _bounds_and_mask_of_nan_beside_them(b)
     rule, swapped = INTERVAL_COMPARISONS[op]
     may_hold, may_fail = rule(b_lo, b_hi, a_lo, a_hi) if swapped else rule(a_lo, a_hi, b_lo, b_hi)
     for nan in (a_nan, b_nan):

@@ -68,11 +68,11 @@ def widen_by_ulps(f: DTypeLayout, rows: Array, keep_mask: Array, ulps: int) -> N
         step = np.where(keep_mask[row], 0.0, ulp(f, rows[row]) * (sign * ulps))
         if not step.any():
             continue
-        wide = _widen_end_across_power_of_two(f, *ends, row, ends[row // 2] + step, sign * ulps)
+        wide = _widen_end_for_power_of_two_inside(f, *ends, row, ends[row // 2] + step, sign * ulps)
         rows[row] = np.where(step == 0, rows[row], narrow_float64_clamping_if_dtype_lacks_inf(f, wide))
 
 
-def _widen_end_across_power_of_two(f: DTypeLayout, lo: Array, hi: Array, row: int, fallback_end: Array, ulps: float) -> Array:
+def _widen_end_for_power_of_two_inside(f: DTypeLayout, lo: Array, hi: Array, row: int, fallback_end: Array, ulps: float) -> Array:
     """Return the end `row` moved far enough if a power of two lies inside the interval; else `fallback_end`.
 
     The spacing at that power is twice that of a smaller end, so the set may reach further toward zero.

@@ -178,14 +178,14 @@ def _compute_loop_paths(nodes: Sequence[UOp], leaves: frozenset[UOp]) -> dict[UO
     path_of: dict[frozenset[UOp], LoopPath] = {_NO_RANGES: ()}
     for u in nodes:
         if open_ranges[u] not in path_of:
-            path_of[open_ranges[u]] = _find_path_or_reject_open_axis(u, open_ranges[u], parents, chain_of)
+            path_of[open_ranges[u]] = _find_path_with_all_or_reject_open_axis(u, open_ranges[u], parents, chain_of)
     return {
         u: _find_enclosing_path_and_check_bound(u, open_ranges, parents, chain_of) if u.op in RANGES else path_of[open_ranges[u]]
         for u in nodes
     }
 
 
-def _find_path_or_reject_open_axis(
+def _find_path_with_all_or_reject_open_axis(
     u: UOp, ranges: frozenset[UOp], ranges_around: dict[UOp, frozenset[UOp]], chain_memo: dict[UOp, LoopPath]
 ) -> LoopPath:
     """Return the loops that have all of `ranges`, which are open at `u`.

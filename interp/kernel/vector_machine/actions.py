@@ -184,7 +184,7 @@ def _eval_stack(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorVa
     return np.stack(values, values[0].ndim - own_rank)
 
 
-def _eval_bitcast(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorValue:
+def _eval_bitcast_of_value(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorValue:
     operand, d = u.operand, u.arg.dtype
     x = m.align_value_to_own_rank(operand, len(operand.shape))  # gives up for a reference
     target = NUMPY[d]
@@ -334,7 +334,7 @@ def _value_to_store_or_give_up(m: VectorMachine, value: UOp, target: UOp, ref: V
     return array
 
 
-def _eval_atomic_add(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorValue:
+def _eval_atomic_add_of_integers(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorValue:
     index, value = u.src
     ref = _store_target_ref_or_give_up(m, index)
     if index.dtype not in dt.INTS:
@@ -366,8 +366,8 @@ ACTIONS: dict[Op, Action] = {
     Op.WHERE: _eval_where_folding_uniform_condition, Op.CONST: _eval_const, Op.CAST: _eval_cast,
     Op.REDUCE: _eval_axis_reduce, Op.AFTER: _eval_after,
     **dict.fromkeys(RESHAPING, _eval_movement),
-    Op.STACK: _eval_stack, Op.BITCAST: _eval_bitcast, Op.INDEX: _eval_index,
-    Op.BUFFER: _eval_buffer, Op.LOAD: _eval_load, Op.STORE: _eval_store, Op.ATOMICADD: _eval_atomic_add,
+    Op.STACK: _eval_stack, Op.BITCAST: _eval_bitcast_of_value, Op.INDEX: _eval_index,
+    Op.BUFFER: _eval_buffer, Op.LOAD: _eval_load, Op.STORE: _eval_store, Op.ATOMICADD: _eval_atomic_add_of_integers,
     Op.IF: _eval_if, Op.BARRIER: _eval_barrier,
 }
 # fmt: on

@@ -71,11 +71,11 @@ class VectorOutcome:
             _merge_marks(flat.read_mask, memory.read_mask)
             if memory.written_mask is not False:
                 _merge_marks(flat.written_mask, memory.written_mask)
-                _commit_to_flat_memory(flat, memory, installed)
+                _commit_contents_to_flat_memory(flat, memory, installed)
         return self.value
 
 
-def _commit_to_flat_memory(flat: FlatMemory, computed: VectorMemory, adopted_arrays: set[int]) -> None:
+def _commit_contents_to_flat_memory(flat: FlatMemory, computed: VectorMemory, adopted_arrays: set[int]) -> None:
     """Give `flat` the contents of `computed`, in its own arrays unless they are borrowed.
 
     An array that was computed becomes that of one memory. `adopted_arrays` has the ids of those that did.

@@ -124,7 +124,7 @@ def plan_vectorization_or_give_up(
     for memory_plan in memories.values():
         if memory_plan.space is not AddrSpace.GLOBAL:
             resets.setdefault(memory_plan.home, []).append(memory_plan)
-    fused_products = _map_sums_to_fusable_muls(loop_nest)
+    fused_products = _map_float_sums_to_fusable_muls(loop_nest)
     return VectorPlan(kernel, block, loop_nest, sequential, memories, resets, fused_products, frozenset(fused_products.values()))
 
 
@@ -297,7 +297,7 @@ def _plan_conflict_checks(
                 continue
             shared_path = common_loops(loop_nest.path[a], loop_nest.path[b])
             are_unordered = a is not b and not loop_nest.are_ordered(a, b)
-            for prefix in _iter_prefixes_at_sequential_or_lane_edges(loop_nest, shared_path, sequential):
+            for prefix in _iter_conflict_check_prefixes(loop_nest, shared_path, sequential):
                 check = checks.get(prefix) or checks.setdefault(
                     prefix, _make_empty_conflict_check(loop_nest, prefix, private, sequential, bool(barriers))
                 )
@@ -312,9 +312,7 @@ def _plan_conflict_checks(
             yield check
 
 
-def _iter_prefixes_at_sequential_or_lane_edges(
-    loop_nest: LoopNest, path: LoopPath, sequential: frozenset[UOp]
-) -> Iterator[LoopPath]:
+def _iter_conflict_check_prefixes(loop_nest: LoopNest, path: LoopPath, sequential: frozenset[UOp]) -> Iterator[LoopPath]:
     """Yield the prefixes of `path` that get a conflict check of their own.
 
     They end before a loop that runs in order, or where loops of lanes begin or end. The last one is the path itself.
@@ -352,7 +350,7 @@ def _give_up_unless_accesses_ordered_with_barriers(loop_nest: LoopNest, check: C
 # ---------------------------------------------------------------------------------------------------------- sums of products
 
 
-def _map_sums_to_fusable_muls(loop_nest: LoopNest) -> dict[UOp, UOp]:
+def _map_float_sums_to_fusable_muls(loop_nest: LoopNest) -> dict[UOp, UOp]:
     """Return the Reduces whose operand is a product of floats that nothing else uses; R32 lets the products go unrounded."""
     uses: dict[UOp, int] = {}
     closers = {loop.closer for loop in loop_nest.loops.values()}

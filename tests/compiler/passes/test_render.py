@@ -50,7 +50,7 @@ def usual() -> Iterator[float]:
 def test_the_lock_changes_hands_quickly_while_a_compiler_runs(usual: float) -> None:
     target, linear = Beside(), UOp(Op.LINEAR)
     with CompileQueue(target) as rendering:  # type: ignore[arg-type] # it loads nothing
-        rendering.render_and_submit(linear)
+        rendering.render_and_queue(linear)
         assert rendering.wait_for_worker_and_get_program(linear).op is Op.PROGRAM
     assert target.seen == [pytest.approx(SWITCH_INTERVAL, rel=0.02)]
     assert sys.getswitchinterval() == usual
@@ -59,7 +59,7 @@ def test_the_lock_changes_hands_quickly_while_a_compiler_runs(usual: float) -> N
 def test_a_compiler_that_fails_leaves_the_lock_as_it_was(usual: float) -> None:
     linear = UOp(Op.LINEAR)
     with CompileQueue(Beside(fails=True)) as rendering:  # type: ignore[arg-type]
-        rendering.render_and_submit(linear)
+        rendering.render_and_queue(linear)
         with pytest.raises(CompileError, match="no code"):
             rendering.wait_for_worker_and_get_program(linear)
     assert sys.getswitchinterval() == usual
@@ -68,8 +68,8 @@ def test_a_compiler_that_fails_leaves_the_lock_as_it_was(usual: float) -> None:
 def test_two_at_a_time_put_back_what_the_first_found(usual: float) -> None:
     a, b = CompileQueue(Beside()), CompileQueue(Beside())  # type: ignore[arg-type]
     with a:
-        a.render_and_submit(UOp(Op.LINEAR))
+        a.render_and_queue(UOp(Op.LINEAR))
         with b:
-            b.render_and_submit(UOp(Op.LINEAR))
+            b.render_and_queue(UOp(Op.LINEAR))
         assert sys.getswitchinterval() == pytest.approx(SWITCH_INTERVAL, rel=0.02)
     assert sys.getswitchinterval() == usual

@@ -21,7 +21,7 @@ from uops.fuzz.reduce.reproducer import (
     Reproducer,
     format_reproducer,
     from_packet,
-    read_dialect_from_header,
+    read_dialect_or_none_without_header,
     read_reproducer,
     to_packet,
     write_reproducer,
@@ -97,12 +97,12 @@ def test_an_oracle_runs_no_optops_where_the_sample_says_so() -> None:
 def test_uops_run_takes_the_dialect_of_the_kind(tmp_path: Path) -> None:
     path = tmp_path / "x.uops"
     write_reproducer(path, Reproducer(kinds.sample(7, 0, ("kernels",)), ABOUT))
-    assert read_dialect_from_header(path) is Dialect.SCHEDULED
+    assert read_dialect_or_none_without_header(path) is Dialect.SCHEDULED
     assert uops("run", path).exit_code == 0
     assert "TENSOR" in uops("run", path, "-d", "tensor").output
     assert uops("run", path, "-b", "llvm").exit_code == 0
     path.write_text(PROGRAM, encoding="utf-8")
-    assert read_dialect_from_header(path) is None
+    assert read_dialect_or_none_without_header(path) is None
     assert uops("run", path).exit_code == 0
 
 

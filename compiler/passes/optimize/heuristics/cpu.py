@@ -1,7 +1,7 @@
 """Schedules for machines with vectors, chosen by hand-written heuristics.
 
-`schedule_for_cpu` applies the OptOps that it chooses, all of them legal. On a machine without vectors it changes nothing. In
-order, it decides:
+`schedule_for_cpu_vectors` applies the OptOps that it chooses, all of them legal. On a machine without vectors it changes nothing.
+In order, it decides:
 
 1. Nested loops that walk through memory as one are flattened, so that no vector ends at an inner extent. An argmax is computed in
    one pass (`argmax`).
@@ -85,7 +85,7 @@ ROWS_BESIDE = 32
 CROSSED = 4
 
 
-def schedule_for_cpu(s: Schedule, machine: MachineModel, uniques: Iterator[int]) -> Schedule:
+def schedule_for_cpu_vectors(s: Schedule, machine: MachineModel, uniques: Iterator[int]) -> Schedule:
     """Return the schedule for a machine with vectors, or `s` itself for one without."""
     if not machine.vector_bytes:
         return s
@@ -96,7 +96,7 @@ def schedule_for_cpu(s: Schedule, machine: MachineModel, uniques: Iterator[int])
     if argmax is not None:
         return argmax
     s = _stage_recomputed_values_in_output_or_local(s, machine, uniques)
-    return _vectorize_output_reduce_and_fill_loops(s, VectorizationFacts(s), machine, uniques)
+    return _vectorize_outputs_reduces_and_fills(s, VectorizationFacts(s), machine, uniques)
 
 
 def _stage_recomputed_values_in_output_or_local(s: Schedule, machine: MachineModel, uniques: Iterator[int]) -> Schedule:
@@ -118,7 +118,7 @@ def _stage_recomputed_values_in_output_or_local(s: Schedule, machine: MachineMod
     return s
 
 
-def _vectorize_output_reduce_and_fill_loops(
+def _vectorize_outputs_reduces_and_fills(
     s: Schedule, f: VectorizationFacts, machine: MachineModel, uniques: Iterator[int]
 ) -> Schedule:
     """Turn loops into vector lanes: an output loop, reduce loops, and loops that fill LOCAL memory."""

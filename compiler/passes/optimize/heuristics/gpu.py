@@ -353,10 +353,10 @@ def _split_output_loop_into_vectors_and_workgroup_lanes(s: Schedule, f: _GpuKern
     if straight and n >= width * LANES and n % width == 0 and lane.bound.op is Op.CONST:
         s = apply(s, Split(_axis_number(s, axis), width, AxisType.UPCAST), machine)
         n //= width
-    return _pad_and_split_loop_into_local_lanes(s, axis, n, min(LANES, machine.workgroup), machine) if n > 1 else s
+    return _split_into_lanes_padding_if_needed(s, axis, n, min(LANES, machine.workgroup), machine) if n > 1 else s
 
 
-def _pad_and_split_loop_into_local_lanes(
+def _split_into_lanes_padding_if_needed(
     s: Schedule, axis_id: int, loop_extent: int, max_lanes: int, machine: MachineModel
 ) -> Schedule:
     """Split a loop into up to `max_lanes` lanes: as many as divide it, or all of them after padding."""

@@ -336,7 +336,7 @@ def vectorize_reduce_if_contiguous(s: Schedule, f: VectorizationFacts, reduce: U
 
 def _can_vectorize_reduce(f: VectorizationFacts, u: UOp, lanes: int) -> bool:
     """Return True if the loads of a Reduce are as cheap as contiguous ones and its last loop fills a vector."""
-    return f.are_loads_below_as_cheap_as_contiguous(u) and constant_extent(ranges_closed_by(u)[-1]) >= lanes
+    return f.can_vectorize_reduce_cheaply(u) and constant_extent(ranges_closed_by(u)[-1]) >= lanes
 
 
 def vectorize_dot_products_if_contiguous(s: Schedule, f: VectorizationFacts, lanes: int) -> Schedule:

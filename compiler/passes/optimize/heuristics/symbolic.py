@@ -36,11 +36,7 @@ def vectorize_contiguous_loops_if_machine_masks(s: Schedule, machine: MachineMod
     around = set[UOp]()  # loops around vectorized Reduces
     for u in f.reduces:
         r = ranges_closed_by(u)[-1]
-        if (
-            f.are_loads_below_as_cheap_as_contiguous(u)
-            and r not in around
-            and (lane is None or lane not in f.enclosing_loops[u.operand])
-        ):
+        if f.can_vectorize_reduce_cheaply(u) and r not in around and (lane is None or lane not in f.enclosing_loops[u.operand]):
             s = _split_into_vectors_padding_if_symbolic(s, r, lanes, AxisType.UNROLL)
             around |= f.enclosing_loops[u]
     return s

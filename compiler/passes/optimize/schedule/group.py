@@ -57,7 +57,7 @@ def lower_or_serialize_group_reduces(s: Schedule, machine: MachineModel, uniques
     if not groups:
         return s
     if machine.workgroup and _can_lanes_run_whole_kernel_in_step(s):
-        lowering = _GroupReduceLowering(*_spread_output_over_lanes(_share_lanes_between_reduces(s)), uniques)
+        lowering = _GroupReduceLowering(*_spread_output_over_lanes(_share_equal_lanes_between_reduces(s)), uniques)
         lowered = lowering.lower_all_reduces()
         if lowering.local_bytes <= (machine.local_memory or 1 << 62):
             return lowered
@@ -80,7 +80,7 @@ def _can_lanes_run_whole_kernel_in_step(s: Schedule) -> bool:
     return constant and fits_launch and not in_order and all(lanes <= needs[u] for u in fills)
 
 
-def _share_lanes_between_reduces(s: Schedule) -> Schedule:
+def _share_equal_lanes_between_reduces(s: Schedule) -> Schedule:
     """Replace GROUP_REDUCE ranges of equal extent by one where their Reduces are not nested."""
     order = toposort(s.effect)
     needs = open_ranges(order)

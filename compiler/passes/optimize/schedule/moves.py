@@ -11,8 +11,8 @@ from uops.compiler.passes.optimize.schedule.accesses import StridedAccess, colle
 from uops.compiler.passes.optimize.schedule.optops import (
     apply,
     apply_padto_and_split,
-    change_loop_type_by_full_extent_split,
     find_loops_around_local_memory_fill_loops,
+    split_loop_by_its_extent,
 )
 from uops.compiler.passes.optimize.schedule.schedule import Schedule
 from uops.spec.ir import dtypes as dt
@@ -60,7 +60,7 @@ class VectorizationFacts:
         """Return the cost of the loads per iteration of `r` in vector lanes; a load that does not depend on `r` is free."""
         return sum(COST.get(a.stride(r), GATHER) for a in loads)
 
-    def are_loads_below_as_cheap_as_contiguous(self, reduce: UOp) -> bool:
+    def can_vectorize_reduce_cheaply(self, reduce: UOp) -> bool:
         """Return True if the last loop of a Reduce may become lanes in which its loads cost at most as much as contiguous ones.
 
         The loads of nested Reduces count, too. Loads that do not depend on the loop can make up for a gathered one.
@@ -88,7 +88,7 @@ def split_into_vectors_or_vectorize_whole(
         width = lanes * max(k for k in range(1, max_vectors + 1) if padding_efficiency(n, lanes * k) >= 1 - _MOST_ADDED or k == 1)
     factor = width or (n if n <= lanes * max_vectors else largest_divisor(n, lanes))
     if factor == n > 1:
-        return change_loop_type_by_full_extent_split(s, Split(axis_number(s, loop), n, new_loop_type))
+        return split_loop_by_its_extent(s, Split(axis_number(s, loop), n, new_loop_type))
     return split_with_padding(s, loop, factor, new_loop_type)
 
 

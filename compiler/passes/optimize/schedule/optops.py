@@ -132,10 +132,10 @@ def _explain_awaited_store_repetition(s: Schedule, opt: OptOp, machine: MachineM
     """Return the reason if an OptOp would put another loop around a Store for which later parts of the kernel wait, or None."""
     if not nodes_with_op(s.effect, Op.AFTER):
         return None
-    return _explain_extra_loop_around_awaited_store(opt, _APPLICATIONS[type(opt)].apply(s, opt, machine))
+    return _explain_loop_repeating_awaited_store(opt, _APPLICATIONS[type(opt)].apply(s, opt, machine))
 
 
-def _explain_extra_loop_around_awaited_store(opt: OptOp, changed: Schedule) -> str | None:
+def _explain_loop_repeating_awaited_store(opt: OptOp, changed: Schedule) -> str | None:
     """Return the reason if, in the schedule that an OptOp has made, a loop repeats an intermediate Store, or None."""
     nest = [r for r in changed.ranges if r in changed.outputs and r.arg.type not in UNROLLED and axis_of(r).extent != 1]
     for loops in _find_loops_around_awaited_param_stores(changed.effect):
@@ -235,14 +235,14 @@ def apply_padto_and_split(s: Schedule, pad: Padto, opt: Split) -> Schedule:
     value, loops = _build_split_value_and_loops(s, r, padded_bound, opt)
     masked = replace_range_and_mask_iterations(s.effect, r, (value, loops), UOp(Op.CMPLT, (value, bound)))
     changed = _replace_loop_in_outputs(s, r, loops, masked)
-    reason = _explain_extra_loop_around_awaited_store(opt, changed)
+    reason = _explain_loop_repeating_awaited_store(opt, changed)
     if reason is not None:
         raise RejectedOptOp(f"{pad}, {opt}: {reason}")
     log_decisions((pad, opt), s.effect, changed.effect)
     return replace(changed, done=(*s.done, pad, opt))
 
 
-def change_loop_type_by_full_extent_split(s: Schedule, opt: Split) -> Schedule:
+def split_loop_by_its_extent(s: Schedule, opt: Split) -> Schedule:
     """Split a loop by its constant extent, which changes its type.
 
     The result is that of `apply`, but no value refers to the remaining loop of one iteration, which `close_output_loops_into_sink`

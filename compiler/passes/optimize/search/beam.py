@@ -175,7 +175,7 @@ class _KernelSearch:
         complete = True
         try:
             with _defer_ctrl_c_to_yielded_check() as self.interrupt:
-                self._run_beam_steps(stored)
+                self._time_starts_then_extend_best(stored)
                 self._retime_winner_or_revert_to_heuristics()
         except KeyboardInterrupt:
             self.beam.stopped, complete = True, False
@@ -207,7 +207,7 @@ class _KernelSearch:
             lower_or_serialize_group_reduces(self.replay_schedule(state), self.machine, itertools.count(self.free))
         )
 
-    def _run_beam_steps(self, stored: StoredSchedule | None) -> None:
+    def _time_starts_then_extend_best(self, stored: StoredSchedule | None) -> None:
         """Time the starts, then extend the best states step by step."""
         states = [SearchState(start) for start in STARTS]
         if stored is not None:
@@ -370,7 +370,7 @@ def _propose_split_or_padded_split(
 ) -> Iterator[tuple[OptOp, ...]]:
     """Yield a Split of axis `axis_number` if it is legal, or else a Padto and the Split if that adds little."""
     n = max_trip_count(axes[axis_number].extent)
-    if opt.factor > n or not _fits_registers(s, opt, machine):
+    if opt.factor > n or not _keeps_unrolled_elements_within_limit(s, opt, machine):
         return
     if find_rejection_reason(s, opt, machine) is None:
         yield (opt,)
@@ -385,7 +385,7 @@ def _propose_split_or_padded_split(
             yield pad, split
 
 
-def _fits_registers(s: Schedule, opt: Split, machine: MachineModel) -> bool:
+def _keeps_unrolled_elements_within_limit(s: Schedule, opt: Split, machine: MachineModel) -> bool:
     """Return True if the elements side by side roughly fit the machine's registers. R140 (sizes of a workgroup) limits lanes."""
     if opt.target not in UNROLLED:
         return True

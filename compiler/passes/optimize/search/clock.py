@@ -72,7 +72,7 @@ class TargetClock:
         params = tuple(sorted({u for u in toposort(body) if u.op is Op.PARAM}, key=lambda u: int(u.arg.slot)))
         if params != self._params:
             _require_arguments_within_timing_limit(params, self.target.name)
-            self._arrays = [make_timing_argument(u) for u in params]
+            self._arrays = [make_timing_array_or_scalar(u) for u in params]
             self._params = params
         slots = 1 + max((int(u.arg.slot) for u in params), default=-1)
         addresses, scalars = [0] * slots, [0] * slots
@@ -109,7 +109,7 @@ def _require_arguments_within_timing_limit(params: Sequence[UOp], target_for_mes
         raise Unsupported(f"timing a kernel with more than {MOST:,} bytes of arguments, got {size:,}", target_for_message)
 
 
-def make_timing_argument(param: UOp) -> Array:
+def make_timing_array_or_scalar(param: UOp) -> Array:
     """Return an argument for a Param: an aligned array, or for a variable its maximum, but at most 2**20."""
     if param.arg.name is not None:
         lo, hi = param.arg.bounds or (0, 1 << 10)

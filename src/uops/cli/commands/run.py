@@ -93,9 +93,9 @@ def _read_reproducer_dialect_or_tensor(file: Path) -> Dialect:
 
     if not file.is_file() or not any(x.startswith(HEADER) for x in read_program_text(file).splitlines()):
         return Dialect.TENSOR
-    from uops.fuzz.reduce.reproducer import read_dialect_from_header  # imports the compiler
+    from uops.fuzz.reduce.reproducer import read_dialect_or_none_without_header  # imports the compiler
 
-    return read_dialect_from_header(file) or Dialect.TENSOR
+    return read_dialect_or_none_without_header(file) or Dialect.TENSOR
 
 
 def label_arrays(result: Result) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def spec(ids: tuple[str, ...], as_json: bool) -> None:
     """
     matches = SpecMatches()
     for pattern in ids:
-        add_matches(pattern, matches)
+        add_best_matches_or_raise_usage_error(pattern, matches)
     if as_json:
         print_json(_matches_to_json(matches) if ids else _specification_to_json())
     elif not ids:
@@ -54,7 +54,7 @@ def spec(ids: tuple[str, ...], as_json: bool) -> None:
         _print_matches_and_cited_rulings(make_console(), matches)
 
 
-def add_matches(pattern: str, matches: SpecMatches) -> None:
+def add_best_matches_or_raise_usage_error(pattern: str, matches: SpecMatches) -> None:
     """Add the matches of `pattern`; without any, raise a usage error with similar names."""
     from uops.spec.rows.rows import CLAIMS, STATED_CLAIMS, find_rows, map_printed_names_to_row_ids, row_of
     from uops.spec.rulings import RULINGS

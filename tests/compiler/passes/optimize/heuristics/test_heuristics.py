@@ -12,7 +12,7 @@ from uops import Tensor
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import compile
 from uops.compiler.passes.callify.callify import callify, outputs
-from uops.compiler.passes.optimize.heuristics.cpu import LONG, schedule_for_cpu
+from uops.compiler.passes.optimize.heuristics.cpu import LONG, schedule_for_cpu_vectors
 from uops.compiler.passes.optimize.optimize import optimize
 from uops.compiler.passes.optimize.schedule.accesses import collect_accesses, flatten_loop_nests
 from uops.compiler.passes.optimize.schedule.optops import find_loops_around_local_memory_fill_loops, find_rejection_reason
@@ -55,7 +55,9 @@ def test_chosen_schedules_keep_the_result(name: str, machine: MachineModel) -> N
     for call in launch.src:
         s = create_initial_schedule(call.src[0])
         assert s is not None
-        calls.append(call.replace(src=(close_output_loops_into_sink(schedule_for_cpu(s, machine, count(100))), *call.src[1:])))
+        calls.append(
+            call.replace(src=(close_output_loops_into_sink(schedule_for_cpu_vectors(s, machine, count(100))), *call.src[1:]))
+        )
     scheduled = launch.replace(src=tuple(calls))
     verify(scheduled, Dialect.SCHEDULED)
     (out,) = outputs(graph)
@@ -65,12 +67,12 @@ def test_chosen_schedules_keep_the_result(name: str, machine: MachineModel) -> N
 
 def test_a_machine_without_vectors_changes_nothing() -> None:
     s = first(PROGRAMS["gemm"]())
-    assert schedule_for_cpu(s, PLAIN, count(100)) is s
+    assert schedule_for_cpu_vectors(s, PLAIN, count(100)) is s
 
 
 def test_a_gemm_is_a_tile_of_registers() -> None:
 
-    axes = schedule_for_cpu(first(matmul(p(0, 96, 64), p(1, 64, 128))), WIDE, count(100)).axes
+    axes = schedule_for_cpu_vectors(first(matmul(p(0, 96, 64), p(1, 64, 128))), WIDE, count(100)).axes
     upcast = [int(a.extent) for a in axes if a.type is AxisType.UPCAST]
     lanes, rows = max(upcast), min(upcast)
     assert lanes % 16 == 0 and rows > 1
@@ -80,7 +82,7 @@ def test_a_gemm_is_a_tile_of_registers() -> None:
 @pytest.mark.parametrize(("columns", "depth", "squares"), [(64, 32, True), (64, 30, False), (60, 32, False)])
 def test_a_panel_that_lies_across_its_lanes_is_filled_in_squares(columns: int, depth: int, squares: bool) -> None:
     """As many rows of memory as a vector has lanes are read, and turned in registers; where no square divides it, one by one."""
-    s = schedule_for_cpu(first(matmul(p(0, 60, depth), b.permute(p(1, columns, depth), (1, 0)))), WIDE, count(100))
+    s = schedule_for_cpu_vectors(first(matmul(p(0, 60, depth), b.permute(p(1, columns, depth), (1, 0)))), WIDE, count(100))
     order = toposort(s.effect)
     needs = open_ranges(order)
     (fill,) = (u for u in order if u.op is Op.STORE and u.src[0].src[0].op is Op.BUFFER)
@@ -90,19 +92,19 @@ def test_a_panel_that_lies_across_its_lanes_is_filled_in_squares(columns: int, d
 
 def test_rows_that_a_tile_adds_read_what_the_last_row_reads() -> None:
     """No gate on a Load, whose test would stand in the loop of the products; the Store has one."""
-    s = schedule_for_cpu(first(matmul(p(0, 97, 20), p(1, 20, 128))), WIDE, count(100))
+    s = schedule_for_cpu_vectors(first(matmul(p(0, 97, 20), p(1, 20, 128))), WIDE, count(100))
     assert all(len(u.src) == 1 for u in toposort(s.effect) if u.op is Op.LOAD)
     assert len(s.effect.src) == 3 and any(isinstance(o, Padto) for o in s.done)
 
 
 def test_rows_are_summed_in_lanes_and_columns_side_by_side() -> None:
-    assert shape(schedule_for_cpu(first(b.reduce(p(0, 8, 128), Op.ADD, (1,))), WIDE, count(100))) == [
+    assert shape(schedule_for_cpu_vectors(first(b.reduce(p(0, 8, 128), Op.ADD, (1,))), WIDE, count(100))) == [
         ("L", 2),
         ("u", 4),
         ("R", 4),
         ("r", 32),
     ]
-    assert shape(schedule_for_cpu(first(b.reduce(p(0, 8, 512), Op.ADD, (0,))), WIDE, count(100))) == [
+    assert shape(schedule_for_cpu_vectors(first(b.reduce(p(0, 8, 512), Op.ADD, (0,))), WIDE, count(100))) == [
         ("L", 2),
         ("u", 256),
         ("R", 8),
@@ -122,7 +124,7 @@ def test_of_a_reduction_of_a_reduction_the_one_that_walks_through_memory_has_the
 ) -> None:
     x = np.random.default_rng(0).random(dims, np.float32)
     t = Tensor(x).max(inner).sum(1)
-    assert shape(schedule_for_cpu(first(capture(t).graph), WIDE, count(100))) == loops
+    assert shape(schedule_for_cpu_vectors(first(capture(t).graph), WIDE, count(100))) == loops
     np.testing.assert_allclose(t.numpy(), x.max(inner).sum(1), rtol=1e-6)
 
 
@@ -130,7 +132,7 @@ def test_a_reduction_of_sums_of_a_short_row_is_no_kernel_without_loops() -> None
     """Seen: three loops of 16, 64 and 17, all of them unrolled."""
     x = np.random.default_rng(0).random((16, 64, 17), np.float32)
     t = Tensor(x).sum(2).max(0).max(0)
-    s = schedule_for_cpu(first(capture(t).graph), WIDE, count(100))
+    s = schedule_for_cpu_vectors(first(capture(t).graph), WIDE, count(100))
     assert [n for letter, n in shape(s) if letter in "ur"] == [17]
     np.testing.assert_allclose(t.numpy(), x.sum(2).max(), rtol=1e-6)
 
@@ -138,37 +140,39 @@ def test_a_reduction_of_sums_of_a_short_row_is_no_kernel_without_loops() -> None
 def test_lanes_of_a_reduction_are_not_done_side_by_side_in_those_of_another() -> None:
     """What the outer one changes is no load."""
     t = (Tensor(np.ones(64, np.float32)) * Tensor.arange(48).reshape(48, 1).cast(dt.float32)).max(1).sum(0)
-    s = schedule_for_cpu(first(capture(t).graph), WIDE, count(100))
+    s = schedule_for_cpu_vectors(first(capture(t).graph), WIDE, count(100))
     assert [n for letter, n in shape(s) if letter in "ur"] == [64]
 
 
 def test_columns_that_are_gathered_lie_in_few_vectors() -> None:
     """What they load does not stream, and their bodies are long."""
     i = Tensor(np.zeros((40, 640), np.int32))
-    assert shape(schedule_for_cpu(first(capture(Tensor(np.zeros(90, np.float32))[i].sum(0)).graph), WIDE, count(100)))[1] == (
+    assert shape(schedule_for_cpu_vectors(first(capture(Tensor(np.zeros(90, np.float32))[i].sum(0)).graph), WIDE, count(100)))[
+        1
+    ] == (
         "u",
         32,
     )
-    swept = schedule_for_cpu(first(capture(i.sum(0)).graph), WIDE, count(100))
+    swept = schedule_for_cpu_vectors(first(capture(i.sum(0)).graph), WIDE, count(100))
     assert any(u.op is Op.BUFFER for u in toposort(swept.effect))
 
 
 def test_a_product_of_few_columns_turns_them_and_sums_lanes() -> None:
-    s = schedule_for_cpu(first(matmul(p(0, 90, 64), p(1, 64, 3))), WIDE, count(100))
+    s = schedule_for_cpu_vectors(first(matmul(p(0, 90, 64), p(1, 64, 3))), WIDE, count(100))
     assert shape(s) == [("L", 23), ("L", 3), ("L", 64), ("u", 3), ("u", 4), ("R", 4), ("r", 16)] and local_sizes(s) == [192]
 
 
 def test_a_product_of_few_rows_reads_its_columns_once_in_order() -> None:
-    axes = shape(schedule_for_cpu(first(matmul(p(0, 3, 512), p(1, 512, 2048))), WIDE, count(100)))
+    axes = shape(schedule_for_cpu_vectors(first(matmul(p(0, 3, 512), p(1, 512, 2048))), WIDE, count(100)))
     assert ("u", 3) in axes and ("r", 8) in axes
-    held = shape(schedule_for_cpu(first(matmul(p(0, 3, 64), p(1, 64, 128))), WIDE, count(100)))  # a cache holds them
+    held = shape(schedule_for_cpu_vectors(first(matmul(p(0, 3, 64), p(1, 64, 128))), WIDE, count(100)))  # a cache holds them
     assert not any(letter == "r" for letter, _ in held)
 
 
 def test_rows_of_a_small_image_lie_beside_each_other_in_a_tile() -> None:
     """Products of filters (rows) with pixels: an image row of 14 is one vector, so that a tile takes two or more of them."""
     pixels, filters = b.reshape(p(0, 20, 14 * 14), (1, 20, 14, 14)), b.reshape(p(1, 32, 20), (32, 20, 1, 1))
-    s = schedule_for_cpu(first(b.reduce(b.mul(filters, pixels), Op.ADD, (1,))), WIDE, count(100))
+    s = schedule_for_cpu_vectors(first(b.reduce(b.mul(filters, pixels), Op.ADD, (1,))), WIDE, count(100))
     assert sum(letter == "u" for letter, _ in shape(s)) >= 2
 
 
@@ -176,20 +180,20 @@ def test_pixels_of_small_images_are_columns_together() -> None:
     """Fewer in a row than a vector has lanes, but not in all: a tile of registers, and nothing is turned."""
     corners = b.shrink(b.reshape(p(0, 32, 28 * 28), (32, 14, 2, 14, 2)), (0,) * 5, (32, 14, 1, 14, 1))
     pixels, filters = b.reshape(corners, (1, 32, 14, 14)), b.reshape(p(1, 64, 32), (64, 32, 1, 1))
-    found = shape(schedule_for_cpu(first(b.reduce(b.mul(filters, pixels), Op.ADD, (1,))), WIDE, count(100)))
+    found = shape(schedule_for_cpu_vectors(first(b.reduce(b.mul(filters, pixels), Op.ADD, (1,))), WIDE, count(100)))
     assert not any(letter == "r" for letter, _ in found) and sum(letter == "u" for letter, _ in found) >= 3
 
 
 def test_a_transposed_copy_is_a_square_of_lanes_of_two_loops() -> None:
     across = b.permute(p(0, 64, 96), (1, 0))
-    assert shape(schedule_for_cpu(first(across), WIDE, count(100))) == [("L", 6), ("L", 4), ("u", 16), ("u", 16)]
-    assert shape(schedule_for_cpu(first(b.add(across, p(1, 96, 64))), WIDE, count(100))) == [
+    assert shape(schedule_for_cpu_vectors(first(across), WIDE, count(100))) == [("L", 6), ("L", 4), ("u", 16), ("u", 16)]
+    assert shape(schedule_for_cpu_vectors(first(b.add(across, p(1, 96, 64))), WIDE, count(100))) == [
         ("L", 6),
         ("L", 4),
         ("u", 16),
         ("u", 16),
     ]
-    small = schedule_for_cpu(first(b.permute(p(0, 5, 96), (1, 0))), WIDE, count(100))
+    small = schedule_for_cpu_vectors(first(b.permute(p(0, 5, 96), (1, 0))), WIDE, count(100))
     assert [n for letter, n in shape(small) if letter == "u"] == [4, 4]
 
 
@@ -213,7 +217,7 @@ def test_pixels_are_joined_beside_what_each_channel_has() -> None:
 def test_the_steps_of_a_convolution_are_one_loop_of_its_panel() -> None:
     image, taps = (Tensor.from_numpy(np.zeros(n, np.float32)) for n in ((1, 20, 30, 30), (40, 20, 3, 3)))
     graph, _ = capture(image.conv2d(taps, padding=1))
-    s = schedule_for_cpu(first(graph), WIDE, count(100))
+    s = schedule_for_cpu_vectors(first(graph), WIDE, count(100))
     assert [n for letter, n in shape(s) if letter == "R"] == [180] and len(local_sizes(s)) == 1
 
 
@@ -238,12 +242,12 @@ def rows_in_output(s: Schedule) -> list[int]:
 
 
 def test_a_row_that_two_loops_share_is_kept_in_the_output() -> None:
-    assert rows_in_output(schedule_for_cpu(first(softmax(p(0, 6, 40))), NARROW, count(100))) == [40]
-    assert rows_in_output(schedule_for_cpu(first(softmax(p(0, 4, 6, 40), 2)), NARROW, count(100))) == [40]
-    assert local_sizes(schedule_for_cpu(first(softmax(p(0, 6, 40))), NARROW, count(100))) == []
-    plain = schedule_for_cpu(first(layernorm(p(0, 4, 36))), NARROW, count(100))  # a difference is cheap to compute again
+    assert rows_in_output(schedule_for_cpu_vectors(first(softmax(p(0, 6, 40))), NARROW, count(100))) == [40]
+    assert rows_in_output(schedule_for_cpu_vectors(first(softmax(p(0, 4, 6, 40), 2)), NARROW, count(100))) == [40]
+    assert local_sizes(schedule_for_cpu_vectors(first(softmax(p(0, 6, 40))), NARROW, count(100))) == []
+    plain = schedule_for_cpu_vectors(first(layernorm(p(0, 4, 36))), NARROW, count(100))  # a difference is cheap to compute again
     assert local_sizes(plain) == rows_in_output(plain) == []
-    long = schedule_for_cpu(first(softmax(p(0, 2, 1 << 20))), NARROW, count(100))  # longer than the second cache
+    long = schedule_for_cpu_vectors(first(softmax(p(0, 2, 1 << 20))), NARROW, count(100))  # longer than the second cache
     assert local_sizes(long) == rows_in_output(long) == []
 
 
@@ -251,22 +255,22 @@ def test_a_row_is_not_kept_in_the_output_where_that_is_read() -> None:
     """Not even where only the element that is stored next is read (R146)."""
     out = UOp(Op.BUFFER, (), BufferArg(240, dt.float32, "CPU", AddrSpace.GLOBAL, 7))
     view = b.reshape(out, (6, 40))
-    s = schedule_for_cpu(first(b.after(out, b.store(view, b.add(softmax(p(0, 6, 40)), view)))), NARROW, count(100))
+    s = schedule_for_cpu_vectors(first(b.after(out, b.store(view, b.add(softmax(p(0, 6, 40)), view)))), NARROW, count(100))
     assert rows_in_output(s) == [] and local_sizes(s) == [40]
 
 
 def test_a_row_of_another_dtype_than_the_output_is_kept_in_local_memory() -> None:
-    s = schedule_for_cpu(first(b.cast(softmax(p(0, 6, 40)), dt.float16)), NARROW, count(100))
+    s = schedule_for_cpu_vectors(first(b.cast(softmax(p(0, 6, 40)), dt.float16)), NARROW, count(100))
     assert rows_in_output(s) == [] and local_sizes(s) == [40]
 
 
 def test_the_rows_of_a_product_share_a_packed_panel() -> None:
     many, few = matmul(p(0, 96, 20), p(1, 20, 128)), matmul(p(0, 12, 20), p(1, 20, 128))
-    (size,) = local_sizes(schedule_for_cpu(first(many), WIDE, count(100)))
+    (size,) = local_sizes(schedule_for_cpu_vectors(first(many), WIDE, count(100)))
     assert size % 20 == 0
-    assert local_sizes(schedule_for_cpu(first(few), WIDE, count(100))) == []
+    assert local_sizes(schedule_for_cpu_vectors(first(few), WIDE, count(100))) == []
     across = matmul(p(0, 96, 20), b.permute(p(1, 128, 20), (1, 0)))
-    assert len(local_sizes(schedule_for_cpu(first(across), WIDE, count(100)))) == 1
+    assert len(local_sizes(schedule_for_cpu_vectors(first(across), WIDE, count(100)))) == 1
 
 
 def test_a_loop_around_the_filling_of_local_memory_is_not_split_into_lanes() -> None:
@@ -284,7 +288,7 @@ def test_a_loop_around_the_filling_of_local_memory_is_not_split_into_lanes() -> 
         got = run(scheduled, given).buffers[f"b{out.buffer.arg.unique}"].reshape(out.shape)
         np.testing.assert_allclose(got, run(graph, given).values[0], rtol=1e-5)
     for columns, inner_split in ((16, None), (40, "another loop around an intermediate Store")):  # 16: no loop over columns
-        kept = schedule_for_cpu(first(softmax(p(0, 64, columns))), WIDE, count(100))
+        kept = schedule_for_cpu_vectors(first(softmax(p(0, 64, columns))), WIDE, count(100))
         outer = next(k for k, r in enumerate(kept.ranges) if r in find_loops_around_local_memory_fill_loops(kept.effect))
         assert "LOCAL memory is filled" in (find_rejection_reason(kept, Split(outer, 2, AxisType.UPCAST)) or "")
         reason = find_rejection_reason(kept, Split(outer, 2, AxisType.LOOP))
@@ -296,7 +300,7 @@ def test_a_long_elementwise_body_has_one_vector_per_iteration(operations: int, v
     u = p(0, 1024)
     for k in range(operations):
         u = b.add(u, 1.5 + k)
-    assert shape(schedule_for_cpu(first(u), WIDE, count(100)))[-1] == ("u", 16 * vectors)
+    assert shape(schedule_for_cpu_vectors(first(u), WIDE, count(100)))[-1] == ("u", 16 * vectors)
 
 
 @pytest.mark.parametrize("d", [dt.int32, dt.int64])
@@ -304,7 +308,7 @@ def test_places_in_memory_are_computed_again_for_a_second_loop(d: dt.DType) -> N
     """FOUND 059: read back from memory, a remainder would be any number, outside of what is indexed, or of no word's negative."""
     chosen = UOp(Op.INDEX, (b.flip(p(0, 8, dtype=d), (True,)), p(1, 8, dtype=dt.int64)))
     graph = b.sub(chosen, b.reduce(chosen, Op.MAX, (0,)))
-    kernel = close_output_loops_into_sink(schedule_for_cpu(first(graph), WIDE, count(100)))
+    kernel = close_output_loops_into_sink(schedule_for_cpu_vectors(first(graph), WIDE, count(100)))
     places = [u.src[1] for u in toposort(kernel) if u.op is Op.INDEX and any(i.op is Op.LOAD for i in toposort(u.src[1]))]
     assert len(places) > 1 and all(u.min_max == (0, 7) for u in places)
     given = {"p0": np.arange(10, 18).astype(d.name), "p1": np.array([3, 0, 7, 7, 1, 2, 0, 6])}

@@ -13,7 +13,7 @@ import uops
 from uops import Tensor
 from uops.backends.arrays import STORAGE
 from uops.compiler.passes.callify.callify import callify
-from uops.compiler.passes.optimize.heuristics.cpu import SWEPT_ROWS, schedule_for_cpu
+from uops.compiler.passes.optimize.heuristics.cpu import SWEPT_ROWS, schedule_for_cpu_vectors
 from uops.compiler.passes.optimize.heuristics.threads import assign_thread_loop_if_worthwhile
 from uops.compiler.passes.optimize.schedule.optops import apply
 from uops.compiler.passes.optimize.schedule.schedule import RejectedOptOp, close_output_loops_into_sink, create_initial_schedule
@@ -34,7 +34,7 @@ WIDE = MachineModel(vector_bytes=64, registers=32, caches=(32 << 10, 1 << 20), f
 def chosen(graph: UOp, machine: MachineModel = WIDE) -> UOp:
     s = create_initial_schedule(rangeify(callify(graph)).src[0].src[0])
     assert s is not None
-    return close_output_loops_into_sink(schedule_for_cpu(s, machine, count(100)))
+    return close_output_loops_into_sink(schedule_for_cpu_vectors(s, machine, count(100)))
 
 
 def test_rows_are_outside_of_columns() -> None:
@@ -86,7 +86,7 @@ def test_sums_of_columns_inside_of_a_reduction_of_columns(shape: tuple[int, int,
 def test_a_loop_around_a_fill_of_registers_does_not_become_lanes() -> None:
     s = create_initial_schedule(rangeify(callify(b.reduce(p(0, 6, 32, 300, dtype=dt.int32), Op.ADD, (1,)))).src[0].src[0])
     assert s is not None
-    s = schedule_for_cpu(s, WIDE, count(100))
+    s = schedule_for_cpu_vectors(s, WIDE, count(100))
     (rows,) = (k for k, r in enumerate(s.ranges) if r in s.outputs and r.src[0].arg.value == 6)
     with pytest.raises(RejectedOptOp, match="registers are filled once per iteration of axis"):
         apply(s, Split(rows, 2, AxisType.UPCAST))
@@ -160,7 +160,9 @@ def test_a_loop_of_blocks_is_not_shared_by_threads() -> None:
     assert s is not None
     loops = [
         r
-        for r in toposort(close_output_loops_into_sink(assign_thread_loop_if_worthwhile(schedule_for_cpu(s, two, count(100)), two)))
+        for r in toposort(
+            close_output_loops_into_sink(assign_thread_loop_if_worthwhile(schedule_for_cpu_vectors(s, two, count(100)), two))
+        )
         if r.op is Op.RANGE
     ]
     assert [int(r.src[0].arg.value) for r in loops if r.arg.type is AxisType.THREAD] == [2]

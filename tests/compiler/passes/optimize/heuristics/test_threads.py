@@ -14,7 +14,7 @@ from uops.compiler import Config, compile, stages
 from uops.compiler.ir.loops import estimate_executed_instruction_count, find_parallelizable_outer_thread_loop
 from uops.compiler.passes.callify.callify import callify, outputs
 from uops.compiler.passes.optimize.heuristics import threads
-from uops.compiler.passes.optimize.heuristics.cpu import schedule_for_cpu
+from uops.compiler.passes.optimize.heuristics.cpu import schedule_for_cpu_vectors
 from uops.compiler.passes.optimize.heuristics.threads import assign_thread_loop_if_worthwhile
 from uops.compiler.passes.optimize.schedule.local_memory import stage_in_one_local_buffer
 from uops.compiler.passes.optimize.schedule.schedule import close_output_loops_into_sink, create_initial_schedule
@@ -37,7 +37,9 @@ def thread_loops(graph: UOp, machine: MachineModel = FOUR) -> list[int]:
     bodies = [c.src[0] for c in rangeify(callify(graph)).src]
     schedules = [s for body in bodies if (s := create_initial_schedule(body)) is not None]
     scheduled = [
-        close_output_loops_into_sink(assign_thread_loop_if_worthwhile(schedule_for_cpu(s, machine, iter(range(900, 999))), machine))
+        close_output_loops_into_sink(
+            assign_thread_loop_if_worthwhile(schedule_for_cpu_vectors(s, machine, iter(range(900, 999))), machine)
+        )
         for s in schedules
     ]
     return [int(u.src[0].arg.value) for body in scheduled for u in toposort(body) if u.op is Op.RANGE and is_thread(u)]

@@ -17,11 +17,11 @@ from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import Config, compile
 from uops.compiler.passes.callify.callify import callify
-from uops.compiler.passes.optimize.heuristics.cpu import schedule_for_cpu
+from uops.compiler.passes.optimize.heuristics.cpu import schedule_for_cpu_vectors
 from uops.compiler.passes.optimize.schedule.optops import apply, find_rejection_reason
 from uops.compiler.passes.optimize.schedule.schedule import Schedule, close_output_loops_into_sink, create_initial_schedule
 from uops.compiler.passes.optimize.search.beam import Beam, Progress, SearchState, propose_optops, report_search_progress_to
-from uops.compiler.passes.optimize.search.clock import TargetClock, make_timing_argument
+from uops.compiler.passes.optimize.search.clock import TargetClock, make_timing_array_or_scalar
 from uops.compiler.passes.optimize.search.store import ScheduleStore, StoredSchedule, decode_schedule, encode_schedule
 from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.compiler.target import PLAIN, MachineModel
@@ -269,14 +269,14 @@ def test_searched_programs_keep_their_value(name: str, monkeypatch: pytest.Monke
 def test_a_clock_times_what_the_target_runs() -> None:
     clock = TargetClock(LlvmTarget(LlvmTier.FAST, ObjectCache(None)))
     short, long = (
-        close_output_loops_into_sink(schedule_for_cpu(first(b.add(p(0, n), 1.0)), PLAIN, count(100))) for n in (16, 1 << 20)
+        close_output_loops_into_sink(schedule_for_cpu_vectors(first(b.add(p(0, n), 1.0)), PLAIN, count(100))) for n in (16, 1 << 20)
     )
     assert 0 < clock(short, 1.0) < clock(long, 1.0)
     assert clock.again(short) > 0
 
 
 def test_a_kernel_whose_arguments_are_too_large_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    body = close_output_loops_into_sink(schedule_for_cpu(first(b.add(p(0, 16), 1.0)), PLAIN, count(100)))
+    body = close_output_loops_into_sink(schedule_for_cpu_vectors(first(b.add(p(0, 16), 1.0)), PLAIN, count(100)))
     target = LlvmTarget(LlvmTier.FAST, ObjectCache(None))
     monkeypatch.setattr(f"{TargetClock.__module__}.MOST", 2 * 16 * 4)
     assert TargetClock(target)(body, 1.0) > 0
@@ -287,10 +287,10 @@ def test_a_kernel_whose_arguments_are_too_large_is_not_timed(monkeypatch: pytest
 
 def test_memory_for_timing_is_aligned_and_holds_plain_numbers() -> None:
     for d in dt.STORABLE:
-        found = make_timing_argument(b.param(0, (100,), d))
+        found = make_timing_array_or_scalar(b.param(0, (100,), d))
         assert found.ctypes.data % 64 == 0 and found.shape == (100,) and found.itemsize == d.itemsize
         assert not np.isnan(found.astype(np.float64)).any() and found.any()
-    assert make_timing_argument(b.variable("n", 3, 9)) == 9
+    assert make_timing_array_or_scalar(b.variable("n", 3, 9)) == 9
 
 
 def test_states_are_compared_by_value() -> None:
