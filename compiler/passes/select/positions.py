@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from operator import add, mul
 from typing import NamedTuple
 
@@ -220,21 +220,27 @@ class IndexSums:
         terms = dict.fromkeys(t for lane in lanes for t in lane.terms)
         sums = {t: tuple([int(lane.terms.get(t, 0)) for lane in lanes]) for t in terms}  # type: ignore[arg-type]
         constant = tuple([lane.constant[0] for lane in lanes])
-        return IndexLanes({t: k[0] if len(set(k)) == 1 else k for t, k in sums.items()}, constant)
+        return IndexLanes(_normalize_coefficients(sums), constant)
+
+
+def _normalize_coefficients(terms: Mapping[Term, int | tuple[int, ...]]) -> dict[Term, int | tuple[int, ...]]:
+    """Return the terms with one coefficient where all lanes have the same, and without those whose coefficients are 0."""
+    merged = {t: k[0] if isinstance(k, tuple) and k.count(k[0]) == len(k) else k for t, k in terms.items()}
+    return {t: k for t, k in merged.items() if k != 0}
 
 
 def _add_lanes(a: IndexLanes, b: IndexLanes) -> IndexLanes:
     terms = dict(a.terms)
     for t, k in b.terms.items():
         terms[t] = _add_broadcast_coefficients(terms[t], k) if t in terms else k
-    return IndexLanes({t: k for t, k in terms.items() if k != 0}, _add_constants(a.constant, b.constant))
+    return IndexLanes(_normalize_coefficients(terms), _add_constants(a.constant, b.constant))
 
 
 def _multiply_lanes_by_constants(a: IndexLanes, factors: tuple[int, ...]) -> IndexLanes:
     terms = {t: _scale_coefficient(k, factors) for t, k in a.terms.items()}
     constant = _scale_coefficient(a.constant, factors)
     assert isinstance(constant, tuple)
-    return IndexLanes({t: k for t, k in terms.items() if k != 0}, constant)
+    return IndexLanes(_normalize_coefficients(terms), constant)
 
 
 def _multiply_lanes_if_one_is_constant(a: IndexLanes, b: IndexLanes) -> IndexLanes | None:
