@@ -148,32 +148,52 @@ def store_reference(library: Library, ref: Reference, value: Value, gate: Value 
 
     Raises Unsupported for a gated Store at positions outside of the memory, or computed from data.
     """
+    if gate is not None and any(isinstance(s, Move) and s.is_dynamic for s in ref.steps):
+        raise Unsupported("a gated Store at positions that are computed from data", library.name)
+    ref.memory.is_written = True
+    narrowest = [ref.memory.node.dtype, *(s.target for s in ref.steps if isinstance(s, BitcastOrSlice))]
+    word = min(narrowest, key=lambda d: d.itemsize)
+    try:
+        positions = _compute_first_word_positions(library, ref, tuple(ref.memory.contents.shape), word.itemsize)
+    except Trap as e:
+        if gate is None:
+            raise
+        raise Unsupported("a gated Store at positions outside of its memory", library.name) from e  # a closed gate allows them
+    size = math.prod(value.shape)
+    if not size:
+        return
+    if not isinstance(positions, np.ndarray):
+        _replace_elements(library, ref, word, library.reshape(positions, (size,)), library.reshape(value, (size,)))
+        return
+    for turn in _split_into_turns(positions.ravel()):
+        new = value if gate is None else library.select(gate, value, load_reference(library, ref))
+        values = library.reshape(new, (size,))
+        values = values if turn.size == size else library.take(values, turn, 0)
+        _replace_elements(library, ref, word, positions.ravel()[turn], values)
+
+
+def _split_into_turns(positions: Array) -> list[Array]:
+    """Split elements into parts of different positions, so that part k has the k-th element of each position (R164)."""
+    order = np.argsort(positions, kind="stable")
+    ascending = positions[order]
+    repetition = np.empty_like(order)
+    repetition[order] = np.arange(order.size) - np.searchsorted(ascending, ascending)
+    return [np.flatnonzero(repetition == k) for k in range(repetition.max() + 1)]
+
+
+def _replace_elements(library: Library, ref: Reference, word: DType, positions: Any, values: Value) -> None:
+    """Replace the elements of a reference whose first words, of dtype `word`, are at these positions of the memory."""
     memory, root = ref.memory, ref.memory.node.dtype
     shape = tuple(memory.contents.shape)
-    if gate is not None:
-        if any(isinstance(s, Move) and s.is_dynamic for s in ref.steps):
-            raise Unsupported("a gated Store at positions that are computed from data", library.name)
-        try:
-            kept = load_reference(library, ref)
-        except Trap as e:  # where the gate is closed, a position outside is none
-            raise Unsupported("a gated Store at positions outside of its memory", library.name) from e
-        value = library.select(gate, value, kept)
-    memory.is_written = True
-    word = min([root, *(s.target for s in ref.steps if isinstance(s, BitcastOrSlice))], key=lambda d: d.itemsize)
-    positions = _compute_first_word_positions(library, ref, shape, word.itemsize)
     flat = library.reshape(memory.contents, (math.prod(shape),))
-    if not math.prod(value.shape):
-        return
     if word.itemsize != root.itemsize:
         flat = library.bitcast(flat, root, word)
-    values = library.reshape(value, (math.prod(value.shape),))
     if ref.dtype is not word:
         values = library.bitcast(values, ref.dtype, word)
+    whole = False
     if isinstance(positions, np.ndarray):
         positions = (positions.reshape(-1, 1) + np.arange(ref.dtype.itemsize // word.itemsize)).ravel()
         whole = positions.size == flat.shape[0] and bool((positions == np.arange(positions.size)).all())
-    else:
-        positions, whole = library.reshape(positions, (math.prod(positions.shape),)), False
     flat = values if whole else library.scatter(flat, positions, values)
     if word is not root:
         flat = library.bitcast(flat, word, root)

@@ -146,6 +146,19 @@ def test_a_store_reaches_the_elements_of_a_view(tiny: Tiny, view: Callable[[UOp]
     assert same_as_interpreter(tiny, b.sink(b.store(target, value)), b1=X, p0=given.reshape(target.shape))
 
 
+@pytest.mark.parametrize("gate", [None, (1, 0, 1, 0), (1, 1, 0, 0), (0, 1, 0, 1), (0, 0, 0, 0)])
+@pytest.mark.parametrize("view", [lambda m: m, lambda m: b.bitcast(b.bitcast(m, dt.uint8), i32)], ids=["elements", "words"])
+def test_of_the_elements_that_one_store_names_twice_the_last_that_is_written_stays(
+    tiny: Tiny, gate: tuple[int, ...] | None, view: Callable[[UOp], UOp]
+) -> None:
+    """R164: an element whose gate is false writes nothing, the old contents either."""
+    target = UOp(Op.INDEX, (view(b.buffer(3, i32, unique=1)), b.shape_vector((2, 2, 0, 2))))
+    given = {"b1": np.array([1, 2, 3], np.int32), "p0": np.array([7, 8, 9, 5], np.int32)}
+    gates = () if gate is None else (b.param(1, (4,), dt.bool_),)
+    given |= {} if gate is None else {"p1": np.array(gate, np.bool_)}
+    assert same_as_interpreter(tiny, b.sink(UOp(Op.STORE, (target, b.param(0, (4,), i32), *gates))), **given)
+
+
 def test_a_gated_load_may_be_out_of_bounds(tiny: Tiny) -> None:
     x, gate = b.param(0, (6,), f32), b.param(1, (2,), dt.bool_)
     graph = b.load(UOp(Op.INDEX, (x, b.shape_vector((1, 9)))), b.param(2, (2,), f32), gate)
