@@ -5,7 +5,7 @@ from __future__ import annotations
 from uops.spec.bestiary.flow import DEVICE_SOURCE
 from uops.spec.bestiary.legalize import LEGALIZE
 from uops.spec.ir.derive.shape import ungated_positions
-from uops.spec.ir.node import UOp
+from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Family, Op
 from uops.spec.ir.scope import VerifyContext
 from uops.spec.ir.sizes import provably_at_most, same_shape, show_shape
@@ -106,26 +106,22 @@ def _check_byte_offset_type_and_constant_alignment(u: UOp, ctx: VerifyContext) -
 
 
 def _check_index_into_buffer(u: UOp, ctx: VerifyContext) -> str | None:
-    return None if ctx.underlying_buffer(u.index) is ctx.underlying_buffer(u.buffer) else "the index leads elsewhere"
+    buffer = ctx.underlying_buffer(u.buffer)
+    return None if all(ctx.underlying_buffer(a) is buffer for a in _addresses_in(u.index)) else "the index leads elsewhere"
 
 
 def _check_alt_type(u: UOp, ctx: VerifyContext) -> str | None:
     return alternative_fault(u.index, u.alternative)
 
 
-def _any_address_is_gated(address: UOp) -> bool:
-    pending = [address]
-    while pending:
-        a = pending.pop()
-        if a.op is Op.PTRCAT:
-            pending += a.elements
-        elif a.op is Op.B_INDEX and a.arg.gated:
-            return True
-    return False
+def _addresses_in(address: UOp) -> list[UOp]:
+    """Return the addresses that a PTRCAT concatenates, itself or through others; any other address is its own only one."""
+    return [a for a in toposort(address, gate=lambda a: a.op is Op.PTRCAT) if a.op is not Op.PTRCAT]
 
 
 def _check_alt_has_gate(u: UOp, ctx: VerifyContext) -> str | None:
-    return "alt without a gate" if u.alternative is not None and not _any_address_is_gated(u.index) else None
+    gated = any(a.op is Op.B_INDEX and a.arg.gated for a in _addresses_in(u.index))
+    return "alt without a gate" if u.alternative is not None and not gated else None
 
 
 def _one_entry_per_axis_claim(first_field: str, second_field: str) -> ClaimDraft:

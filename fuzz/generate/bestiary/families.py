@@ -249,14 +249,15 @@ def make_contract_of_unroll_or_scalar(m: BestiaryMaker) -> UOp:
 
 
 def make_load_or_store_by_partly_gated_ptrcat(m: BestiaryMaker) -> UOp:
-    """Make a B_LOAD or B_STORE through a PTRCAT of several addresses, some of them gated."""
-    d, n = m.draw_dtype(), 4
-    x, y = m.make_memory(d, n), m.make_memory(d, n)
+    """Make a B_LOAD or B_STORE through a PTRCAT of several addresses, some of them gated; those of a B_STORE in two memories."""
+    d, n, loads = m.draw_dtype(), 4, m.draw.chance(50)
+    x = m.make_memory(d, n)
+    y = x if loads else m.make_memory(d, n)
     vector = node(Op.VCONST, arg=A.VConstArg(tuple(A.ConstArg(k, dt.index) for k in (3, 0)), dt.index))
     gate = b.const(m.draw.chance(50), dt.bool_)
     addresses = [at(x, b.index(1)), at(x, vector), at(y, b.index(9), gate=b.const(False, dt.bool_)), at(y, b.index(2), gate=gate)]
     address = node(Op.PTRCAT, *addresses) if m.draw.chance(50) else node(Op.PTRCAT, addresses[0], node(Op.PTRCAT, *addresses[1:]))
-    if m.draw.chance(50):
+    if loads:
         return load(address, *((m.make_vector(d, 5),) if m.draw.chance(50) else ()))
     return m.maybe_wrap_in_sink_or_call(store(address, m.make_vector(d, 5)))
 
