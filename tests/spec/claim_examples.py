@@ -505,7 +505,11 @@ claim("WMMA.C7", _closing, _mma(*_frag, _mma_lane))
 claim("WMMA.C8", _closing, _mma(*_frag[:2], _mma_inside, _mma_loop))
 claim("WMMA.C9", _closing, _mma(*_frag, upcast_a=((0, 2), (1, 2))), _mma(*_frag, upcast_c=((0, 16),)))
 claim("WMMA.C10", _closing, _mma(*_frag, reduce_axes=((0, 8),)))
-claim("CUSTOM.C2", GOOD[Op.CUSTOM], *(n(Op.CUSTOM, _t, arg=A.CustomArg(t, f32)) for t in ("{1}", "{x}", "{", "}", "{0", "{٣}")))
+claim(
+    "CUSTOM.C2",
+    GOOD[Op.CUSTOM],
+    *(n(Op.CUSTOM, _t, arg=A.CustomArg(t, f32)) for t in ("{1}", "{x}", "{", "}", "{0", "{٣}", "{0{{}", "{0}}0}")),
+)
 claim("ATOMICADD.C2", n(Op.ATOMICADD, b.at(_B, 0), c(1.0)), n(Op.ATOMICADD, b.neg(_B), v()))
 claim("ATOMICADD.C3", GOOD[Op.ATOMICADD], n(Op.ATOMICADD, _B, v((4,), i32)))
 claim("ATOMICADD.C4", GOOD[Op.ATOMICADD], n(Op.ATOMICADD, _B, c(1.0)))

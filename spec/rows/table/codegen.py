@@ -92,14 +92,19 @@ def _describe_configuration(d: WmmaArg | wmma.Descriptor) -> str:
     return f"dims {d.dims} of {d.dtype_in} to {d.dtype_out} over {d.threads} lanes"
 
 
+#: What a template has braces for, from left to right: a literal brace, doubled, or a placeholder; else a brace is unmatched.
+_BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+
+
 def check_template_placeholders_name_sources(u: UOp, ctx: VerifyContext) -> str | None:
     """Check that each placeholder {0}, {1}, ... of a code template names a source; doubled braces are literal."""
-    text = u.arg.fmt.replace("{{", "").replace("}}", "")
-    placeholders = re.findall(r"\{([^{}]*)\}", text)
-    if re.sub(r"\{[^{}]*\}", "", text).count("{") or re.sub(r"\{[^{}]*\}", "", text).count("}"):
-        return "unmatched brace"
-    wrong = [f for f in placeholders if not (f.isascii() and f.isdigit() and len(f) < 6 and int(f) < len(u.src))]
-    return f"{{{wrong[0]}}} with {len(u.src)} sources" if wrong else None
+    for brace in _BRACES.finditer(u.arg.fmt):
+        number = brace[1]
+        if number is None and len(brace[0]) == 1:
+            return "unmatched brace"
+        if number is not None and not (number.isascii() and number.isdigit() and len(number) < 6 and int(number) < len(u.src)):
+            return f"{brace[0]} with {len(u.src)} sources"
+    return None
 
 
 def _check_sources_are_linear_source_binary(u: UOp, ctx: VerifyContext) -> str | None:
