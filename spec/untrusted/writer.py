@@ -14,11 +14,11 @@ SCRATCH = ".uops-new"
 
 
 def write_bytes(path: Path, data: bytes, *, durable: bool = False, follow_links: bool = True) -> None:
-    """Write a file beside `path` and rename it to `path`; with `durable`, it is on the disk when this returns.
+    """Write a file beside `path` and rename it to `path`; with `durable`, file and name are on the disk when this returns.
 
     An existing file keeps its permissions. A symbolic link stays, and the file it points at is replaced. A pipe or a device is
-    written to directly. Without `follow_links` the new file replaces a link, a pipe or a device itself. Raises OSError with `path`;
-    the old file is then unchanged, and no file is left beside it.
+    written to directly, and `durable` adds nothing. Without `follow_links` the new file replaces a link, a pipe or a device itself.
+    Raises OSError with `path`; no file is left beside it, and the old file is unchanged unless the new name alone may be lost.
     """
     target = os.fsdecode(os.path.realpath(path) if follow_links else path)
     mode = _stat_st_mode_or_none_if_missing(target, path, follow_links)
@@ -30,7 +30,7 @@ def write_bytes(path: Path, data: bytes, *, durable: bool = False, follow_links:
     scratch = os.path.join(os.path.dirname(target), f".{os.getpid()}-{secrets.token_hex(4)}{SCRATCH}")
     try:
         _write_scratch_file(scratch, data, None if mode is None else stat.S_IMODE(mode), durable)
-        os.replace(scratch, target)
+        _rename(scratch, target, durable)
     except BaseException as e:
         with contextlib.suppress(OSError):
             os.unlink(scratch)
@@ -62,6 +62,19 @@ def _write_scratch_file(path: str, data: bytes, mode: int | None, durable: bool)
         if durable:
             f.flush()
             os.fsync(f.fileno())
+
+
+def _rename(path: str, target: str, durable: bool) -> None:
+    """Rename a file in its folder; with `durable`, the folder is on the disk when this returns."""
+    if not durable:
+        os.replace(path, target)
+        return
+    folder = os.open(os.path.dirname(target) or os.curdir, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.replace(path, target)
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def _write_in_place(path: Path, data: bytes) -> None:

@@ -77,6 +77,16 @@ def test_a_file_is_replaced_whole_with_its_permissions(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["f", "link"]
 
 
+def test_a_durable_file_is_on_the_disk_before_its_name_and_both_at_the_end(tmp_path, monkeypatch):
+    fsync, replace, calls = os.fsync, os.replace, []
+    monkeypatch.setattr(os, "fsync", lambda f: (calls.append("folder" if stat.S_ISDIR(os.fstat(f).st_mode) else "file"), fsync(f)))
+    monkeypatch.setattr(os, "replace", lambda *paths: (calls.append("rename"), replace(*paths)))
+    monkeypatch.chdir(tmp_path)
+    for follow_links in (True, False):
+        write_bytes("f", b"new", durable=True, follow_links=follow_links)
+    assert calls == ["file", "rename", "folder"] * 2
+
+
 @pytest.mark.parametrize("call", ["replace", "fsync", "fchmod"])
 def test_a_failing_system_call_leaves_the_old_file_and_nothing_beside_it(tmp_path, monkeypatch, call):
     path = tmp_path / "f"
