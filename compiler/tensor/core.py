@@ -157,6 +157,7 @@ class LazyTensorBase:
             raise fault("realize", None, f"expected the name of a backend, got {format_for_error(backend)}", SpecTypeError)
         missing = [u for u in dict.fromkeys(t.uop for t in tensors) if storage.realized_value_of(u) is None]
         leaves: dict[UOp, UOp] = {}
+        constants: set[UOp] = set()
         if missing:
             try:
                 computed = compute_in_one_program(missing, backend, unchecked)
@@ -168,8 +169,9 @@ class LazyTensorBase:
                 u: storage.make_leaf_on_device_and_record_unless_constant(u, np.asarray(a).reshape(u.shape), c, inputs)
                 for u, (a, c, inputs) in zip(missing, computed, strict=True)
             }
+            constants = {u for u, (_, is_constant, _) in zip(missing, computed, strict=True) if is_constant}
         for t in tensors:
-            if not (is_differentiating() or has_gradient_path_to_tracked_tensor(t.uop)):
+            if t.uop in constants or not (is_differentiating() or has_gradient_path_to_tracked_tensor(t.uop)):
                 t._set_node(leaves.get(t.uop) or storage.find_realized_leaf(t.uop) or t.uop)
         return self
 

@@ -229,6 +229,15 @@ def test_values_may_be_realized_in_a_function_that_is_differentiated() -> None:
     assert uops.grad(printing)(x).tolist() == [12]
 
 
+def test_constants_may_be_read_in_a_function_that_is_differentiated() -> None:
+    outside = Tensor.ones(2)
+
+    def f(x: Tensor) -> Tensor:
+        return (x * outside.numpy()).sum() * Tensor.ones(3).sum().item() + x[int(Tensor(1))]
+
+    assert uops.grad(f)(Tensor([1.0, 2.0])).tolist() == [3, 4]
+
+
 def test_what_a_function_captures_is_differentiated() -> None:
     x = Tensor([2.0])
 
