@@ -44,7 +44,10 @@ R = TypeVar("R")
 class CompiledCall:
     """A program for one structure of arguments, which gives what the traced function gave, on other arrays."""
 
-    __slots__ = ("_arguments", "_captured", "_checks", "_native", "_outputs", "_program", "_result", "specialized")
+    __slots__ = (
+        "_arguments", "_captured", "_checks", "_native", "_outputs", "_program", "_result", "_value_count",
+        "_written_count", "specialized",
+    )  # fmt: skip
 
     def __init__(self, traced: realize.TracedProgram, outputs: tuple[UOp, ...], result: Any) -> None:
         """Take the program, the nodes of the results, and what the function returned when it was traced."""
@@ -52,8 +55,10 @@ class CompiledCall:
         self._native: Any = getattr(traced.program, "function", None)
         keys: tuple[str, ...] = getattr(traced.program, "keys", ())
         self._captured = dict(traced.captured)
-        #: For each argument of the native function: the number of the array, or the captured array.
-        self._arguments = [traced.captured.get(k, int(k[1:]) if k[1:].isdigit() else None) for k in keys]
+        #: For each argument of the native function: the number of the array, the captured array, or None for a Buffer's contents.
+        self._arguments = [traced.captured.get(k, int(k[1:]) if k.startswith("p") else None) for k in keys]
+        self._written_count = len(getattr(traced.program, "written_keys", ()))
+        self._value_count = len(outputs) + len(traced.checks)
         #: The same call as one generated function, where there can be one.
         self.specialized: SpecializedCall | None = None
 
@@ -74,19 +79,19 @@ class CompiledCall:
         return map_tensors(self._result, make_realized)
 
     def _run_program(self, arrays: list[storage.Array]) -> Sequence[Any]:
-        """Return the values of the program: by its native function where it has one."""
+        """Return the values of the program: by its native function where it has one, which gives the Buffers it writes too."""
         if self._native is None:
             given = {f"p{k}": a for k, a in enumerate(arrays)}
             return self._program(given | self._captured).values
         values = self._native(*[arrays[a] if a.__class__ is int else a for a in self._arguments])
-        return values if values.__class__ is tuple else (values,)
+        return values[: self._value_count] if values.__class__ is tuple else (values,)
 
     def specialize_if_native_without_checks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Set `specialized` for arguments with the structure of these, unless the call checks indices or is not native."""
         is_native = getattr(self._program, "has_native_function", False)
         if is_native and not self._checks and all(as_dtype(numpy_dtype(u.dtype.storage)) is u.dtype for u in self._outputs):
             self.specialized = generate_call_unless_zero_or_nan_argument(
-                self._native, self._arguments, (args, kwargs), self._outputs, self._result
+                self._native, self._arguments, (args, kwargs), self._outputs, self._written_count, self._result
             )
 
 

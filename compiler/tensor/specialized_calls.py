@@ -47,20 +47,21 @@ def decline_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def generate_call_unless_zero_or_nan_argument(
     native: Callable[..., Any], arguments: Sequence[Any], sample: tuple[tuple[Any, ...], dict[str, Any]],
-    outputs: Sequence[UOp], result: Any,
+    outputs: Sequence[UOp], written_buffer_count: int, result: Any,
 ) -> SpecializedCall | None:  # fmt: skip
     """Return the generated function, or None if an argument is a NaN, which is equal to nothing, or a zero, of which there are two.
 
-    `arguments` has, for each argument of the native function, the number of a Tensor of the sample, or an array. `outputs` are the
-    nodes of the results, in order, and those of the Tensors in `result`.
+    `arguments` has, for each argument of the native function, the number of a Tensor of the sample, an array, or None. `outputs`
+    are the nodes of the results, in order, and those of the Tensors in `result`. `written_buffer_count` arrays come after them.
     """
     writer = _CallWriter()
     args, kwargs = sample
     if not (writer.write_item_checks("args", args) and writer.write_dict_checks("kwargs", kwargs)):
         return None
     given = ", ".join(f"a{a}" if a.__class__ is int else writer.bind(a) for a in arguments)
-    results = "".join(f"r{k}, " for k in range(len(outputs)))
-    call = f"{'r0' if len(outputs) == 1 else results} = native({given})"
+    returned_count = len(outputs) + written_buffer_count
+    results = "".join(f"r{k}, " for k in range(returned_count))
+    call = f"{'r0' if returned_count == 1 else results} = native({given})"
     value = writer.write_result(result, {u: f"r{k}" for k, u in enumerate(outputs)})
     settings = current_settings()
     names = {

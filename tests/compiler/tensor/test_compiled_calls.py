@@ -110,6 +110,24 @@ def test_indices_are_checked_at_each_call() -> None:
         f(x, Tensor([1, 1]))
 
 
+def _assign_to_own_tensors(x: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    t, zeros = x * 2, Tensor.zeros(3)
+    t[0:1] = 5.0
+    zeros[k] = x[0:1]
+    return t + 1, zeros + t
+
+
+@pytest.mark.parametrize("backend", ["llvm", "interp"])
+@pytest.mark.parametrize("f", [lambda x, k: _assign_to_own_tensors(x, k)[:1], _assign_to_own_tensors])
+def test_tensors_of_the_function_may_be_assigned_to(f: Callable[..., Any], backend: str) -> None:
+    jitted = uops.jit(f)
+    with uops.use(backend):
+        for _ in range(3):
+            x, k = normal(3), Tensor([1])
+            for got, expected in zip(jitted(x, k), f(x, k), strict=True):
+                np.testing.assert_array_equal(got.numpy(), expected.numpy())
+
+
 def test_derivatives_go_through() -> None:
     f, _ = traced(lambda w, x: (x * w).square().sum())
     w, x = normal(3), normal(3)
