@@ -122,10 +122,19 @@ def open_container(value: Any) -> OpenedContainer | None:
     if kind in (list, tuple):
         return OpenedContainer((), list(value), kind)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = tuple([x.name for x in dataclasses.fields(value) if x.init])
-        parts = [getattr(value, name) for name in names]
-        return OpenedContainer(names, parts, lambda parts: dataclasses.replace(value, **dict(zip(names, parts, strict=True))))
+        fields = [x for x in dataclasses.fields(value) if x.init or hasattr(value, x.name)]
+        parts = [getattr(value, x.name) for x in fields]
+        return OpenedContainer(tuple([x.name for x in fields]), parts, lambda parts: _replace_all_fields(value, fields, parts))
     return None
+
+
+def _replace_all_fields(value: Any, fields: list[dataclasses.Field[Any]], parts: list[Any]) -> Any:
+    """Return a dataclass instance like `value` with other parts, also in the fields that its class initializes itself."""
+    replaced = dataclasses.replace(value, **{x.name: part for x, part in zip(fields, parts, strict=True) if x.init})
+    for x, part in zip(fields, parts):
+        if not x.init:
+            object.__setattr__(replaced, x.name, part)  # the class may be frozen
+    return replaced
 
 
 def collect_tensors_with_repeats(value: Any) -> list[Tensor]:

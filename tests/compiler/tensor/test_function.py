@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pkgutil
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -229,6 +230,19 @@ def test_methods_are_functions_too(agree: Any) -> None:
             return x * self.weight
 
     agree(Layer()(Tensor(X)), X * Y, 0)
+
+
+def test_a_field_that_its_class_initializes_is_passed_and_returned() -> None:
+    @dataclasses.dataclass
+    class Scaled:
+        value: Tensor
+        scale: float = dataclasses.field(init=False, default=1.0)
+        unset: float = dataclasses.field(init=False)
+
+    scaled = Scaled(Tensor(X))
+    scaled.scale = 5.0
+    result = function(lambda s: (s.value * s.scale, s))(scaled)
+    assert result[0].tolist() == [5, 10, 15] and result[1].scale == 5 and not hasattr(result[1], "unset")
 
 
 def test_no_module_of_the_package_hides_a_name_of_it() -> None:
