@@ -26,7 +26,8 @@ from uops.compiler.tensor.specialized_calls import (
     DECLINED,
     SpecializedCall,
     decline_call,
-    generate_call_unless_zero_or_nan_argument,
+    describe_constant,
+    generate_call_if_equality_tells_constants_apart,
 )
 from uops.compiler.tensor.tensor import Tensor
 from uops.compiler.tensor.trace import collect_tensors_with_repeats, map_tensors, open_container
@@ -90,7 +91,7 @@ class CompiledCall:
         """Set `specialized` for arguments with the structure of these, unless the call checks indices or is not native."""
         is_native = getattr(self._program, "has_native_function", False)
         if is_native and not self._checks and all(as_dtype(numpy_dtype(u.dtype.storage)) is u.dtype for u in self._outputs):
-            self.specialized = generate_call_unless_zero_or_nan_argument(
+            self.specialized = generate_call_if_equality_tells_constants_apart(
                 self._native, self._arguments, (args, kwargs), self._outputs, self._written_count, self._result
             )
 
@@ -178,11 +179,9 @@ def _describe_structure(value: Any, tensors: list[Tensor]) -> Any:
         return u.shape, u.dtype
     container = open_container(value)
     if container is not None:
-        return kind, container.keys, *[_describe_structure(v, tensors) for v in container.parts]
-    if kind is float or kind is complex:
-        return kind, repr(value)  # -0.0 is equal to 0.0, and NaN to nothing
+        return kind, describe_constant(container.keys), *[_describe_structure(v, tensors) for v in container.parts]
     try:
         hash(value)
     except TypeError:
         raise fault("jit", None, f"expected a Tensor or a hashable value, got {format_for_error(value)}", SpecTypeError) from None
-    return kind, value
+    return describe_constant(value)

@@ -21,8 +21,11 @@ A function for two Tensors is, shortened:
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 from uops.compiler.config import default_config
 from uops.compiler.tensor import realize
@@ -40,16 +43,41 @@ DECLINED = object()
 _UNFIT = (ValueError, TypeError, KeyError, AttributeError, SpecError)
 
 
+#: Classes of values that may be equal and differ: -0.0 equals 0.0, `range(0)` equals `range(2, 2)`, and a slice may hold either.
+_EQUAL_BUT_DIFFERENT = (numbers.Number, range, slice)
+
+
+def describe_constant(value: Any) -> Any:
+    """Return a value that is equal for constants of one class, value, sign and parts only; it is hashable if `value` is."""
+    kind = type(value)
+    if kind is int or kind is str or kind is bool:
+        return kind, value
+    if isinstance(value, _EQUAL_BUT_DIFFERENT):
+        return kind, repr(value), value if value == value else None  # a NaN is equal to nothing
+    if isinstance(value, tuple):
+        return kind, *map(describe_constant, value)
+    if isinstance(value, frozenset):
+        return kind, frozenset(map(describe_constant, value))
+    return kind, value
+
+
+def _is_told_apart_by_class_and_equality(value: Any) -> bool:
+    """Return True if no other constant of the same class is equal to `value`."""
+    if isinstance(value, (float, np.floating)):
+        return bool(value == value and value != 0)
+    return isinstance(value, numbers.Integral) or not isinstance(value, (*_EQUAL_BUT_DIFFERENT, tuple, frozenset))
+
+
 def decline_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return DECLINED: the call that fits no arguments."""
     return DECLINED
 
 
-def generate_call_unless_zero_or_nan_argument(
+def generate_call_if_equality_tells_constants_apart(
     native: Callable[..., Any], arguments: Sequence[Any], sample: tuple[tuple[Any, ...], dict[str, Any]],
     outputs: Sequence[UOp], written_buffer_count: int, result: Any,
 ) -> SpecializedCall | None:  # fmt: skip
-    """Return the generated function, or None if an argument is a NaN, which is equal to nothing, or a zero, of which there are two.
+    """Return the generated function, or None if an argument may equal another: a zero does, of which there are two.
 
     `arguments` has, for each argument of the native function, the number of a Tensor of the sample, an array, or None. `outputs`
     are the nodes of the results, in order, and those of the Tensors in `result`. `written_buffer_count` arrays come after them.
@@ -100,7 +128,7 @@ class _CallWriter:
         self.constants[name] = value
         return name
 
-    def write_checks_noting_zero_or_nan(self, name: str, value: Any) -> bool:
+    def write_checks_if_they_can_tell(self, name: str, value: Any) -> bool:
         """Write the checks that the variable `name` has the structure of `value`; return False if none can tell."""
         kind = type(value)
         if kind is Tensor:
@@ -112,7 +140,7 @@ class _CallWriter:
         container = open_container(value)
         if container is None:
             self.checks.append(f"if {name} != {self.bind(value)}: return DECLINED")
-            return kind not in (float, complex) or (value == value and value != 0)
+            return _is_told_apart_by_class_and_equality(value)
         if isinstance(value, (tuple, list)):
             return self.write_item_checks(name, value)
         if isinstance(value, dict):
@@ -125,19 +153,24 @@ class _CallWriter:
         """Write the checks of the items of a tuple or list."""
         names = [self._name_value() for _ in values]
         self.checks.append(f"{', '.join(names)}, = {name}" if names else f"if {name}: return DECLINED")
-        return all(self.write_checks_noting_zero_or_nan(part, value) for part, value in zip(names, values))
+        return all(self.write_checks_if_they_can_tell(part, value) for part, value in zip(names, values))
 
     def write_dict_checks(self, name: str, values: dict[Any, Any]) -> bool:
         """Write the checks of the keys, in order, and of the values of a dict."""
+        keys, classes = tuple(values), tuple(map(type, values))
         self.checks.append(
-            f"if tuple({name}) != {self.bind(tuple(values))}: return DECLINED" if values else f"if {name}: return DECLINED"
+            f"if tuple({name}) != {self.bind(keys)} or tuple(map(type, {name})) != {self.bind(classes)}: return DECLINED"
+            if values
+            else f"if {name}: return DECLINED"
         )
-        return all(self._write_part_checks(f"{name}[{self.bind(key)}]", value) for key, value in values.items())
+        return all(map(_is_told_apart_by_class_and_equality, keys)) and all(
+            self._write_part_checks(f"{name}[{self.bind(key)}]", value) for key, value in values.items()
+        )
 
     def _write_part_checks(self, expression: str, value: Any) -> bool:
         name = self._name_value()
         self.checks.append(f"{name} = {expression}")
-        return self.write_checks_noting_zero_or_nan(name, value)
+        return self.write_checks_if_they_can_tell(name, value)
 
     def _name_value(self) -> str:
         self._values += 1

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 from collections import OrderedDict
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,19 @@ from uops.compiler.tensor.compiled_calls import JitFunction
 class Weights:
     first: Tensor
     second: Tensor
+
+
+@dataclasses.dataclass(frozen=True)
+class Scaled:
+    value: Tensor
+    scale: float = dataclasses.field(init=False, default=1.0)
+
+    @classmethod
+    def by(cls, value: Tensor, scale: float) -> Scaled:
+        """Return a value with another scale than the default one."""
+        made = cls(value)
+        object.__setattr__(made, "scale", scale)
+        return made
 
 
 def numbers(*values: float) -> Tensor:
@@ -131,6 +145,40 @@ def test_a_nan_is_its_own_argument() -> None:
     jitted = uops.jit(lambda x, k: x + k)
     for _ in range(2):
         assert np.isnan(jitted(X, float("nan")).numpy()).all()
+
+
+@pytest.mark.parametrize(
+    ("own", "other"),
+    [
+        (0.0, -0.0),
+        (np.float64(0.0), np.float64(-0.0)),
+        (np.float32(0.0), np.float32(-0.0)),
+        (np.float64(1.0), np.float32(1.0)),
+        (complex(1, 0.0), complex(1, -0.0)),
+        (frozenset({1}), frozenset({1.0})),
+        (frozenset({(0.0, 1)}), frozenset({(-0.0, 1)})),
+        (range(0), range(2, 2)),
+        (Decimal("1"), Decimal("1.0")),
+        ({1: 2}, {1.0: 2}),
+        ({0.0: 2}, {-0.0: 2}),
+        (Scaled.by(X, 1.0), Scaled.by(X, 5.0)),
+    ],
+)
+def test_equal_constants_that_differ_are_traced_apart(own: Any, other: Any) -> None:
+    seen: list[str] = []
+
+    def f(x: Tensor, k: Any) -> Tensor:
+        seen.append(describe(k))
+        return x + len(seen)
+
+    def describe(k: Any) -> str:
+        return str(k.scale) if isinstance(k, Scaled) else repr(k)
+
+    jitted = uops.jit(f)
+    for _ in range(2):
+        for k, expected in ((own, [2, 3]), (other, [3, 4]), (other, [3, 4])):
+            assert jitted(X, k).tolist() == expected
+    assert seen == [describe(own), describe(other)]
 
 
 def test_other_settings_are_declined(slow_calls: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
