@@ -6,7 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import Self
 
-from uops.compiler.tensor.dtypes import DTypeLike, choose_accumulation_dtypes, promote, to_float_dtype
+from uops.compiler.tensor.dtypes import (
+    DTypeLike,
+    choose_accumulation_dtypes,
+    pick_first_integer_dtype_holding,
+    promote,
+    to_float_dtype,
+)
 from uops.compiler.tensor.faults import fault, require_integer_of_at_most_64_bits
 from uops.compiler.tensor.methods.reduce import ReductionMethods
 from uops.spec.ir import dtypes as dt
@@ -164,7 +170,10 @@ class NetworkMethods(ReductionMethods):
         padding: Sizes = 0,
         count_include_pad: bool = True,
     ) -> Self:
-        """Return the mean of each window of the last axes; without `count_include_pad`, of its elements that are no padding."""
+        """Return the mean of each window of the last axes; without `count_include_pad`, of its elements that are no padding.
+
+        Sums are divided before they are rounded to this dtype; the mean of integers is float32.
+        """
         kernel = _normalize_spatial_sizes(
             kernel_size, len(kernel_size) if isinstance(kernel_size, Sequence) else 2, "avg_pool2d", "kernel"
         )
@@ -176,7 +185,9 @@ class NetworkMethods(ReductionMethods):
         axes = tuple(range(-n, 0))
         if count_include_pad:
             return windows(self).mean(axes)
-        return windows(self).sum(axes) / windows(self.ones_like()).sum(axes)
+        result_dtype = to_float_dtype(self.dtype)
+        t = self.cast(choose_accumulation_dtypes(result_dtype, None).accumulation)
+        return (windows(t).sum(axes) / windows(t.ones_like()).sum(axes)).cast(result_dtype)
 
     # Layers
 
@@ -210,7 +221,7 @@ class NetworkMethods(ReductionMethods):
         """Return softmax(q @ k^T * scale + mask) @ v; scale defaults to 1 / sqrt(the last extent of q).
 
         A bool mask hides where it is false, any other mask is added. `is_causal` hides everything after the query's position.
-        Scores are in the accumulation dtype.
+        Scores are in the accumulation dtype. Integers count as float32.
         """
         key, value = self._require_tensor("key", key), self._require_tensor("value", value)
         if self.ndim < 2 or key.ndim < 2 or value.ndim < 2 or key.shape[-1] != self.shape[-1] or key.shape[-2] != value.shape[-2]:
@@ -219,7 +230,11 @@ class NetworkMethods(ReductionMethods):
                 "MUL.C3",
                 f"expected query (..., n, d), key (..., m, d), value (..., m, e), got {self.shape}, {key.shape}, {value.shape}",
             )
-        inner, _ = choose_accumulation_dtypes(promote(self.dtype, key.dtype), None)
+        if scale is None and not self.shape[-1]:
+            raise fault(
+                "scaled_dot_product_attention", None, f"expected a scale or queries of at least one element, got shape {self.shape}"
+            )
+        inner, _ = choose_accumulation_dtypes(to_float_dtype(promote(self.dtype, key.dtype)), None)
         scores = self.matmul(key.transpose(-2, -1), dtype=inner) * (1 / math.sqrt(self.shape[-1]) if scale is None else scale)
         if is_causal:
             if attn_mask is not None:
@@ -228,24 +243,25 @@ class NetworkMethods(ReductionMethods):
         if attn_mask is not None:
             attn_mask = self._require_tensor("attn_mask", attn_mask)
             scores = attn_mask.where(scores, -math.inf) if attn_mask.dtype is dt.bool_ else scores + attn_mask
-        return scores.softmax(-1).cast(promote(self.dtype, value.dtype)).matmul(value)
+        return scores.softmax(-1).cast(to_float_dtype(promote(self.dtype, value.dtype))).matmul(value)
 
     # Triangles
 
     def tril(self, diagonal: int = 0) -> Self:
         """Return the elements of the last two axes with column - row <= diagonal, zero elsewhere."""
-        return self._build_lower_triangle_mask("tril", diagonal).where(self, self.zeros_like())
+        below = require_integer_of_at_most_64_bits(diagonal)
+        return self._build_lower_triangle_mask("tril", below).where(self, self.zeros_like())
 
     def triu(self, diagonal: int = 0) -> Self:
         """Return the elements of the last two axes with column - row >= diagonal, zero elsewhere."""
-        return self._build_lower_triangle_mask("triu", require_integer_of_at_most_64_bits(diagonal) - 1).where(
-            self.zeros_like(), self
-        )
+        below = require_integer_of_at_most_64_bits(diagonal) - 1
+        return self._build_lower_triangle_mask("triu", below).where(self.zeros_like(), self)
 
-    def _build_lower_triangle_mask(self, method: str, diagonal: int) -> Self:
-        """Return (rows, columns), true where column <= row + diagonal."""
+    def _build_lower_triangle_mask(self, method: str, below: int) -> Self:
+        """Return (rows, columns), true where column <= row + below."""
         if self.ndim < 2:
             raise fault(method, None, f"expected at least two axes, got shape {self.shape}")
-        below = require_integer_of_at_most_64_bits(diagonal)
-        rows, columns = (self.of(arange(n)) for n in self.shape[-2:])
-        return columns <= rows.unsqueeze(1) + below
+        row_count, column_count = self.shape[-2:]
+        d = pick_first_integer_dtype_holding(row_count + column_count)
+        rows, columns = self.of(arange(row_count, d)), self.of(arange(column_count, d))
+        return columns <= rows.unsqueeze(1) + max(-row_count, min(below, column_count))  # no farther: the sum must not wrap

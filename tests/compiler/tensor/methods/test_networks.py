@@ -102,6 +102,13 @@ def test_avg_pool_is_the_mean_of_each_window(keywords: dict[str, Any], agree: An
     agree(got, [sums / (k[0] * k[1]), sums / counts], 4, scale=4)
 
 
+@pytest.mark.parametrize("count_include_pad", [True, False])
+@pytest.mark.parametrize(("dtype", "value"), [("float16", 40000), ("int32", 2 * 10**9), ("uint32", 2**31), ("int8", 100)])
+def test_avg_pool_divides_before_it_rounds(dtype: str, value: int, count_include_pad: bool) -> None:
+    mean = Tensor.full((1, 1, 2, 2), value, dtype).avg_pool2d(2, count_include_pad=count_include_pad)
+    assert (mean.dtype.name, mean.tolist()) == (dtype if dtype == "float16" else "float32", [[[[value]]]])
+
+
 def _pool(keywords: dict[str, Any]) -> tuple[Any, Any, Any, int]:
     def pair(v: Any) -> Any:
         return (v, v) if isinstance(v, int) else v
@@ -154,6 +161,20 @@ def test_attention_with_every_mask(agree: Any, data: Any) -> None:
     )
 
 
+def test_attention_of_integers_is_that_of_floats(agree: Any) -> None:
+    q, k, v = np.array([[1, 2], [3, 4]]), np.array([[1, 0], [0, 1]]), np.array([[5, 6], [7, 8]])
+    got = Tensor(q, dtype="int32").scaled_dot_product_attention(Tensor(k, dtype="int32"), Tensor(v, dtype="int32"))
+    agree(got, attention(q, k, v).astype("f4"), 8, scale=8)
+
+
+@pytest.mark.parametrize("diagonal", [-(2**63), -(2**31) - 1, -4, -3, 3, 4, 2**31 - 2, 2**31 - 1, 2**63 - 1, 2**64 - 1])
+def test_a_diagonal_may_lie_far_outside(diagonal: int) -> None:
+    x = np.ones((3, 4))
+    near = max(-9, min(diagonal, 9))
+    assert Tensor.ones(3, 4).tril(diagonal).tolist() == np.tril(x, near).tolist()
+    assert Tensor.ones(3, 4).triu(diagonal).tolist() == np.triu(x, near).tolist()
+
+
 def test_linear_adds_its_bias(agree: Any, data: Any) -> None:
     x, w, bias = data(2, 3, 4), data(4, 5), data(5)
     agree([Tensor(x).linear(Tensor(w), Tensor(bias)), Tensor(x).linear(Tensor(w))], [x @ w + bias, x @ w], 8, scale=64)
@@ -177,6 +198,10 @@ T = Tensor.zeros(1, 2, 4, 4)
         (
             lambda: T.scaled_dot_product_attention(T, T, Tensor.ones(4, 4), is_causal=True),
             "expected is_causal or attn_mask, got both",
+        ),
+        (
+            lambda: Tensor.ones(2, 0).scaled_dot_product_attention(Tensor.ones(2, 0), Tensor.ones(2, 3)),
+            r"expected a scale or queries of at least one element, got shape \(2, 0\)",
         ),
         (lambda: Tensor.zeros(3).tril(), r"Tensor.tril: expected at least two axes, got shape \(3,\)"),
     ],
