@@ -103,10 +103,16 @@ class BufferSlot:
         return array
 
     def objects_to_int64(self, array: Array) -> Array:
-        """Convert an array of Python ints to int64. Raises CompileError if one does not fit (R08)."""
+        """Convert an array of Python ints to int64.
+
+        Raises SpecError if an element is no int, CompileError if one does not fit (R08: index dtype).
+        """
+        for v in array.flat:
+            if not isinstance(v, (int, np.integer)):
+                raise SpecError(f"input {self.key!r} needs {self.dtype.name}, got an array of objects with a {type(v).__name__}")
         try:
             return array.astype(np.int64)
-        except (OverflowError, TypeError, ValueError) as e:
+        except OverflowError as e:
             raise CompileError(f"input {self.key!r} has values that int64 does not hold (R08)") from e
 
 

@@ -97,6 +97,9 @@ def test_storage_dtypes_of_small_floats_and_index(pyref: Any) -> None:
     assert (value.dtype, value.tolist()) == (np.int64, [0, 7])
     with pytest.raises(CompileError, match="int64 does not hold \\(R08\\)"):
         i({"p0": np.array([2**70, 0], object)})
+    for other in (1.7, "7", None):
+        with pytest.raises(SpecError, match=f"needs int64, got an array of objects with a {type(other).__name__}"):
+            i({"p0": np.array([other, True], object)})
 
 
 def test_a_graph_is_compiled_once_per_target_and_settings(pyref: Any) -> None:
