@@ -108,7 +108,8 @@ class CreationMethods(IndexingMethods):
             raise fault("arange", None, f"expected at most 2 values of bool, got {n}", SpecTypeError)
         d = wanted or (dt.float32 if any(isinstance(v, float) for v in (first, end, step)) else None)
         if d is None or not d.is_float:
-            return cls._integer_arange(math.trunc(first), math.trunc(first + step) - math.trunc(first), n, wanted)
+            whole_step = math.trunc(first + step) - math.trunc(first) if n > 1 else 1  # beyond a single value may lie infinity
+            return cls._integer_arange(math.trunc(first), whole_step, n, wanted)
         return (cls._positions(n).cast(d.wide) * _convert_to_float_or_fault(step) + _convert_to_float_or_fault(first)).cast(d)
 
     @classmethod

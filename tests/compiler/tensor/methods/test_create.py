@@ -138,6 +138,7 @@ def test_normal_uniform_and_integer_numbers_have_their_moments() -> None:
         (lambda: Tensor.arange(math.inf), "expected finite ends and steps, got 0 to inf by 1"),
         (lambda: Tensor.arange(math.nan), "expected finite ends and steps, got 0 to nan by 1"),
         (lambda: Tensor.arange(0, 5, math.inf), "expected finite ends and steps, got 0 to 5 by inf"),
+        (lambda: Tensor.arange(1e308, 1.7e308, 1e308, dtype="int64"), "expected a value of int64, .* got <integer of 1024 bits>"),
         (lambda: Tensor.arange(0, 1e308, 1e-300), "expected finite ends and steps"),
         (lambda: Tensor.arange(-1, 2**63 + 2, 2**63 + 1), r"no integer dtype holds -1 to 9223372036854775808 \[CONST.C2"),
         (
