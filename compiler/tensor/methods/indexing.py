@@ -60,7 +60,7 @@ class IndexingMethods(NetworkMethods):
         t = self._apply_axis_slices([self._parse_axis_slice(k, i) for k, i in enumerate(axes)], [i is None for i in items])
         if not any(isinstance(i, LazyTensorBase) for i in items):
             return t
-        return t._apply_tensor_indices(items, method)
+        return t._apply_tensor_indices(items, method, are_adjacent=_are_advanced_indices_adjacent(key))
 
     def __setitem__(self, key: IndexItem, value: Any) -> None:
         """Assign through the view `self[key]` (see `assign`). Of several values for one element, the last stays (R164)."""
@@ -192,12 +192,18 @@ class IndexingMethods(NetworkMethods):
         return t._apply_tensor_indices(t._expand_index_key(key), "take", is_already_flattened=axis is None, unchecked=unchecked)
 
     def _apply_tensor_indices(
-        self, items: Sequence[IndexItem], method: str, is_already_flattened: bool = False, unchecked: bool = False
+        self,
+        items: Sequence[IndexItem],
+        method: str,
+        is_already_flattened: bool = False,
+        unchecked: bool = False,
+        are_adjacent: bool = True,
     ) -> Self:
-        """Apply the Tensor indices among `items` to this Tensor, whose axes are sliced already."""
+        """Apply the Tensor indices among `items` to this Tensor, whose axes are sliced already.
+
+        The axes of the indices stand where the indices do if these `are_adjacent`, else in front.
+        """
         indices = [i for i in items if isinstance(i, LazyTensorBase)]
-        advanced = [k for k, i in enumerate(items) if i is not None and not isinstance(i, slice)]
-        together = advanced == list(range(advanced[0], advanced[0] + len(advanced)))
         left = [i for i in items if i is None or isinstance(i, (slice, LazyTensorBase))]  # integers dropped their axes
         axes = [k for k, i in enumerate(left) if isinstance(i, LazyTensorBase)]
         rest = [k for k in range(self.ndim) if k not in axes]
@@ -210,7 +216,7 @@ class IndexingMethods(NetworkMethods):
         checks = [IndexCheck(i.uop, n, method, None if is_already_flattened else k) for i, n, k in zip(indices, sizes, named)]
         node = attach_unproved_checks_or_tag(B.at(picked.uop, linear.reshape(-1).uop), tuple(checks), unchecked)
         out = picked._make_movement_view(node).reshape(shape + front.shape[len(axes) :])
-        before = axes[0] if together else 0
+        before = axes[0] if are_adjacent else 0
         s, order = len(shape), list(range(len(shape), out.ndim))
         return out.permute(*order[:before], *range(s), *order[before:])
 
@@ -296,6 +302,13 @@ def _build_permute_index_permute_steps(axis: int, rank: int, axis_slice: _AxisSl
         MovementStep(Op.INDEX, (positions,), None),
         MovementStep(Op.PERMUTE, (), PermuteArg(back)),
     )
+
+
+def _are_advanced_indices_adjacent(key: IndexItem) -> bool:
+    """Return True if no slice, None or Ellipsis stands between the arrays and integers of a key, as an empty Ellipsis does too."""
+    items = key if isinstance(key, tuple) else (key,)
+    advanced = [k for k, i in enumerate(items) if not (i is None or i is Ellipsis or isinstance(i, slice))]
+    return advanced[-1] - advanced[0] < len(advanced)
 
 
 def position_dtype(elements: int) -> DType:

@@ -53,6 +53,8 @@ ADVANCED: dict[str, Any] = {
     "integer_beside": (slice(None), 2, ROWS),
     "new_axis_between": (PICKS, None, ROWS),
     "new_axis_first": (None, slice(None), ROWS),
+    "empty_ellipsis_between": (slice(None), ROWS, ..., np.array([6, 5, -7])),
+    "empty_ellipsis_beside": (slice(None), ROWS, np.array([6, 5, -7]), ...),
     "all_axes": (np.array([0, 1]), np.array([2, -5]), np.array([3, 3])),
     "empty": (slice(None), np.zeros(0, np.int64)),
     "scalar_tensor": (slice(None), np.array(3)),
