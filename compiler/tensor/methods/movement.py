@@ -54,6 +54,17 @@ def _require_integer_pair(method_name: str, pair: Any) -> tuple[int, int]:
     return require_integer_of_at_most_64_bits(first), require_integer_of_at_most_64_bits(last)
 
 
+def _fill_in_minus_one_extent(method_name: str, shape: Shape, old_shape: Shape) -> Shape:
+    """Return the shape with the extent that -1 stands for, so that it has the elements of `old_shape`."""
+    holes = shape.count(-1)
+    if not holes:
+        return shape
+    product, elements = math.prod(n for n in shape if n != -1), math.prod(old_shape)
+    if holes > 1 or product == 0 or elements % product:
+        raise fault(method_name, "RESHAPE.C2", f"cannot infer -1 in {shape} for {old_shape} (R49)")
+    return tuple(elements // product if n == -1 else n for n in shape)
+
+
 def _part_sizes_with_smaller_last(extent: int, part_size: int) -> tuple[int, ...]:
     """Return the extents of parts of one size, the last perhaps smaller."""
     if part_size <= 0:
@@ -79,7 +90,7 @@ class MovementMethods(LazyTensorBase):
 
     def reshape(self, *shape: Any) -> Self:
         """Return the same elements, row-major, in another shape, of which one extent may be -1 (R49: listing helpers)."""
-        target = self._fill_in_minus_one_extent(unpack_integers(shape))
+        target = _fill_in_minus_one_extent("reshape", unpack_integers(shape), self.shape)
         require_axes("reshape", len(target))
         if any(n < 0 for n in target):
             raise fault("reshape", "RESHAPE.C4", f"expected extents of at least 0, got {target}")
@@ -91,16 +102,6 @@ class MovementMethods(LazyTensorBase):
         return self._wrap_as_view_of_self(
             storage.reshape_node(self.uop, target), MovementStep(Op.RESHAPE, (B.shape_vector(target),), None)
         )
-
-    def _fill_in_minus_one_extent(self, shape: tuple[Any, ...]) -> Shape:
-        """Return the shape with the extent that -1 stands for."""
-        holes = shape.count(-1)
-        if not holes:
-            return shape
-        product = math.prod(n for n in shape if n != -1)
-        if holes > 1 or product == 0 or self.numel() % product:
-            raise fault("reshape", "RESHAPE.C2", f"cannot infer -1 in {shape} for {self.shape} (R49)")
-        return tuple(self.numel() // product if n == -1 else n for n in shape)
 
     view = reshape
 
@@ -142,13 +143,18 @@ class MovementMethods(LazyTensorBase):
         """Put `value` around the elements.
 
         `padding` is one (before, after) or None per axis, or a flat list of pairs from the last axis on. A negative amount removes
-        elements. A value other than zero is a Where over the padded mask.
+        elements. An integer 0 keeps this dtype, any other value is promoted with it. A value other than zero is a Where over the
+        padded mask.
         """
         pairs, filling = (
             self._normalize_padding_to_axis_pairs(to_list_or_raise(padding, "amounts of padding")),
             require_python_number(value),
         )
         t = self.shrink([(max(0, -a), n - max(0, -b)) for (a, b), n in zip(pairs, self.shape)])
+        filler = make_constant_in_dtype_if_it_fits(filling, self.dtype)
+        common = promote(self.dtype, filler.dtype)
+        if common is not self.dtype and (filling or isinstance(filling, float)):
+            t = t.cast(common)
         grown = [(max(0, a), max(0, b)) for a, b in pairs]
         if not any(a or b for a, b in grown):
             return t
@@ -156,9 +162,7 @@ class MovementMethods(LazyTensorBase):
         if filling == 0 and not (isinstance(filling, float) and math.copysign(1, filling) < 0):
             return self._wrap_as_view_of_self(padded, None)
         inside = B.pad_by(B.expand(storage.reshape_node(B.const(True), (1,) * t.ndim), t.shape), *grown)
-        filler = make_constant_in_dtype_if_it_fits(filling, self.dtype)
-        common = promote(self.dtype, filler.dtype)
-        return self._wrap_as_view_of_self(B.where(inside, B.cast(padded, common), B.cast(filler, common)), None)
+        return self._wrap_as_view_of_self(B.where(inside, padded, B.cast(filler, common)), None)
 
     def _normalize_padding_to_axis_pairs(self, padding: Sequence[Any]) -> list[tuple[int, int]]:
         """Return (before, after) per axis."""
@@ -234,7 +238,13 @@ class MovementMethods(LazyTensorBase):
     def unflatten(self, dim: int, sizes: Sequence[int]) -> Self:
         """Split one axis into several, of which one extent may be -1."""
         dim = self._normalize_axis("unflatten", dim, "RESHAPE.C2")
-        return self.reshape(self.shape[:dim] + tuple(to_list_or_raise(sizes, "sizes")) + self.shape[dim + 1 :])
+        extent = self.shape[dim]
+        parts = _fill_in_minus_one_extent("unflatten", unpack_integers(tuple(to_list_or_raise(sizes, "sizes"))), (extent,))
+        if math.prod(parts) != extent:
+            raise fault(
+                "unflatten", "RESHAPE.C2", f"expected sizes whose product is {extent}, the extent of axis {dim}, got {parts}"
+            )
+        return self.reshape(self.shape[:dim] + parts + self.shape[dim + 1 :])
 
     def split(self, sizes: Sizes, dim: int = 0) -> tuple[Self, ...]:
         """Return parts along `dim`: of one size, the last perhaps smaller, or of the sizes listed."""

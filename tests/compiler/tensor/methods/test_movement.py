@@ -72,6 +72,13 @@ def test_movement_is_numpys(name: str, agree: Any) -> None:
     agree(method(Tensor(X)), reference(X), 0)
 
 
+def test_the_padding_of_no_integer_dtype_promotes() -> None:
+    for value, dtype in ((0, "int32"), (1, "int32"), (0.0, "float32"), (-0.0, "float32"), (1.0, "float32")):
+        for amount in (0, 1):
+            padded = Tensor([2, 3]).pad(((amount, 0),), value)
+            assert (padded.dtype.name, padded.tolist()) == (dtype, [value] * amount + [2, 3])
+
+
 @pytest.mark.parametrize("parts", [2, [1, 0, 2], 5])
 def test_split_gives_numpys_parts(parts: Any, agree: Any) -> None:
     ends = np.cumsum(parts)[:-1] if isinstance(parts, list) else np.arange(parts, 3, parts)
@@ -84,6 +91,7 @@ def test_chunk_makes_at_most_that_many() -> None:
 
 
 def test_empty_tensors_move(agree: Any) -> None:
+    assert Tensor.zeros(0, 6).unflatten(1, (-1, 2)).shape == (0, 3, 2)
     t = Tensor(EMPTY)
     agree(
         [t.reshape(3, 0), t.T, t.expand(2, 2, 0, 3), t.flip(1), t.cat(t, dim=1), t.pad(((0, 0), (0, 1), (0, 0)))],
@@ -118,6 +126,11 @@ def test_a_reshape_of_a_reshape_is_one_node() -> None:
         (lambda t: t.reshape(5, 5), r"Tensor.reshape: \(2, 3, 4\) has 24 elements, \(5, 5\) has 25 \[RESHAPE.C2: prod"),
         (lambda t: t.reshape(-1, 7), r"cannot infer -1 in \(-1, 7\) for \(2, 3, 4\) \(R49\) \[RESHAPE.C2"),
         (lambda t: t.reshape(-2, -3, 4), r"expected extents of at least 0, got .* \[RESHAPE.C4"),
+        (
+            lambda t: t[:0].unflatten(2, (5, 5)),
+            r"Tensor.unflatten: expected sizes whose product is 4, .* got \(5, 5\) \[RESHAPE.C2",
+        ),
+        (lambda t: t.unflatten(2, (-1, 3)), r"Tensor.unflatten: cannot infer -1 in \(-1, 3\) for \(4,\) \(R49\) \[RESHAPE.C2"),
         (lambda t: t.permute(0, 1), r"Tensor.permute: expected each axis of shape \(2, 3, 4\) once, got \(0, 1\) \[PERMUTE.C2"),
         (lambda t: t.permute(0, 0, 1), r"\[PERMUTE.C2"),
         (lambda t: t.expand(2, 5, 4), r"Tensor.expand: shape \(2, 3, 4\) does not broadcast to \(2, 5, 4\) \[EXPAND.C2"),
