@@ -79,7 +79,8 @@ def as_dtype(d: DTypeLike) -> DType:
 def choose_accumulation_dtypes(element_dtype: DType, wanted_result: DTypeLike | None) -> AccumulationDtypes:
     """Return the dtypes of a sum over elements of `element_dtype`.
 
-    A `wanted_result` dtype is both, but accumulation is never narrower than the table's.
+    A `wanted_result` dtype is both, but a float has no narrower accumulation than the table's. To an integer dtype the elements are
+    converted first: integer sums and products wrap, so that a narrow accumulation loses nothing.
     """
     default = ACCUMULATE[element_dtype]
     if wanted_result is None:
