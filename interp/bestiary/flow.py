@@ -93,32 +93,45 @@ def eval_reduce_over_ranges_and_vector_lanes(step: EvalStep) -> BestiaryCoroutin
 
 def eval_if(step: EvalStep) -> BestiaryCoroutine:
     """Execute the effects of an IF where its condition holds."""
-    for effect in step.node.effects:
-        yield from execute_stores_under_gates(step, step.frame, effect, (step.node.condition,))
+    yield from execute_stores_under_gates(step, step.frame, step.node.effects, (step.node.condition,))
 
 
-def execute_stores_under_gates(step: EvalStep, frame: BestiaryFrame, u: UOp, gates: tuple[UOp, ...]) -> BestiaryCoroutine:
-    """Execute an effect in the body of an IF: every Store of it only where all of `gates` hold (R114)."""
+def execute_stores_under_gates(
+    step: EvalStep, frame: BestiaryFrame, effects: Iterable[UOp], gates: tuple[UOp, ...]
+) -> BestiaryCoroutine:
+    """Execute effects in the body of an IF: every Store of them once, and only where all of `gates` hold (R114)."""
     m = step.machine
-    if u.op is Op.ENDIF:
-        yield from execute_stores_under_gates(step, frame, u.if_node, gates)
-    elif u.op is Op.GROUP:
-        for e in u.effects:
-            yield from execute_stores_under_gates(step, frame, e, gates)
-    elif u.op is Op.B_IF:
-        for e in u.effects:
-            yield from execute_stores_under_gates(step, frame, e, (*gates, u.condition))
-    else:
+    for u, inner_gates in _find_stores_and_ends_under_gates(effects, gates):
         body = (u.body,) if u.op is Op.END else (u.index, u.value)
 
-        def execute_iteration(inner: BestiaryFrame) -> BestiaryCoroutine:
+        def execute_iteration(
+            inner: BestiaryFrame, u: UOp = u, body: tuple[UOp, ...] = body, gates: tuple[UOp, ...] = inner_gates
+        ) -> BestiaryCoroutine:
             if u.op is Op.END:
-                yield from execute_stores_under_gates(step, inner, u.body, gates)
+                yield from execute_stores_under_gates(step, inner, body, gates)
                 return
             yield from m.evaluate(inner, *gates, *body)
             execute_store(step, inner, u, gates)
 
-        yield from m.run_loops(frame, frame.scope.plan.loop_levels((*body, *gates), u.ranges), execute_iteration)
+        yield from m.run_loops(frame, frame.scope.plan.loop_levels((*body, *inner_gates), u.ranges), execute_iteration)
+
+
+def _find_stores_and_ends_under_gates(effects: Iterable[UOp], gates: tuple[UOp, ...]) -> list[tuple[UOp, tuple[UOp, ...]]]:
+    """Return each Store and END that effects consist of, with its gates, in order; one that several paths lead to once (R27)."""
+    seen: dict[tuple[UOp, tuple[UOp, ...]], None] = {}
+    pending = [(u, gates) for u in effects][::-1]
+    while pending:
+        u, outer = effect = pending.pop()
+        if effect in seen:
+            continue
+        seen[effect] = None
+        if u.op is Op.ENDIF:
+            pending.append((u.if_node, outer))
+        elif u.op is Op.GROUP:
+            pending += [(e, outer) for e in reversed(u.effects)]
+        elif u.op is Op.B_IF:
+            pending += [(e, (*outer, u.condition)) for e in reversed(u.effects)]
+    return [effect for effect in seen if effect[0].op not in (Op.ENDIF, Op.GROUP, Op.B_IF)]
 
 
 # ----------------------------------------------------------------------------------------------------------------- workgroup

@@ -190,19 +190,21 @@ def program_stage_to_run(u: UOp) -> UOp:
 
 
 def nested_effects_of_if(u: UOp) -> list[UOp]:
-    """Return every effect in the body of an IF."""
-    effects: list[UOp] = []
+    """Return every effect in the body of an IF once."""
+    effects: dict[UOp, None] = {}
     pending = list(u.effects)
     while pending:
         effect = pending.pop()
-        effects.append(effect)
+        if effect in effects:
+            continue
+        effects[effect] = None
         if effect.op is Op.GROUP or effect.op is Op.ENDIF:
             pending += effect.src
         elif effect.op is Op.END:
             pending.append(effect.body)
         elif effect.op is Op.B_IF:
             pending += effect.effects
-    return effects
+    return list(effects)
 
 
 def _nesting_key(r: UOp) -> tuple[int, int, bool]:

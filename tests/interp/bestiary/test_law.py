@@ -197,6 +197,20 @@ def test_effects_of_an_if_in_an_if_are_listed_with_both_gates():
     assert all(u.gate is not None for u in legalize(linear).src if u.op is Op.STORE)
 
 
+def test_effects_that_many_paths_of_an_if_lead_to_are_executed_once():
+    memory = UOp(Op.B_PARAM, (), BParamArg(0, 4, dt.int32))
+    at = UOp(Op.B_INDEX, (memory, b.index(0)), BIndexArg())
+    effect = UOp(Op.B_STORE, (at, b.const(1, dt.int32)))
+    for _ in range(100):
+        effect = UOp(Op.GROUP, (effect, effect))
+    block = UOp(Op.B_IF, (b.const(True, dt.bool_), effect))
+    linear = UOp(Op.LINEAR, (memory, at, block, UOp(Op.ENDIF, (block,))))
+    verify(linear, Dialect.BESTIARY)
+    x = {"p0": np.zeros(4, np.int32)}
+    for result in (run(linear, x), uops.run(legalize(linear), x)):
+        assert result.buffers["p0"].tolist() == [1, 0, 0, 0]
+
+
 @pytest.mark.parametrize(("first", "stays"), [(0, False), (-1, True), (1, True)])
 def test_a_value_is_computed_again_only_where_it_is_read_inside_R179(first, stays):
     r, i = _range(4, 0), _range(4, 1)
