@@ -89,8 +89,7 @@ def _have_same_injective_index(a: AccessSite, b: AccessSite, fixed_counters: Seq
     return (
         a.index == b.index
         and a.counters == b.counters
-        and is_index_injective_by_mixed_radix(a, fixed_counters)
-        and is_index_injective_by_mixed_radix(b, fixed_counters)
+        and is_index_injective_by_mixed_radix(a, fixed_counters, b)
     )
 
 

@@ -228,14 +228,20 @@ class _AccessReader:
         return self.make_unknown_within_bounds(u)
 
     def make_unknown_within_bounds(self, u: UOp, is_memory_written: bool = False) -> SymbolicValue:
-        """Return an unknown of which only the bounds are known."""
+        """Return an unknown of which only the bounds are known, or one per lane of a vector."""
         name = self.names.setdefault(u, f"v{len(self.names)}")
-        if u.dtype is dt.bool_:
-            return T.negate(T.is_zero(T.as_sum(Unknown(name, 0, 1, True, is_memory_written))))
-        low, high = u.min_max or (u.dtype.min, u.dtype.max)
-        if low == high:  # the number of a single lane
+        low, high = (0, 1) if u.dtype is dt.bool_ else u.min_max or (u.dtype.min, u.dtype.max)
+        if low == high and u.dtype is not dt.bool_:  # the number of a single lane
             return LinearSum(int(low), ())
-        return T.as_sum(Unknown(name, int(low), int(high), True, is_memory_written))
+
+        def make_unknown(name: str) -> LinearSum | Condition:
+            unknown = T.as_sum(Unknown(name, int(low), int(high), True, is_memory_written))
+            return T.negate(T.is_zero(unknown)) if u.dtype is dt.bool_ else unknown
+
+        count = u.shape[0] if len(u.shape) == 1 else 1
+        if not isinstance(count, int) or count == 1:
+            return make_unknown(name)
+        return [make_unknown(f"{name}.{k}") for k in range(count)]
 
 
 def _sources_to_read_first(u: UOp) -> Sequence[UOp]:

@@ -98,19 +98,27 @@ def rename_counters_and_loads_apart(site: AccessSite, suffix: str) -> AccessSite
     )
 
 
-def is_index_injective_by_mixed_radix(site: AccessSite, fixed_counters: Sequence[Unknown] = ()) -> bool:
+def is_index_injective_by_mixed_radix(
+    site: AccessSite, fixed_counters: Sequence[Unknown] = (), other: AccessSite | None = None
+) -> bool:
     """Return True if the counters except `fixed_counters` are digits of the element's number: each step exceeds all lesser
-    digits."""
-    bounds = derive_atom_bounds_unless_contradictory(extract_nonnegative_sums(site.condition))
-    if bounds is None:
-        return True
+    digits.
+
+    With `other`, a site of the same index and counters, this holds for the iterations of both together.
+    """
+    bounds_of_sites = []
+    for s in (site,) if other is None else (site, other):
+        bounds = derive_atom_bounds_unless_contradictory(extract_nonnegative_sums(s.condition))
+        if bounds is None:
+            return True
+        bounds_of_sites.append(bounds)
     digits = dict(site.index.terms)
     if any(not isinstance(v, Unknown) or v.loaded for v in digits):
         return False
     span = 0
-    extents = {v: bounds.get(v, (v.low, v.high)) for v in site.counters}
     for v in sorted((v for v in site.counters if v not in fixed_counters), key=lambda v: abs(digits.get(v, 0))):
-        low, high = extents[v]
+        extents = [bounds.get(v, (v.low, v.high)) for bounds in bounds_of_sites]
+        low, high = min(low for low, _ in extents), max(high for _, high in extents)
         if high > low:
             if abs(digits.get(v, 0)) <= span:
                 return False
@@ -310,7 +318,9 @@ def view_touched_elements(site: AccessSite, flat_array: PointValues) -> PointVal
     Returns None unless the index is a sum of unknowns that the gate bounds one by one, and all elements are inside.
     """
     bounds = _single_unknown_bounds(site.condition)
-    if bounds is None or any(not isinstance(v, Unknown) or v.loaded for v, _ in site.index.terms):
+    if bounds is None or any(not isinstance(v, Unknown) for v, _ in site.index.terms):
+        return None
+    if any(v.loaded for v in T.collect_unknowns(site.condition, T.collect_unknowns(site.index))):
         return None
     offset, shape, strides = site.index.const, list[int](), list[int]()
     for v, c in site.index.terms:
@@ -335,7 +345,8 @@ def _single_unknown_bounds(condition: Condition) -> dict[Unknown, Interval] | No
             if len(f.terms) > 1 or (f.terms and not isinstance(f.terms[0][0], Unknown)):
                 return None
             if not f.terms:
-                bounds[_NEVER] = (0, 0 if f.const >= 0 else -1)
+                if f.const < 0:
+                    bounds[_NEVER] = (0, -1)
                 continue
             ((v, c),) = f.terms
             assert isinstance(v, Unknown)

@@ -1,0 +1,150 @@
+"""Kernels whose faults the validator once missed, and a legal one that it refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from uops.compiler.prove.solver.solver import SolverWorker
+from uops.compiler.validate.kernel import validate_kernel
+from uops.compiler.validate.races import decide_races
+from uops.compiler.validate.reader import read_accesses
+from uops.spec.ir.text import parse
+
+
+def list_instructions(text: str) -> str:
+    """The text of a kernel as a list of its instructions, in the order of the lines."""
+    *lines, sink = text.strip().splitlines()
+    numbers = ", ".join(line.split(" = ")[0] for line in lines if " = const " not in line)
+    return "\n".join([*lines, f"{sink.split(' = ')[0]} = linear {numbers}"])
+
+
+def is_proved(before: str, after: str, worker: SolverWorker) -> bool:
+    return all(v.is_proved for v in validate_kernel(parse(before), parse(list_instructions(after)), worker))
+
+
+_FILL = """
+%0 = param (8), slot=0 : f32
+%1 = param (), slot=none, name="n", bounds=[0, 1] : index
+%2 = range 8, axis_id=0, type=loop
+%3 = index %0, %2
+%4 = const 1.0 : f32
+"""
+_ALWAYS = _FILL + '%6 = store %3, %4\n%7 = end %6, %2\n%8 = sink %7, name="k"'
+_FOR_ONE_N = _FILL + '%5 = cmpeq %1, 1\n%6 = store %3, %4, %5\n%7 = end %6, %2\n%8 = sink %7, name="k"'
+_FOR_EACH_N = (
+    _FILL
+    + """%9 = const 2.0 : f32
+%5 = cmpeq %1, 0
+%6 = cmpeq %1, 1
+%7 = store %3, %4, %5
+%8 = store %3, %9, %6
+%10 = group %7, %8
+%11 = end %10, %2
+%12 = sink %11, name="k"
+"""
+)
+
+
+def test_a_gate_on_a_variable_counts(worker: SolverWorker) -> None:
+    assert is_proved(_FOR_ONE_N, _FOR_ONE_N, worker) and is_proved(_FOR_EACH_N, _FOR_EACH_N, worker)
+    assert not is_proved(_FOR_ONE_N, _ALWAYS, worker)
+    assert not is_proved(_ALWAYS, _FOR_ONE_N, worker)
+
+
+_BY_REGISTER = """
+%0 = param (8), slot=0 : f32
+%1 = param (8), slot=1 : i32
+%2 = range 8, axis_id=0, type=loop
+%3 = index %0, %2
+%4 = const 1.0 : f32
+%10 = buffer size=1, device="CPU", addrspace=reg, unique=1 : i32
+%11 = index %1, %2
+%12 = load %11
+%13 = index %10, 0
+%14 = store %13, %12
+%15 = after %10, %14
+%16 = index %15, 0
+%17 = load %16
+%18 = const 5 : i32
+%5 = cmplt %17, %18
+%6 = store %3, %4, {gate}
+%7 = end %6, %2
+%8 = sink %7, name="k"
+"""
+
+
+def test_no_points_stand_for_a_gate_on_a_loaded_value(worker: SolverWorker) -> None:
+    gated, ungated = _BY_REGISTER.format(gate="%5"), _BY_REGISTER.replace(", {gate}", "")
+    verdicts = validate_kernel(parse(gated), parse(list_instructions(ungated)), worker)
+    assert [v for v in verdicts if "all written" in str(v) and "by points" in str(v)] == []
+
+
+_DIGITS = """
+%0 = param (5000), slot=0 : f32
+%1 = param (), slot=none, name="n", bounds=[1, 1000] : index
+%2 = range 8, axis_id=0, type={kind}
+%3 = range %1, axis_id=1, type={kind}
+%4 = mul %3, 4
+%5 = add %2, %4
+%6 = index %0, %5
+%7 = const 4 : index
+%8 = cmplt %2, %7
+%9 = cmpge %2, %7
+%10 = const 1.0 : f32
+%11 = const 2.0 : f32
+%12 = store %6, %10, %8
+%13 = store %6, %11, %9
+%14 = group %12, %13
+%15 = end %14, %3
+%16 = end %15, %2
+%17 = sink %16, name="k"
+"""
+
+
+@pytest.mark.parametrize("kind", ["thread", "local"])
+def test_two_gates_may_make_the_digits_of_one_number_overlap(kind: str, worker: SolverWorker) -> None:
+    text = list_instructions(_DIGITS.format(kind=kind))
+    assert not all(v.is_proved for v in decide_races(read_accesses(parse(text)), worker))
+
+
+_LANES = """
+%0 = param (4), slot=0 : f32
+%1 = param (2), slot=1 : u8
+%30 = buffer size=2, device="CPU", addrspace=reg, unique=1 : u8
+%2 = range 4, axis_id=0, type=loop
+%23 = const 0 : i32
+%4 = cast %2 : i32
+%5 = const 0 : i32
+%3 = range 4, axis_id=1, type=loop
+%25 = cast %3 : i32
+%6 = stack %4, %25
+%7 = stack 0, 1
+%8 = index %1, %7
+%9 = load %8
+%31 = index %30, %7
+%10 = store %31, %9
+%32 = after %30, %10
+%33 = index %32, %7
+%34 = load %33
+%35 = cast %34 : i32
+%11 = add %35, %6
+%12 = index %11, 0
+%13 = index %11, 1
+%14 = sub %12, %13
+%16 = max %14, %23
+%17 = const 1.0 : f32
+%18 = index %0, %16
+%19 = load %18
+%26 = param (16), slot=2 : f32
+%27 = mul %2, 4
+%28 = add %27, %3
+%29 = index %26, %28
+%36 = store %29, %19
+%21 = end %36, %3
+%22 = end %21, %2
+%24 = sink %22, name="k"
+"""
+
+
+def test_each_lane_of_a_loaded_vector_is_an_unknown_of_its_own(worker: SolverWorker) -> None:
+    assert not is_proved(_LANES, _LANES, worker)
