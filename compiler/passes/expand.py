@@ -26,6 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from operator import attrgetter
 
 from uops.compiler.ir.bodies import map_kernel_bodies
 from uops.compiler.ir.iterations import bind_accesses_and_loop_over_unrolled_ranges
@@ -61,7 +62,7 @@ def expand_vector_axes_and_split_ends(body: UOp) -> UOp:
 def _turn_vector_axes_of_native_kernel_into_loops(body: UOp) -> UOp:
     """Return the body with loops for its vector axes, if it holds native text, which is written for scalars (R168)."""
     order = toposort(body)
-    if OPAQUE_INSTRUCTIONS.isdisjoint([u.op for u in order]):
+    if OPAQUE_INSTRUCTIONS.isdisjoint(map(attrgetter("op"), order)):
         return body
     reduced = {r for u in order if u.op is Op.REDUCE for r in u.ranges}
     axes = [u for u in order if u.op is Op.RANGE and u.arg.type in UNROLLED]
@@ -143,7 +144,9 @@ class _AxisExpander:
     def expand_elementwise(self, u: UOp) -> None:
         """Rebuild an elementwise op on operands of equal axes; one of shape () stays as it is."""
         axis_masks, done = self.axis_masks, self.done
-        mask = self._union_axis_masks(u.src)
+        mask = 0
+        for s in u.src:
+            mask |= axis_masks[s]
         axis_masks[u] = mask
         fits = (0, mask)  # the masks of operands that need no broadcast
         src = tuple([done[s] if axis_masks[s] in fits else self.broadcast_to_axes(s, mask) for s in u.src])

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from operator import attrgetter
 
 from uops.compiler.decompose import SMALL
 from uops.compiler.ir.loops import map_nodes_of_ops_to_enclosing_loops
@@ -48,7 +49,7 @@ def serialize_axes_and_atomics_that_targets_lack(body: UOp) -> UOp:
     Raises CompileError for AtomicAdds of small floats that cannot take turns.
     """
     order = toposort(body)
-    ops = {u.op for u in order}
+    ops = set(map(attrgetter("op"), order))
     unrolled = [u for u in order if u.op is Op.RANGE and u.arg.type in UNROLLED]
     shared = set[UOp]()
     if body.arg is not None and body.arg.scheduled and ops.isdisjoint(_CONCURRENT):

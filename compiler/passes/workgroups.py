@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import NamedTuple
 
 from uops.compiler.ir.buffers import fresh_uniques
@@ -104,7 +105,7 @@ def lower_workgroups_to_loops_unless_supported(linear: UOp, target: Target) -> U
     Raises CompileError for a Barrier in a block in whose bound or condition lanes may differ. Raises it for a number of lanes
     without an upper bound, too, if values of all lanes are kept.
     """
-    used = {u.op for u in linear.src} & WORKGROUP_OPS
+    used = WORKGROUP_OPS.intersection(map(attrgetter("op"), linear.src))
     if not used:
         return linear
     if used <= target.ops and target.can_lanes_meet_at_barriers(linear):

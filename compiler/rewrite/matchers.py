@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any
 
 from uops.compiler.ir.affine import are_equal_sums
@@ -31,6 +32,9 @@ from uops.spec.ir.ops import Op
 RuleApplication = tuple[Rule, UOp, Binding]
 #: A function that applies the first matching rule of one op to a node.
 OpMatcher = Callable[[UOp], "RuleApplication | None"]
+
+
+_get_op = attrgetter("op")
 
 
 def match_nothing(u: UOp) -> None:
@@ -64,11 +68,11 @@ def _make_step_that_dispatches_on_source_ops(rules: Sequence[Rule]) -> OpMatcher
         src = u.src
         if len(src) > max_sources:  # a tuple of thousands of ops is no key
             return None
-        source_ops = tuple([s.op for s in src])
+        source_ops = tuple(map(_get_op, src))
         matcher = matchers.get(source_ops)
         if matcher is None:
             matcher = matchers[source_ops] = _get_or_compile_matcher([r for r in rules if _accepts_source_ops(r, source_ops)])
-        return matcher(u)
+        return None if matcher is match_nothing else matcher(u)
 
     return step
 

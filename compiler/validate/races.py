@@ -86,11 +86,7 @@ def _describe_barrier(bar: BarrierSite) -> str:
 
 def _have_same_injective_index(a: AccessSite, b: AccessSite, fixed_counters: Sequence[Unknown]) -> bool:
     """Return True if two sites touch one element only at equal counters, as digits of one number."""
-    return (
-        a.index == b.index
-        and a.counters == b.counters
-        and is_index_injective_by_mixed_radix(a, fixed_counters, b)
-    )
+    return a.index == b.index and a.counters == b.counters and is_index_injective_by_mixed_radix(a, fixed_counters, b)
 
 
 def generate_race_claims(body: KernelAccesses) -> Iterator[ValidationClaim]:

@@ -15,6 +15,7 @@ them. An index value is stored as int64, because there is no Buffer of index (R2
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from uops.compiler.ir.bodies import order_outside_kernels, substitute_outside_kernels
@@ -69,7 +70,7 @@ def convert_graph_to_call(root: UOp) -> CallifiedProgram:
     """Convert a graph to one Call, and return it with its outputs. Raises CompileError or SpecError."""
     inlined = inline_calls_and_drop_gradient_markers(root)
     allocated = _make_output_buffer_per_value(root, inlined)
-    first_unique = highest_unique(toposort(root)) + 1 + len(allocated)
+    first_unique = (allocated[-1].buffer.arg.unique if allocated else highest_unique(toposort(root))) + 1
     partitioned, parts, reached_params = partition_over_devices(inlined, first_unique)
     resolved, temporaries = convert_kernel_calls_to_launch_form(partitioned, first_unique + len(parts))
     targets, items = iter(allocated), root_items(resolved)
@@ -81,7 +82,7 @@ def convert_graph_to_call(root: UOp) -> CallifiedProgram:
     params, arguments = _map_memory_and_variables_to_params(body, reached_params)
     stateless = substitute_outside_kernels(body, params)
     log_transform("arguments", body, stateless, params)
-    has_stores = not {Op.STORE, Op.CALL}.isdisjoint([u.op for u in toposort(resolved)])
+    has_stores = not {Op.STORE, Op.CALL}.isdisjoint(map(attrgetter("op"), toposort(resolved)))
     body = insert_hazard_copies(stateless) if has_stores else stateless  # without Stores, no memory changes that is read
     called = UOp(Op.CALL, (body, *arguments), CallArg(written=find_slots_written_by_effects(body)))
     written = {v: base_memory(effect.buffer) for v, effect in zip(items, effects) if effect is not v}
@@ -108,6 +109,8 @@ def inline_calls_and_drop_gradient_markers(root: UOp) -> UOp:
 def _order_outside_opaque_bodies(root: UOp) -> list[UOp]:
     """Return the nodes in topological order, without what is below the bodies that are not inlined."""
     order = toposort(root)
+    if Op.CALL not in map(attrgetter("op"), order):
+        return order
     bodies = {u.body for u in order if u.op is Op.CALL and is_kernel_or_custom_function_body(u.body)}
     return order if not bodies else toposort(root, gate=lambda u: u not in bodies)
 
