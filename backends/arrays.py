@@ -32,7 +32,10 @@ Header = dict[str, Any]
 
 
 def encode_arrays(arrays: Mapping[str, Any]) -> tuple[Header, bytes]:
-    """Encode named arrays and Python ints as a packet; object arrays of ints hold index values beyond int64."""
+    """Encode named arrays and Python ints as a packet; object arrays of ints hold index values beyond int64.
+
+    An array in another byte order is encoded in the native one.
+    """
     header: Header = {}
     body = bytearray()
     for name, value in arrays.items():
@@ -43,10 +46,11 @@ def encode_arrays(arrays: Mapping[str, Any]) -> tuple[Header, bytes]:
         if array.dtype == object:
             header[name] = {"dtype": _OBJECT, "shape": array.shape, "ints": [str(int(v)) for v in array.ravel()]}
             continue
-        if array.dtype.name not in _BY_NAME:
+        dtype = _BY_NAME.get(array.dtype.name)
+        if dtype is None:
             raise SpecError(f"{name} has NumPy dtype {array.dtype}, which stores no dtype of the language")
-        header[name] = {"dtype": array.dtype.name, "shape": array.shape, "offset": len(body)}
-        body += array.tobytes()
+        header[name] = {"dtype": dtype.name, "shape": array.shape, "offset": len(body)}
+        body += array.astype(dtype, copy=False).tobytes()
     return header, bytes(body)
 
 

@@ -296,6 +296,12 @@ def test_arrays_cross_with_every_bit(worker: BackendWorker, array) -> None:
     assert back.tolist() == array.tolist() if array.dtype == object else back.tobytes() == array.tobytes()
 
 
+def test_an_array_in_another_byte_order_crosses_in_the_native_one(worker: BackendWorker) -> None:
+    found = worker.run(WorkerCase(GRAPH, {"p0": np.array([1.0, 2.0], ">f4")}))
+    back = found.result.buffers["b7"]
+    assert back.dtype == np.dtype(np.float32) and back.tolist() == [1.0, 2.0]
+
+
 def test_a_python_int_beyond_64_bits_crosses(worker: BackendWorker) -> None:
     found = worker.run(WorkerCase(GRAPH, {"p0": 2**99}))
     assert int(found.result.values[0]) == 2**100
