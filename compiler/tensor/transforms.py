@@ -60,6 +60,8 @@ def _differentiate(name: str, f: Callable[..., Any], argnums: int | Sequence[int
         if outside:
             raise SpecValueError(f"uops.{name}: expected argnums of the {len(args)} positional arguments, got {outside[0]}")
         positions = [k % len(args) for k in numbers]
+        if len(set(positions)) < len(positions):
+            raise SpecValueError(f"uops.{name}: expected each argument once in argnums, got {format_for_error(argnums)}")
 
         def call(*primals: Any) -> Any:
             given = list(args)

@@ -395,6 +395,8 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[SpecError], str]] = {
     "a number": (lambda: uops.grad(lambda a: (a * 2.0).sum())(3.0), SpecTypeError, "with Tensors of floats, got 3.0"),
     "no function": (lambda: uops.grad(Tensor([1.0])), SpecTypeError, "expected a function"),  # type: ignore[arg-type]
     "an argument that is not there": (lambda: uops.grad(cubes, argnums=2)(Tensor([1.0])), SpecValueError, "argnums"),
+    "an argument twice": (lambda: uops.grad(cubes, argnums=(0, 0))(Tensor([1.0])), SpecValueError, "each argument once"),
+    "an argument twice, from the end": (lambda: uops.grad(cubes, argnums=(0, -1))(Tensor([1.0])), SpecValueError, "once.*-1"),
 }
 
 
