@@ -11,7 +11,7 @@ from typing import Any
 from uops.backends import registry
 from uops.backends.contract import KERNEL_SURFACE, Backend, CompilerBackend, Inputs
 from uops.compiler.tensor.realize import install
-from uops.spec.errors import SpecTypeError, Unsupported
+from uops.spec.errors import SpecTypeError, SpecValueError, Unsupported
 from uops.spec.ir.native import refuse_native_text
 from uops.spec.ir.node import UOp
 from uops.spec.ir.text import parse_file_and_locate_nodes
@@ -62,7 +62,7 @@ def compile(
     written = (
         infer_tensor_kernel_or_bestiary_dialect(graph)
         if dialect is None
-        else Dialect(dialect)
+        else _find_dialect(dialect)
         if isinstance(dialect, str)
         else dialect
     )
@@ -92,6 +92,13 @@ def _read_file(path: str | os.PathLike[str], allow_native: bool) -> UOp:
     if not allow_native:
         refuse_native_text(graph, f"{describe_path(path)}: ", "pass allow_native=True if you trust the file")
     return graph.root
+
+
+def _find_dialect(name: str) -> Dialect:
+    """Return the dialect of a name. Raises SpecValueError."""
+    if name not in (names := [d.value for d in Dialect]):
+        raise SpecValueError(f"compile takes a dialect of {', '.join(names)}, got {name!r:.80}")
+    return Dialect(name)
 
 
 def _get_thread_backend_or_new_for_options(name: str, options: dict[str, Any]) -> Backend:

@@ -13,7 +13,7 @@ from uops.backends import api
 from uops.backends.contract import Backend, Capabilities, Inputs
 from uops.backends.registry import UnknownBackend
 from uops.compiler import Compiled
-from uops.spec.errors import SpecError
+from uops.spec.errors import SpecError, SpecValueError
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
@@ -50,6 +50,11 @@ RECORDER = f"{__name__}:Recorder"
 def recorder(monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(api.registry, "import_factory", lambda name: Recorder)
     return "recorder"
+
+
+def test_a_dialect_that_is_none_is_an_error_that_lists_them() -> None:
+    with pytest.raises(SpecValueError, match=r"tensor, callified, .*'klingon'"):
+        uops.compile(GRAPH, dialect="klingon")
 
 
 def test_compile_of_a_graph_is_a_program_of_the_compiler() -> None:
