@@ -11,6 +11,7 @@ Spec: R01 to R05 (integer division and overflow), R08 (index).
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self
@@ -520,8 +521,8 @@ def _floor_remainder(a: PointValues, b: PointValues) -> PointValues:
 _TRUTH: dict[str, Callable[..., PointValues]] = {
     ">=0": lambda a: a >= 0,
     "==0": lambda a: a == 0,
-    "and": lambda *a: np.logical_and(a[0], a[1]),
-    "or": lambda *a: np.logical_or(a[0], a[1]),
+    "and": lambda *a: functools.reduce(np.logical_and, a),
+    "or": lambda *a: functools.reduce(np.logical_or, a),
     "not": np.logical_not,
 }
 _VALUES: dict[str, Callable[..., PointValues]] = {

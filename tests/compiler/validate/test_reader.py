@@ -5,7 +5,7 @@ import pytest
 
 from uops.compiler.validate import terms as T
 from uops.compiler.validate.reader import _RULES, _AccessReader, read_accesses
-from uops.compiler.validate.terms import LinearSum, Operation, Unknown
+from uops.compiler.validate.terms import Condition, LinearSum, Operation, Unknown
 from uops.interp import run
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -112,3 +112,10 @@ def test_an_interval_holds_every_entry_of_a_table():
     assert T.bounds(
         T.as_sum(Operation("table", (T.as_sum(Unknown("lane4", 0, 3)), LinearSum(3), LinearSum(-5), LinearSum(7), LinearSum(0))))
     ) == (-5, 7)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_every_part_of_a_condition_counts_at_points(count):
+    for op, rare, usual in (("or", T.TRUE, T.FALSE), ("and", T.FALSE, T.TRUE)):
+        parts = (*[usual] * (count - 1), rare)
+        assert bool(T.evaluate_at_points(Condition(op, parts), {})) is (op == "or")
