@@ -1,5 +1,5 @@
 """Claims about the memory plan: values that are live at the same time share no bytes, memory that the caller sees keeps its place,
-and no written argument is passed twice, except to kernels written by hand.
+arenas hold nothing else, and no written argument is passed twice, except to kernels written by hand.
 
 Takes: the launch as KERNEL, as LINEAR, and as PLANNED, and the numbers of the caller's Buffers. Gives: claims `plan`. A value is
 live from the first Call that takes its Buffer to the last one. Spec: Lowering Pipeline/Register-Memory Plan; Slice; R46 (Slice),
@@ -40,11 +40,13 @@ def generate_plan_claims(
 ) -> Iterator[ValidationClaim]:
     """Claim that each Buffer of a launch has one place, disjoint from all that are live with it.
 
-    `caller_buffers` are the numbers of the caller's Buffers, which keep their memory. `written_kernels` are the numbers of the
-    Calls of kernels written by hand.
+    No arena is the caller's, and neither an arena nor a Buffer with a place in one is passed whole. `caller_buffers` are the
+    numbers of the caller's Buffers, which keep their memory. `written_kernels` are the numbers of the Calls of kernels written by
+    hand.
     """
     live_ranges: dict[UOp, tuple[int, int]] = {}
     places: dict[UOp, UOp] = {}
+    passed_whole: set[int] = set()
     for k, (old, new) in enumerate(zip(before.src, after.src, strict=True)):
         if old.body is new.body or old.arg != new.arg:
             yield _claim(f"call {k} keeps its kernel", _truth(old.arg == new.arg))
@@ -60,7 +62,14 @@ def generate_plan_claims(
                 yield _claim(f"{_name(a)} has one place", _truth(places.setdefault(a, b) is b))
                 yield _claim(f"{_name(a)} is inside of its arena", _slice_fits_and_matches_buffer_condition(a, b))
             else:
+                if b.op is Op.BUFFER:
+                    passed_whole.add(b.arg.unique)
                 yield _claim(f"argument {a.op.name.lower()} of call {k} stays", _truth(a is b))
+    for a in live_ranges:
+        yield _claim(f"{_name(a)} is passed in its place alone", _truth(a.arg.unique not in passed_whole))
+    for arena in dict.fromkeys(place.operand for place in places.values()):
+        is_free = arena.op is Op.BUFFER and arena.arg.unique not in passed_whole and arena.arg.unique not in caller_buffers
+        yield _claim(f"the arena {_describe_arena(arena)} holds intermediates alone", _truth(is_free))
     for a, b in itertools.combinations(live_ranges, 2):
         if (
             places[a].operand is places[b].operand
@@ -108,6 +117,10 @@ def _disjoint_bytes_condition(slices_by_buffer: Mapping[UOp, UOp], a: UOp, b: UO
 
 def _truth(b: bool) -> Condition:
     return T.TRUE if b else T.FALSE
+
+
+def _describe_arena(arena: UOp) -> str:
+    return _name(arena) if arena.op is Op.BUFFER else arena.op.name.lower()
 
 
 def _name(a: UOp) -> str:

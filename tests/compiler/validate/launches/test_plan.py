@@ -103,5 +103,21 @@ def test_what_the_caller_sees_keeps_its_place(worker):
     assert _open(before, after, worker, external=(2, 3)) == {"buffer 2 is not the caller's"}
 
 
+def test_an_arena_that_is_the_callers_or_passed_whole_is_refuted(worker):
+    before = parse(LAUNCH.format(places=OTHER, a="%11", b="%15"))
+    places = "%15 = slice %10, 0, size=8 : f32\n%16 = slice %14, 0, size=8 : f32"
+    after = parse(LAUNCH.format(places=places, a="%15", b="%16"))
+    assert _open(before, after, worker) == {"the arena buffer 1 holds intermediates alone"}
+    right = parse(LAUNCH.format(places=PLACES.format(offset=64), a="%15", b="%16"))
+    assert _open(before, right, worker, external=(5,)) == {"the arena buffer 5 holds intermediates alone"}
+
+
+def test_a_value_in_an_arena_that_a_call_passes_whole_is_refuted(worker):
+    before = parse(LAUNCH.format(places=OTHER, a="%11", b="%15"))
+    places = f"{OTHER}\n%16 = slice %14, 0, size=8 : f32\n%22 = slice %14, 64, size=8 : f32"
+    after = parse(LAUNCH.replace("%20 = call %8, %12, {b}", "%20 = call %8, %12, %22").format(places=places, a="%16", b="%15"))
+    assert _open(before, after, worker) == {"buffer 6 is passed in its place alone"}
+
+
 def _open(before: UOp, after: UOp, worker: SolverWorker, external: tuple[int, ...] = ()) -> set[str]:
     return {v.place for v in (decide_claim(c, worker) for c in generate_plan_claims(before, after, external)) if not v.is_proved}
