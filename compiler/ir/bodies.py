@@ -15,16 +15,13 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import replace
-from operator import attrgetter
 
 from uops.spec.ir.native import OPAQUE_BODIES
-from uops.spec.ir.node import UOp, nodes_with_op, substitute, toposort
+from uops.spec.ir.node import UOp, get_op, nodes_with_op, substitute, toposort
 from uops.spec.ir.ops import ALU, Op
 
 #: Ops of a scalar that variables determine, which a kernel computes itself.
 SCALAR_OPS = ALU | {Op.CONST, Op.CAST, Op.STACK}
-
-_get_op = attrgetter("op")
 
 
 def renumber_loops_and_map_nodes(body: UOp) -> tuple[UOp, dict[UOp, UOp]]:
@@ -45,7 +42,7 @@ def renumber_loops_and_map_nodes(body: UOp) -> tuple[UOp, dict[UOp, UOp]]:
 def order_outside_kernels(root: UOp) -> list[UOp]:
     """Return the nodes of a program in topological order, without the bodies of Calls."""
     order = toposort(root)
-    if Op.CALL not in map(_get_op, order):
+    if Op.CALL not in map(get_op, order):
         return order
     bodies = {u.body for u in order if u.op is Op.CALL}
     return [u for u in toposort(root, gate=lambda u: u not in bodies) if u not in bodies]
@@ -56,7 +53,7 @@ def substitute_outside_kernels(root: UOp, replacements: dict[UOp, UOp]) -> UOp:
 
     A body has Params of its own (R64), which may be the same nodes as Params outside.
     """
-    if Op.CALL not in map(_get_op, toposort(root)):
+    if Op.CALL not in map(get_op, toposort(root)):
         return substitute(root, replacements)
     order = order_outside_kernels(root)
     rebuilt = {u: new for u, new in replacements.items() if new is not u}

@@ -26,7 +26,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from operator import attrgetter
 
 from uops.compiler.ir.bodies import map_kernel_bodies
 from uops.compiler.ir.iterations import bind_accesses_and_loop_over_unrolled_ranges
@@ -37,7 +36,7 @@ from uops.compiler.place import untranslatable_error
 from uops.spec.ir import build as B
 from uops.spec.ir.args import ReduceArg
 from uops.spec.ir.axes import UNROLLED, AxisType
-from uops.spec.ir.node import UOp, nodes_with_op, substitute, toposort
+from uops.spec.ir.node import UOp, get_op, nodes_with_op, substitute, toposort
 from uops.spec.ir.ops import ADDRESSING, ALU, OPAQUE_INSTRUCTIONS, Op
 
 
@@ -62,7 +61,7 @@ def expand_vector_axes_and_split_ends(body: UOp) -> UOp:
 def _turn_vector_axes_of_native_kernel_into_loops(body: UOp) -> UOp:
     """Return the body with loops for its vector axes, if it holds native text, which is written for scalars (R168)."""
     order = toposort(body)
-    if OPAQUE_INSTRUCTIONS.isdisjoint(map(attrgetter("op"), order)):
+    if OPAQUE_INSTRUCTIONS.isdisjoint(map(get_op, order)):
         return body
     reduced = {r for u in order if u.op is Op.REDUCE for r in u.ranges}
     axes = [u for u in order if u.op is Op.RANGE and u.arg.type in UNROLLED]
@@ -144,9 +143,7 @@ class _AxisExpander:
     def expand_elementwise(self, u: UOp) -> None:
         """Rebuild an elementwise op on operands of equal axes; one of shape () stays as it is."""
         axis_masks, done = self.axis_masks, self.done
-        mask = 0
-        for s in u.src:
-            mask |= axis_masks[s]
+        mask = self._union_axis_masks(u.src)
         axis_masks[u] = mask
         fits = (0, mask)  # the masks of operands that need no broadcast
         src = tuple([done[s] if axis_masks[s] in fits else self.broadcast_to_axes(s, mask) for s in u.src])

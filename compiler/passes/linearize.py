@@ -20,7 +20,7 @@ from uops.compiler.ir.loops import find_ifs_around
 from uops.compiler.log import log_transform
 from uops.compiler.passes.branches import branch_around_costly_stores
 from uops.compiler.place import untranslatable_error
-from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.node import UOp, get_op, toposort
 from uops.spec.ir.ops import ALU, BLOCK_OPENERS, COLLECTIVE, MEMORY_ROOTS, OPAQUE_INSTRUCTIONS, WRITES, Op
 from uops.spec.ir.scope import open_ranges
 
@@ -159,7 +159,7 @@ class _BlockTree:
 
         The members come in topological order, except that a Range or If must follow whatever its body needs.
         """
-        if BLOCK_OPENERS.isdisjoint({u.op for u in members}):
+        if BLOCK_OPENERS.isdisjoint(map(get_op, members)):
             return members
         position = {u: k for k, u in enumerate(members)}
         if_around = {v: u for u in members if u.op is Op.IF for v in bodies[u]}

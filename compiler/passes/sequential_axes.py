@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from operator import attrgetter
 
 from uops.compiler.decompose import SMALL
 from uops.compiler.ir.loops import map_nodes_of_ops_to_enclosing_loops
@@ -27,7 +26,7 @@ from uops.compiler.log import log_transform
 from uops.compiler.place import untranslatable_error
 from uops.spec.ir import build as B
 from uops.spec.ir.axes import GRID, SEQUENTIAL, UNROLLED, WORKGROUP, AxisType
-from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.node import UOp, get_op, toposort
 from uops.spec.ir.ops import ALU, BLOCK_CLOSERS, BLOCK_OPENERS, KERNEL_ACCESSES, WRITES, Op
 from uops.spec.ir.scope import base_memory
 
@@ -49,7 +48,7 @@ def serialize_axes_and_atomics_that_targets_lack(body: UOp) -> UOp:
     Raises CompileError for AtomicAdds of small floats that cannot take turns.
     """
     order = toposort(body)
-    ops = set(map(attrgetter("op"), order))
+    ops = set(map(get_op, order))
     unrolled = [u for u in order if u.op is Op.RANGE and u.arg.type in UNROLLED]
     shared = set[UOp]()
     if body.arg is not None and body.arg.scheduled and ops.isdisjoint(_CONCURRENT):

@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import NamedTuple
 
 from uops.compiler.ir.buffers import fresh_uniques
@@ -38,7 +37,7 @@ from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace, BufferArg, RangeArg
 from uops.spec.ir.axes import AxisType
-from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.node import UOp, get_op, toposort
 from uops.spec.ir.ops import ALU, BLOCK_CLOSERS, BLOCK_OPENERS, MEMORY_ROOTS, Op
 from uops.spec.ir.scope import base_memory, numbers_workgroups
 
@@ -105,7 +104,7 @@ def lower_workgroups_to_loops_unless_supported(linear: UOp, target: Target) -> U
     Raises CompileError for a Barrier in a block in whose bound or condition lanes may differ. Raises it for a number of lanes
     without an upper bound, too, if values of all lanes are kept.
     """
-    used = WORKGROUP_OPS.intersection(map(attrgetter("op"), linear.src))
+    used = WORKGROUP_OPS.intersection(map(get_op, linear.src))
     if not used:
         return linear
     if used <= target.ops and target.can_lanes_meet_at_barriers(linear):

@@ -15,26 +15,22 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from operator import attrgetter
 from typing import Any
 
 from uops.compiler.ir.affine import are_equal_sums
 from uops.compiler.rewrite.pattern import VALUES, Binding, Pattern, TypeVar, coerce_literal, is_same_number, variables
-from uops.compiler.rewrite.rule import Rule, collect_type_variables_and_first_dtype_as_s, is_condition_proved
+from uops.compiler.rewrite.rule import Rule, is_condition_proved
 from uops.spec.errors import Crash
 from uops.spec.ir import args as A
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
-from uops.spec.ir.node import UOp
+from uops.spec.ir.node import UOp, get_op
 from uops.spec.ir.ops import Op
 
 #: The result of a step: the rule that applies, the replacement, and the binding that justifies it.
 RuleApplication = tuple[Rule, UOp, Binding]
 #: A function that applies the first matching rule of one op to a node.
 OpMatcher = Callable[[UOp], "RuleApplication | None"]
-
-
-_get_op = attrgetter("op")
 
 
 def match_nothing(u: UOp) -> None:
@@ -68,7 +64,7 @@ def _make_step_that_dispatches_on_source_ops(rules: Sequence[Rule]) -> OpMatcher
         src = u.src
         if len(src) > max_sources:  # a tuple of thousands of ops is no key
             return None
-        source_ops = tuple(map(_get_op, src))
+        source_ops = tuple(map(get_op, src))
         matcher = matchers.get(source_ops)
         if matcher is None:
             matcher = matchers[source_ops] = _get_or_compile_matcher([r for r in rules if _accepts_source_ops(r, source_ops)])
@@ -79,14 +75,15 @@ def _make_step_that_dispatches_on_source_ops(rules: Sequence[Rule]) -> OpMatcher
 
 def _accepts_source_ops(rule: Rule, source_ops: tuple[Op, ...]) -> bool:
     """Return True unless the ops of a node's sources refuse the left side."""
-    patterns = rule.lhs.src
-    return len(patterns) == len(source_ops) and all(map(_accepts_op, patterns, source_ops))
+    required = list(map(_required_op, rule.lhs.src))
+    return len(required) == len(source_ops) and all(r is None or r is op for r, op in zip(required, source_ops))
 
 
-def _accepts_op(p: Pattern, op: Op) -> bool:
+def _required_op(p: Pattern) -> Op | None:
+    """Return the op that a node needs in order to match, or None if a variable takes any."""
     if p.op is not None:
-        return op is p.op
-    return op is Op.CONST if p.name is None or p.constant else True
+        return p.op
+    return Op.CONST if p.name is None or p.constant else None
 
 
 #: Most compiled matchers that are kept for other tables.
@@ -289,13 +286,8 @@ def _make_tail(rule: Rule) -> Callable[..., RuleApplication | None]:
     def tail(u: UOp, *values: Any) -> RuleApplication | None:
         nonlocal replace
         binding: Binding = dict(zip(names, values))
-        if rule.types is not None and not rule.types(collect_type_variables_and_first_dtype_as_s(binding)):
+        if not rule.complete_binding(binding):
             return None
-        if rule.witness is not None:
-            proposed = rule.witness(binding)
-            if proposed is None:
-                return None
-            binding.update(proposed)
         if replace is None:
             replace = _MatcherWriter().compile_condition_and_replacement(rule)
         return replace(u, binding)
@@ -350,8 +342,9 @@ class _LeftSideWriter:
 
     def yield_op_source_count_and_constant_tests(self, q: Pattern, source_local: str, knows_op: bool) -> Iterator[str]:
         """Yield the tests of a source's op unless it is known, of the number of its sources, and of a constant's number."""
-        if not knows_op and (q.op is not None or q.name is None or q.constant):
-            yield f"{source_local}.op is {self.writer.name_op(Op.CONST if q.op is None else q.op)}"
+        required = _required_op(q)
+        if required is not None and not knows_op:
+            yield f"{source_local}.op is {self.writer.name_op(required)}"
         if q.op is not None:
             yield f"len({source_local}.src) == {len(q.src)}"
         if q.op is None and q.name is None and q.value == q.value:

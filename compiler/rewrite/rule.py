@@ -76,18 +76,22 @@ class Rule:
     def apply(self, u: UOp) -> tuple[UOp, Binding] | None:
         """Return the replacement of `u` and the binding that justifies it, or None if the rule does not apply."""
         binding: Binding = {}
-        if not match_pattern_and_bind(self.lhs, u, binding):
+        if not (match_pattern_and_bind(self.lhs, u, binding) and self.complete_binding(binding)):
             return None
-        if self.types is not None and not self.types(collect_type_variables_and_first_dtype_as_s(binding)):
-            return None
-        if self.witness is not None:
-            proposed = self.witness(binding)
-            if proposed is None:
-                return None
-            binding.update(proposed)
         if self.when is not None and not is_condition_proved(self.when, binding):
             return None
         return instantiate(self.rhs, binding, u.dtype), binding
+
+    def complete_binding(self, binding: Binding) -> bool:
+        """Add what the witness proposes to the binding of a match; return False if that is nothing, or if `types` does not hold."""
+        if self.types is not None and not self.types(collect_type_variables_and_first_dtype_as_s(binding)):
+            return False
+        if self.witness is not None:
+            proposed = self.witness(binding)
+            if proposed is None:
+                return False
+            binding.update(proposed)
+        return True
 
 
 def collect_type_variables_and_first_dtype_as_s(binding: Binding) -> dict[str, DType]:

@@ -130,7 +130,7 @@ def compute_in_one_program(nodes: Sequence[UOp], backend: str | None, unchecked:
     if settings.tracing:
         raise SpecTypeError(f"@function {settings.tracing} runs lazily: the value of a Tensor is not known while it is traced")
     backend = backend or settings.backend
-    structure = _describe_structure(nodes)
+    structure = _describe_graph_structure(nodes)
     if structure is not None:
         known = _get_recently_used(_programs_of_structures(), _cache_key(structure.key, backend))
         if known is not None:
@@ -235,7 +235,7 @@ class _ProgramOfStructure(NamedTuple):
     are_constant: list[bool]
 
 
-def _describe_structure(roots: Sequence[UOp]) -> _Structure | None:
+def _describe_graph_structure(roots: Sequence[UOp]) -> _Structure | None:
     """Return the structure of graphs, or None if they have an op that `_GraphCapture` checks or replaces."""
     from uops.compiler.tensor.storage import array_of, find_realized_leaf  # late: it loads NumPy
 

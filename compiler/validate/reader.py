@@ -231,7 +231,7 @@ class _AccessReader:
         """Return an unknown of which only the bounds are known, or one per lane of a vector."""
         name = self.names.setdefault(u, f"v{len(self.names)}")
         low, high = (0, 1) if u.dtype is dt.bool_ else u.min_max or (u.dtype.min, u.dtype.max)
-        if low == high and u.dtype is not dt.bool_:  # the number of a single lane
+        if low == high:  # the number of a single lane
             return LinearSum(int(low), ())
 
         def make_unknown(name: str) -> LinearSum | Condition:

@@ -13,6 +13,7 @@ import weakref
 from _weakref import _remove_dead_weakref  # type: ignore[attr-defined] # the base of the standard library's weak dictionaries
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import Any
 
 from uops.spec.errors import SpecError, SpecValueError
@@ -209,6 +210,9 @@ def _values_if_all_consts(elements: tuple[UOp, ...]) -> tuple[int, ...] | None:
     except AttributeError:  # the arg of an ill-formed Const
         return None
 
+
+#: The op of a node, as a function: `map(get_op, nodes)` runs no Python code.
+get_op: Callable[[UOp], Op] = attrgetter("op")
 
 _SLOTS = ("_dtype", "_shape", "_device", "_min_max", "_axis")
 #: A rule that derives one property of a node from its arg and its sources' properties.

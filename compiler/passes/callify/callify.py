@@ -15,7 +15,6 @@ them. An index value is stored as int64, because there is no Buffer of index (R2
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from operator import attrgetter
 from typing import NamedTuple
 
 from uops.compiler.ir.bodies import order_outside_kernels, substitute_outside_kernels
@@ -31,7 +30,7 @@ from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace, BufferArg, CallArg, ParamArg
 from uops.spec.ir.dtypes import DType
-from uops.spec.ir.node import Dim, UOp, substitute, toposort
+from uops.spec.ir.node import Dim, UOp, get_op, substitute, toposort
 from uops.spec.ir.ops import CALL_LIKE, EFFECT_GROUPS, MEMORY_ROOTS, Op
 from uops.spec.ir.scope import base_memory, is_variable, root_items
 from uops.spec.verify.infer import is_kernel_or_custom_function_body
@@ -82,7 +81,7 @@ def convert_graph_to_call(root: UOp) -> CallifiedProgram:
     params, arguments = _map_memory_and_variables_to_params(body, reached_params)
     stateless = substitute_outside_kernels(body, params)
     log_transform("arguments", body, stateless, params)
-    has_stores = not {Op.STORE, Op.CALL}.isdisjoint(map(attrgetter("op"), toposort(resolved)))
+    has_stores = not {Op.STORE, Op.CALL}.isdisjoint(map(get_op, toposort(resolved)))
     body = insert_hazard_copies(stateless) if has_stores else stateless  # without Stores, no memory changes that is read
     called = UOp(Op.CALL, (body, *arguments), CallArg(written=find_slots_written_by_effects(body)))
     written = {v: base_memory(effect.buffer) for v, effect in zip(items, effects) if effect is not v}
@@ -109,7 +108,7 @@ def inline_calls_and_drop_gradient_markers(root: UOp) -> UOp:
 def _order_outside_opaque_bodies(root: UOp) -> list[UOp]:
     """Return the nodes in topological order, without what is below the bodies that are not inlined."""
     order = toposort(root)
-    if Op.CALL not in map(attrgetter("op"), order):
+    if Op.CALL not in map(get_op, order):
         return order
     bodies = {u.body for u in order if u.op is Op.CALL and is_kernel_or_custom_function_body(u.body)}
     return order if not bodies else toposort(root, gate=lambda u: u not in bodies)

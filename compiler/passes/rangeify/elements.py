@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from uops.compiler.ir.affine import index_constant
-from uops.compiler.ir.extents import finite_bounds
 from uops.compiler.ir.views import STEP, ZERO, Index, IndexArithmetic, fits_int32
 from uops.compiler.passes.rangeify.closed_forms import find_closed_form
+from uops.compiler.passes.rangeify.kernels import make_placeholder
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.args import ParamArg, RangeArg
+from uops.spec.ir.args import RangeArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.derive.shape import dim_node
 from uops.spec.ir.node import Dim, UOp, nodes_with_op, substitute, toposort
@@ -183,10 +183,7 @@ class _ClosedFormSearch:
             gate = self.indexing.conjoin_gates(gate, self.indexing.in_range_gate(i, ZERO, dim_node(n)))
         leaf = Leaf(u, coords, gate)
         if leaf not in self.placeholders:
-            bounds = finite_bounds(u) if not u.dtype.is_float else None
-            bounds = None if bounds is None or bounds[0] <= u.dtype.min else bounds
-            arg = ParamArg(None, u.dtype, name=f"%element {len(self.placeholders)}", bounds=bounds)
-            placeholder = self.placeholders[leaf] = UOp(Op.PARAM, (B.SCALAR,), arg)
+            placeholder = self.placeholders[leaf] = make_placeholder(f"%element {len(self.placeholders)}", u)
             self.leaves[placeholder] = leaf
         return self.placeholders[leaf]
 

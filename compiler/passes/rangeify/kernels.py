@@ -95,10 +95,7 @@ class KernelDraft:
         """Return the placeholder for the element `ref` of `u`, memoized."""
         element = u, ref
         if element not in self.placeholders:
-            bounds = finite_bounds(u) if not u.dtype.is_float else None
-            bounds = None if bounds is None or bounds[0] <= u.dtype.min else bounds
-            arg = ParamArg(None, u.dtype, name=f"%{len(self.placeholders)}", bounds=bounds)
-            placeholder = UOp(Op.PARAM, (B.SCALAR,), arg)
+            placeholder = make_placeholder(f"%{len(self.placeholders)}", u)
             self.placeholders[element], self.placeholder_refs[placeholder] = placeholder, element
         return self.placeholders[element]
 
@@ -266,6 +263,13 @@ def _simplify_close_loops_and_renumber(
     done, loops = renumber_loops_and_map_nodes(numbered)
     log_transform("numbers of loops", numbered, done, loops, kernel_number=kernel_number)
     return FinishedKernel(done, tuple([m.arg.slot for m in memory]), tuple(variables))
+
+
+def make_placeholder(name: str, value: UOp) -> UOp:
+    """Return a scalar variable that stands for an element of `value`, with its bounds if they are finite and say something."""
+    bounds = finite_bounds(value) if not value.dtype.is_float else None
+    bounds = None if bounds is None or bounds[0] <= value.dtype.min else bounds
+    return UOp(Op.PARAM, (B.SCALAR,), ParamArg(None, value.dtype, name=name, bounds=bounds))
 
 
 def clamp_to_placeholder_bounds(value: UOp, placeholder: UOp) -> UOp:

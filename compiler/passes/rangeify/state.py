@@ -22,7 +22,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace, BufferArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.dtypes import DType
-from uops.spec.ir.node import Dim, UOp
+from uops.spec.ir.node import Dim, UOp, get_op
 from uops.spec.ir.ops import ALU, RESHAPING, Op
 from uops.spec.ir.scope import strip_afters
 
@@ -57,7 +57,7 @@ class RangeifyState:
         #: By element of a closed Reduce: the substitution of its general index and remaining loops.
         self.index_bindings: dict[Element, dict[UOp, UOp]] = {}
         self.cost_model = RealiseCostModel(order, self.closed_reduces, machine)
-        has_views = not BIJECTIVE.isdisjoint({u.op for u in order})
+        has_views = not BIJECTIVE.isdisjoint(map(get_op, order))
         self.layouts = fold_view_chains_into_layouts(order, self.cost_model.use_counts, self.cheap) if has_views else {}
         self.computed_once: set[Element] = set()  # references that name every element of a value once
         self.last_unique = highest_unique(arguments)
@@ -213,7 +213,7 @@ class RangeifyState:
     def _element_expression(self, u: UOp, ref: ElementRef) -> UOp:
         if ref.gate is not None and ref.gate.op is Op.CONST:  # never true
             return B.const(0, u.dtype)
-        return self.handlers.expressions[u.op](self, u, ref, [self.values[s] for s in self.source_elements[u, ref]])
+        return self.handlers.expressions[u.op](self, u, ref, list(map(self.values.__getitem__, self.source_elements[u, ref])))
 
     def _build_and_set_kernel_store(self, value_or_store: UOp, kernel: KernelDraft) -> None:
         """Build the Store of a kernel from the expressions of its source elements."""
@@ -236,7 +236,7 @@ class RangeifyState:
 
     def insert_handwritten_kernel_calls(self, launch: UOp) -> UOp:
         """Return the launch with the Calls of kernels that are written by hand in their places (R166)."""
-        if Op.CALL not in [u.op for u in self.order]:
+        if Op.CALL not in map(get_op, self.order):
             return launch
         finished = iter(launch.src)
         calls = []

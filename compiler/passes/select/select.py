@@ -33,7 +33,7 @@ from uops.compiler.target import Target
 from uops.spec.errors import Unsupported
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import BitcastArg, CastArg
-from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.node import UOp, get_op, toposort
 from uops.spec.ir.ops import ALU, MEMORY_ROOTS, OPAQUE_INSTRUCTIONS, Op
 
 
@@ -94,7 +94,7 @@ def _refuse_atomic_adds_of_small_floats(body: UOp, target: Target) -> None:
 
 def _refuse_elementwise_ops_that_target_lacks(body: UOp, target: Target) -> None:
     """Raise Unsupported if an elementwise op is left that the target lacks."""
-    foreign = {u.op for u in toposort(body)} & ALU - target.ops
+    foreign = (ALU - target.ops).intersection(map(get_op, toposort(body)))
     if foreign:
         raise Unsupported(min(op.name for op in foreign), target.name)
 
