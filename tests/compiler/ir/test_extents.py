@@ -15,3 +15,4 @@ def test_a_float_cast_to_index_has_no_finite_bounds():
     assert finite_bounds(n) == (2, 5)
     assert finite_bounds(number) is None
     assert finite_bounds(b.maximum(number, n)) is None
+    assert finite_bounds(b.sub(0, b.maximum(number, n))) is None

@@ -210,6 +210,8 @@ def test_a_program_is_found_by_structure(monkeypatch: pytest.MonkeyPatch) -> Non
         assert build().tolist() == expected and not captures, what
     with uops.use("interp"):
         assert three_ops(leaf(1, 2), leaf(3, 4), 2.0).tolist() == [17.0] and captures
+    for dtype in (np.float32, np.float64, np.int32):  # no constant tells these apart
+        assert (leaf(1, 2, dtype=dtype) + leaf(3, 4, dtype=dtype)).numpy().dtype == dtype
 
 
 def test_constants_and_data_are_realized_by_structure() -> None:

@@ -127,6 +127,8 @@ def test_large_symbolic_sizes_are_compared_exactly():
     t = b.param(5, (n,), dt.float32)
     assert [provably_at_most(n, 2**53 + k) for k in (0, 1)] == [False, True]
     assert [provably_at_most(b.mul(n, n), (2**53 + 1) ** 2 - k) for k in (0, 1)] == [True, False]
+    m = b.variable("m", 2, 9)
+    assert [provably_at_most(k, b.mul(m, m)) for k in (4, 5)] == [True, False]
     assert {x.claim.id for x in find_broken_claims(b.pad(t, (0,), (2**53,)))} == {"PAD.C2"}
     assert {x.claim.id for x in find_broken_claims(b.shrink(t, (0,), (2**2000,)))} == {"SHRINK.C2"}
 
