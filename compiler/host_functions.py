@@ -17,13 +17,17 @@ from uops.spec.errors import Trap
 
 
 def sort(out: Any, values: Any) -> None:
-    """Write the values in ascending order, NaNs last."""
+    """Write the values in ascending order, NaNs last. Raises Trap unless both arrays have one dtype and one length."""
+    if out.dtype != values.dtype or out.shape != values.shape:
+        raise Trap(f"sort: expected {values.dtype} of shape {values.shape} for its result, got {out.dtype} of shape {out.shape}")
     out[:] = values
     out.sort()
 
 
 def crc32(out: Any, data: Any) -> None:
-    """Write the CRC-32 of the bytes of an array to the one element of a uint32 array."""
+    """Write the CRC-32 of the bytes of an array to the one element of a uint32 array. Raises Trap for another result."""
+    if out.dtype != np.uint32 or out.shape != (1,):
+        raise Trap(f"crc32: expected one uint32 for its result, got {out.dtype} of shape {out.shape}")
     out[0] = zlib.crc32(data.view(np.uint8))
 
 

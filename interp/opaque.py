@@ -51,13 +51,14 @@ def register(kind: Op, name: str, meaning: Meaning | None) -> None:
 def use_meanings(meanings: Mapping[tuple[Op, str], Meaning]) -> Iterator[None]:
     """Register meanings inside the block; what was registered before is registered again afterwards."""
     before = {key: _meanings.get(key) for key in meanings}
-    for (kind, name), meaning in meanings.items():
-        register(kind, name, meaning)
     try:
+        for (kind, name), meaning in meanings.items():
+            register(kind, name, meaning)
         yield
     finally:
         for (kind, name), previous in before.items():
-            register(kind, name, previous)
+            if kind in OPAQUE_OPS:
+                register(kind, name, previous)
 
 
 def find_meaning(kind: Op, name: str) -> Meaning | None:

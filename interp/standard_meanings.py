@@ -35,12 +35,16 @@ def swap_bytes(x: Any) -> Any:
 
 
 def sort(out_like: Any, values: Any) -> Any:
-    """Return the values in ascending order, NaNs last."""
+    """Return the values in ascending order, NaNs last. Raises Trap unless the result has their dtype and length."""
+    if (out_like.dtype, out_like.size) != (values.dtype, values.size):
+        raise Trap(f"sort: {values.size} elements of {values.dtype} do not fit {out_like.size} of {out_like.dtype}")
     return np.sort(values)
 
 
 def crc32(out_like: Any, data: Any) -> Any:
-    """Return the CRC-32 of the bytes of an array, bit by bit."""
+    """Return the CRC-32 of the bytes of an array, bit by bit. Raises Trap unless the result is one uint32."""
+    if (out_like.dtype, out_like.size) != (np.dtype(np.uint32), 1):
+        raise Trap(f"crc32: the result is one uint32, not {out_like.size} elements of {out_like.dtype}")
     register = 0xFFFFFFFF
     for byte in data.tobytes():
         register ^= byte
@@ -53,11 +57,12 @@ def decode_zlib_stream(out_like: Any, encoded: Any) -> Any:
     """Return the bytes of the zlib stream that `encoded` begins with. Raises Trap unless it is as long as `out_like`."""
     try:
         decoder = zlib.decompressobj()
-        data = decoder.decompress(encoded.tobytes())
+        data = decoder.decompress(encoded.tobytes(), max_length=out_like.nbytes + 1)
     except zlib.error as e:
         raise Trap(f"EncDec: the stream cannot be decoded: {e}") from e
     if not decoder.eof or len(data) != out_like.nbytes:
-        raise Trap(f"EncDec: expected a whole stream of {out_like.nbytes} bytes, got {len(data)}")
+        size = f"more than {out_like.nbytes}" if len(data) > out_like.nbytes else len(data)
+        raise Trap(f"EncDec: expected a whole stream of {out_like.nbytes} bytes, got {size}")
     return np.frombuffer(data, out_like.dtype)
 
 

@@ -19,7 +19,7 @@ from uops.spec.ir.ops import Op
 
 #: Return True if an expression depends on a range, also through the index at which a placeholder stands for a value.
 Depends = Callable[[UOp, UOp], bool]
-_NEGATED = {Op.CMPLT: Op.CMPGE, Op.CMPGE: Op.CMPLT, Op.CMPLE: Op.CMPGT, Op.CMPGT: Op.CMPLE, Op.CMPNE: Op.CMPEQ}
+_NEGATED = {Op.CMPLT: Op.CMPGE, Op.CMPGE: Op.CMPLT, Op.CMPLE: Op.CMPGT, Op.CMPGT: Op.CMPLE, Op.CMPNE: Op.CMPEQ, Op.CMPEQ: Op.CMPNE}
 
 
 class GuardedValue(NamedTuple):

@@ -66,6 +66,8 @@ def validate_input(key: str, given: Any, d: DType, shape: tuple[int, ...]) -> Ar
     if d is dt.index:
         if a.dtype.kind not in "iuO":
             raise SpecError(f"input {key!r} must hold integers, got {a.dtype}")
+        if a.dtype.kind == "O" and (wrong := [v for v in a.flat if not isinstance(v, int | np.integer)]):
+            raise SpecError(f"input {key!r} must hold integers, got {wrong[0]!r}")
         a = to_index_array(a)
     elif a.dtype is not NUMPY[d]:
         if a.dtype.newbyteorder("=") != NUMPY[d]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from uops.interp import run
-from uops.spec.errors import Unsupported
+from uops.spec.errors import SpecError, Unsupported
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
@@ -35,3 +35,10 @@ def test_an_index_is_shifted_by_counts_of_every_dtype(d: dt.DType) -> None:
     for op, want in ((Op.SHL, -40), (Op.SHR, -1)):
         (got,) = run(UOp(op, (b.variable("i", -9, 9), b.param(0, (), d))), {"i": -5, "p0": np.array(3, d.name)}).values
         assert int(got) == want
+
+
+@pytest.mark.parametrize("wrong", [2.5, None, "3"])
+def test_an_object_array_that_is_no_index_is_refused_with_the_element(wrong: object) -> None:
+    given = np.array([2**70, wrong], object)
+    with pytest.raises(SpecError, match=f"'p0' must hold integers, got {wrong!r}"):
+        run(b.param(0, (2,), dt.index), {"p0": given})
