@@ -251,7 +251,8 @@ def list_some_legal_optops(axes: Sequence[Axis], applied: Sequence[OptOp] = ()) 
 @functools.lru_cache(1024)
 def _list_legal_optops(axes: tuple[Axis, ...], applied: tuple[OptOp, ...]) -> tuple[OptOp, ...]:
     legal = (o for o in _enumerate_candidate_optops(axes) if illegality_reason(o, axes, applied=applied) is None)
-    return tuple(o for o in legal if _keeps_kernel_small_enough_to_interpret(o, axes))
+    again = Nolocals() in applied  # a second one changes nothing, and `_leaves_kernel_small_enough_to_run` leaves it out
+    return tuple(o for o in legal if _keeps_kernel_small_enough_to_interpret(o, axes) and not (again and o == Nolocals()))
 
 
 def _enumerate_candidate_optops(axes: Sequence[Axis]) -> Iterator[OptOp]:

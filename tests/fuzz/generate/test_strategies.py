@@ -40,7 +40,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
-from uops.spec.optops import Axis, OptOp, Split, apply_legal_optop_to_axes, illegality_reason
+from uops.spec.optops import Axis, Nolocals, OptOp, Split, apply_legal_optop_to_axes, illegality_reason
 
 GUIDE = Path(__file__).parents[3] / "docs" / "fuzzing.md"
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
@@ -95,6 +95,11 @@ def test_a_sequence_of_optops_is_legal(optops: list[OptOp]) -> None:
     for o in optops:
         assert illegality_reason(o, axes, applied=done) is None
         axes, done = apply_legal_optop_to_axes(o, axes), [*done, o]
+
+
+def test_a_second_nolocals_is_not_listed() -> None:
+    assert Nolocals() in list_some_legal_optops(AXES)
+    assert Nolocals() not in list_some_legal_optops(AXES, [Nolocals(), Split(0, 2, AxisType.UPCAST)])
 
 
 def test_a_sequence_shrinks_to_the_simplest_optop() -> None:

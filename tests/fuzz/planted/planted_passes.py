@@ -52,8 +52,8 @@ def transposed() -> Program:
 
 
 def row_sums() -> Program:
-    """Sums of rows that are longer than a vector and no multiple of one."""
-    return b.reduce(b.add(p(0, 4, 24, dtype=I32), 1), Op.ADD, (1,)), {"p0": ints(4, 24)}
+    """Sums of rows that are longer than two vectors of any target and no multiple of one."""
+    return b.reduce(b.add(p(0, 4, 72, dtype=I32), 1), Op.ADD, (1,)), {"p0": ints(4, 72)}
 
 
 def float_sums() -> Program:
