@@ -1,9 +1,9 @@
 """Prefix reductions as scans: n steps instead of n windows of n elements.
 
 A kernel stores, for i in 0..N-1, a value computed from R(i) = op over r in 0..n-1 of T(i, r). Let T depend on i + r alone, T(i, r)
-= t(i + r), and let t be the identity of op below n-1. The windows then differ in their last term only: R(i) = op(R(i-1),
-t(i+n-1)), with R(-1) the identity. Both conditions are proved by the normal form of index arithmetic: substituting i + r into t
-gives T again, and t on 0..n-2 folds to the identity.
+= t(i + r), and let t be the identity of op below both n-1 and N-1. No window then has other terms than the identity before its
+last one, or loses one to the next: R(i) = op(R(i-1), t(i+n-1)), with R(-1) the identity. Both conditions are proved by the normal
+form of index arithmetic: substituting i + r into t gives T again, and t on 0..max(n, N)-2 folds to the identity.
 
 A kernel may have several scans over one i. Loops inside i on which they depend are columns, which take a step together: REG memory
 holds an accumulator for each, so that memory is read row by row. Many columns are cut into tiles that fit this memory.
@@ -96,7 +96,8 @@ def _match_prefix_reduce_and_get_last_term(u: UOp, i: UOp, simplify: Rewriter) -
     windowed = _normalize_index_sums(simplify(substitute(term, {at: UOp(Op.ADD, (i, r))})))
     if windowed is not _normalize_index_sums(simplify(u.operand)):
         return None
-    early = _fold_disabled_loads(simplify(substitute(term, {at: UOp(Op.RANGE, (index_constant(n - 1),), at.arg)})), simplify)
+    before = UOp(Op.RANGE, (index_constant(max(n, steps) - 1),), at.arg)  # what window 0 starts with, and what windows lose
+    early = _fold_disabled_loads(simplify(substitute(term, {at: before})), simplify)
     if early is not reduction_identity(u.arg.op, u.dtype):
         return None
     return simplify(substitute(term, {at: UOp(Op.ADD, (i, index_constant(n - 1)))}))

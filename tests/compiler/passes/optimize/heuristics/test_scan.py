@@ -141,6 +141,24 @@ def test_windows_that_do_not_start_empty_are_no_scan() -> None:
     np.testing.assert_array_equal(result(graph, given), run(graph, given).values[0])
 
 
+@pytest.mark.parametrize("op", [Op.ADD, Op.MAX], ids=lambda op: op.name)
+@pytest.mark.parametrize("n,window", [(32, 8), (20, 16), (17, 16), (16, 16), (9, 20)])
+def test_windows_that_are_shorter_than_the_row_lose_terms_and_are_no_scan(n: int, window: int, op: Op) -> None:
+    row = b.pad(b.param(0, (n,), dt.uint32), (window - 1,), (n + window - 1,))  # 0 is the identity of both
+    graph = b.reduce(_windows(row, n, window), op, (1,))
+    x = np.random.default_rng(3).integers(0, 99, n).astype(np.uint32)
+    found = result(graph, {"p0": x}).ravel().tolist()
+    assert found == [(sum if op is Op.ADD else max)(x[max(0, i - window + 1) : i + 1]) for i in range(n)]
+    assert (build_prefix_scan_body(first(graph), count(10**6)) is not None) is (n <= window)
+
+
+def _windows(row: UOp, n: int, window: int) -> UOp:
+    """[i, r] -> row[i + r], for i < n and r < window."""
+    (length,) = (int(k) for k in row.shape)
+    y = b.reshape(b.expand(b.reshape(row, (1, length)), (n + 1, length)), ((n + 1) * length,))
+    return b.shrink(b.reshape(b.shrink(y, (0,), (n * (length + 1),)), (n, length + 1)), (0, 0), (n, window))
+
+
 def test_a_sum_of_rows_and_a_product_with_rows_are_no_scan() -> None:
     assert build_prefix_scan_body(first(b.reduce(b.param(0, (20, 20), dt.float32), Op.ADD, (1,))), count(9)) is None
     x, y = b.param(0, (20, 20), dt.float32), b.param(1, (20, 20), dt.float32)
