@@ -2,12 +2,15 @@
 and checks of the compiler that are always on: the verifier between all passes, and the validation of every kernel where Z3 is
 installed, as it is in CI."""
 
+import faulthandler
 import gc
 import os
 import signal
+import tempfile
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,6 +30,33 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The corpus first: what was wrong once is the first thing that is asked."""
     corpus = Path(__file__).parent / "corpus"
     items.sort(key=lambda item: corpus not in item.path.parents)
+
+
+STACKS = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Write the stacks of a worker that crashes to a file, which the controller shows at the end: its stderr is far above."""
+    if hasattr(config, "workerinput"):
+        file = Path(config.workerinput["stacks"], config.workerinput["workerid"]).open("w")
+        config.add_cleanup(file.close)
+        faulthandler.enable(file)
+    else:
+        config.stash[STACKS] = tempfile.TemporaryDirectory(prefix="uops-stacks-")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    node.workerinput["stacks"] = node.config.stash[STACKS].name
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Show the stacks of the workers that crashed."""
+    for file in sorted(Path(config.stash[STACKS].name).iterdir()):
+        if text := file.read_text():
+            terminalreporter.section(f"stacks of {file.name}")
+            terminalreporter.write_line(text)
 
 
 def pytest_collection_finish() -> None:

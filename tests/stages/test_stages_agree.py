@@ -17,6 +17,7 @@ from uops.backends.conformance.cases import compiled
 from uops.backends.conformance.cases.compiled import list_programs_every_target_compiles
 from uops.backends.conformance.model import ConformanceCase, ConformanceTier
 from uops.backends.contract import CompilerBackend
+from uops.cli.commands.bisect import open_runner_in_backend_worker
 from uops.compiler.target import Target
 from uops.fuzz.bisect.bisect import bisect
 from uops.fuzz.oracles import agreement_stages
@@ -53,7 +54,8 @@ def small(case: ConformanceCase) -> bool:
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_the_stages_of_a_program_of_every_family_agree(part: int) -> None:
-    answers = list(bisect_programs_with_journal(SAMPLE[part::PARTS], target()))
+    with open_runner_in_backend_worker("llvm") as execute:  # a crash of machine code is then a finding that names the program
+        answers = list(bisect_programs_with_journal(SAMPLE[part::PARTS], target(), make_execute=execute))
     assert [a.message for a in answers if a.status == FINDING] == []
     assert [a.case for a in answers if a.status == REFUSED] == []
 
