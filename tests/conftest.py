@@ -39,7 +39,7 @@ STACKS = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
 def pytest_configure(config: pytest.Config) -> None:
     """Write the stacks of a worker that crashes to a file, which the controller shows at the end: its stderr is far above."""
     if hasattr(config, "workerinput"):
-        file = Path(config.workerinput["stacks"], config.workerinput["workerid"]).open("w")
+        file = Path(config.workerinput["stacks"], config.workerinput["workerid"]).open("w")  # noqa: SIM115 - open until the worker ends
         config.add_cleanup(file.close)
         faulthandler.enable(file)
     else:

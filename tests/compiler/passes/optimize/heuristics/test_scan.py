@@ -142,7 +142,7 @@ def test_windows_that_do_not_start_empty_are_no_scan() -> None:
 
 
 @pytest.mark.parametrize("op", [Op.ADD, Op.MAX], ids=lambda op: op.name)
-@pytest.mark.parametrize("n,window", [(32, 8), (20, 16), (17, 16), (16, 16), (9, 20)])
+@pytest.mark.parametrize(("n", "window"), [(32, 8), (20, 16), (17, 16), (16, 16), (9, 20)])
 def test_windows_that_are_shorter_than_the_row_lose_terms_and_are_no_scan(n: int, window: int, op: Op) -> None:
     row = b.pad(b.param(0, (n,), dt.uint32), (window - 1,), (n + window - 1,))  # 0 is the identity of both
     graph = b.reduce(_windows(row, n, window), op, (1,))
