@@ -54,7 +54,7 @@ def _mod(d: DType, a: int, b: int) -> int:
 
 def _fold_shl_unless_trap(u: UOp, a: int, n: int) -> int | None:
     d = u.dtype
-    count = _read_shift_count_unsigned_unless_trap(u.rhs.dtype, n)
+    count = _read_shift_count_unsigned_unless_trap(u, n)
     if count is None:
         return None
     if d is dt.index:
@@ -63,15 +63,15 @@ def _fold_shl_unless_trap(u: UOp, a: int, n: int) -> int | None:
 
 
 def _shr(u: UOp, a: int, n: int) -> int | None:
-    count = _read_shift_count_unsigned_unless_trap(u.rhs.dtype, n)
+    count = _read_shift_count_unsigned_unless_trap(u, n)
     return None if count is None else a >> min(count, 4096 if u.dtype is dt.index and abs(a) < 2**4096 else u.dtype.bits or count)
 
 
-def _read_shift_count_unsigned_unless_trap(d: DType, n: int) -> int | None:
-    """Return a shift count, read as unsigned (R06, shifts); None for a negative index, a Trap (R29, index arithmetic)."""
+def _read_shift_count_unsigned_unless_trap(u: UOp, n: int) -> int | None:
+    """Return a shift count, read as unsigned (R06, shifts); None for a negative one of index arithmetic, a Trap (R29, R81)."""
     if n >= 0:
         return n
-    return None if d is dt.index else n + 2**d.bits
+    return None if dt.index in (u.dtype, u.rhs.dtype) else n + 2**u.rhs.dtype.bits
 
 
 # Floats: exact fractions, one rounding

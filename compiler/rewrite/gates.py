@@ -61,7 +61,10 @@ def simplify_under_gate(index: UOp, gate: UOp, simplify: Simplify) -> UOp:
 
 
 def simplify_gate(gate: UOp, simplify: Simplify) -> UOp:
-    """Return a gate, in normal form, that is true where `gate` is: each conjunct simplified under the others."""
+    """Return a gate that is true where `gate` is: each conjunct simplified under the others.
+
+    A gate of one conjunct, or of too many, comes back as it is.
+    """
     conjuncts = list(split_conjuncts(gate))
     if not 1 < len(conjuncts) <= _MOST_CONJUNCTS:
         return gate
@@ -252,13 +255,16 @@ def _restore_sums(root: UOp, originals: dict[UOp, UOp], simplify: Simplify) -> U
 
 
 def _express_by_variable(total: AffineSum, fact: _Fact, variable: UOp) -> AffineSum | None:
-    """Return a sum with a multiple of a variable in place of that multiple of the fact's sum; None if it does not contain it."""
+    """Return a sum with a multiple of a variable or constant for that multiple of the fact's sum; None if there is none in it."""
     first, coefficient = fact.terms[0]
     factor, rest = divmod(total.terms.get(first, 0), coefficient)
     if rest or not factor or any(total.terms.get(u, 0) != factor * k for u, k in fact.terms):
         return None
     inside = {u for u, _ in fact.terms}
-    return AffineSum({variable: factor} | {u: k for u, k in total.terms.items() if u not in inside}, total.constant)
+    others = {u: k for u, k in total.terms.items() if u not in inside}
+    if variable.op is Op.CONST:  # one node may stand for several facts, so it is no term
+        return AffineSum(others, total.constant + factor * variable.arg.value)
+    return AffineSum({variable: factor} | others, total.constant)
 
 
 def _variable_or_constant_of_fact(number: int, fact: _Fact) -> UOp:

@@ -127,6 +127,8 @@ def test_what_has_no_one_answer_or_no_width_is_not_folded() -> None:
     assert apply(Op.SHL, dt.index, 0, 10**9) == 0
     negative = UOp(Op.CONST, (), ConstArg(-1, dt.index))
     assert fold_constant(UOp(Op.SHL, (negative, negative))) is None
+    for count in (UOp(Op.CONST, (), ConstArg(-1, d)) for d in (dt.int8, dt.int32)):  # a Trap of index arithmetic (R29)
+        assert fold_constant(UOp(Op.SHL, (negative, count))) is fold_constant(UOp(Op.SHR, (negative, count))) is None
     word = UOp(Op.CONST, (), ConstArg(7, dt.uint16))
     assert fold_constant(UOp(Op.BITCAST, (word,), BitcastArg(dt.uint8))) is None
 

@@ -1,6 +1,6 @@
 """Index expressions under gates have their values wherever the gate is true, and gates stay what they are."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -154,6 +154,29 @@ def test_values_stay_where_the_gate_is_true(index: UOp, gate: UOp) -> None:
     shorter = simplify_under_gate(index, shorter_gate, SIMPLIFY)
     assert np.array_equal(at_all_points(shorter)[inside], before[inside])
     assert weighted_tree_cost(shorter) <= weighted_tree_cost(index)
+
+
+@st.composite
+def pinned(draw: st.DrawFn) -> UOp:
+    """Loops and sums that equal constants, which are often the same."""
+    terms = st.one_of(st.sampled_from(LOOPS), sums())
+    return both(*[b.eq(draw(terms), draw(st.integers(0, 3))) for _ in range(draw(st.integers(2, 4)))])
+
+
+@given(indices(), pinned())
+def test_values_stay_where_the_gate_pins_several_terms(index: UOp, gate: UOp) -> None:
+    inside = at_all_points(gate)
+    index, gate = SIMPLIFY(index), SIMPLIFY(gate)
+    assert np.array_equal(at_all_points(simplify_gate(gate, SIMPLIFY)), inside)
+    shorter = simplify_under_gate(index, gate, SIMPLIFY)
+    assert np.array_equal(at_all_points(shorter)[inside], at_all_points(index)[inside])
+
+
+@pytest.mark.parametrize("divide", [b.idiv, b.mod])
+def test_two_terms_that_a_gate_pins_to_one_constant_both_count(divide: Callable[[UOp, int], UOp]) -> None:
+    gate = both(b.eq(OUTER, 3), b.eq(INNER, 3))
+    total = divide(b.add(OUTER, INNER), 4)
+    assert simplify_under_gate(total, gate, SIMPLIFY) is b.index(1 if divide is b.idiv else 2)
 
 
 @given(indices(), st.integers(0, 119), st.integers(0, 119))
