@@ -86,9 +86,12 @@ def _share_equal_lanes_between_reduces(s: Schedule) -> Schedule:
     needs = open_ranges(order)
     lanes: list[UOp] = []
     lane_of: dict[UOp, UOp] = {}
-    for u in order:
+    reduces = [u for u in order if _group_ranges(u)]
+    for k, u in enumerate(reduces):
         groups = _group_ranges(u)
-        taken = {lane_of.get(r, r) for r in needs[u.operand] if r not in groups} if groups else set()
+        nested = [v for v in reduces[:k] if not needs[v.operand].isdisjoint(groups)]  # inside the lanes of `u`
+        taken = {lane_of.get(r, r) for r in needs[u.operand] if r not in groups}
+        taken.update(lane_of[g] for v in nested for g in _group_ranges(v) if g not in groups)
         for g in groups:
             lane = next((r for r in lanes if r.bound is g.bound and r not in taken), None)
             lane_of[g] = g if lane is None else lane

@@ -46,7 +46,7 @@ from uops.spec.ir.args import AddrSpace, RangeArg
 from uops.spec.ir.axes import GRID, SEQUENTIAL, UNROLLED, WORKGROUP, AxisType
 from uops.spec.ir.node import Dim, UOp, nodes_with_op, toposort
 from uops.spec.ir.ops import EFFECT_WRAPPERS, Op
-from uops.spec.ir.scope import base_memory, open_ranges
+from uops.spec.ir.scope import base_memory, open_ranges, ranges_closed_by
 from uops.spec.optops import TC, Axis, Nolocals, OptOp, Padto, Split, Swap, illegality_reason, require_every_optop
 
 
@@ -173,7 +173,8 @@ def count_max_lanes_per_workgroup(s: Schedule) -> int:
     shared: Counter[int] = Counter()
     for u in order:
         if u.op is Op.REDUCE:
-            shared |= Counter(max_trip_count(axis_of(r).extent) for r in needs[u.operand] if r.arg.type is AxisType.GROUP_REDUCE)
+            loops = needs[u.operand].union(ranges_closed_by(u))  # an invariant operand depends on no loop
+            shared |= Counter(max_trip_count(axis_of(r).extent) for r in loops if r.arg.type is AxisType.GROUP_REDUCE)
     output_lanes = [max_trip_count(axis_of(r).extent) for r in s.outputs if r.arg.type in WORKGROUP]
     return math.prod((*output_lanes, *shared.elements()))
 
