@@ -75,11 +75,16 @@ class CompileQueue:
         if self.in_thread:
             self.jobs.put(linear)
             if self.worker is None:
-                self.worker = threading.Thread(target=self._compile_queued, name="uops-compile", daemon=True)
+                worker = threading.Thread(target=self._compile_queued, name="uops-compile", daemon=True)
                 self.switch_interval = sys.getswitchinterval()
                 if self.switch_interval > SWITCH_INTERVAL:
                     sys.setswitchinterval(SWITCH_INTERVAL)
-                self.worker.start()
+                try:
+                    worker.start()
+                except RuntimeError:  # the system has no more threads
+                    self._restore_switch_interval()
+                    raise
+                self.worker = worker
 
     def wait_for_worker_and_get_program(self, linear: UOp) -> UOp:
         """Return the Program of an instruction list, after the worker thread has compiled all lists that it was given.
@@ -101,8 +106,11 @@ class CompileQueue:
             self.jobs.put(None)
             self.worker.join()
             self.worker = None
-            if self.switch_interval > SWITCH_INTERVAL:  # else another queue changed the interval and will restore it
-                sys.setswitchinterval(self.switch_interval)
+            self._restore_switch_interval()
+
+    def _restore_switch_interval(self) -> None:
+        if self.switch_interval > SWITCH_INTERVAL:  # else another queue changed the interval and will restore it
+            sys.setswitchinterval(self.switch_interval)
 
     def _compile_queued(self) -> None:
         while (linear := self.jobs.get()) is not None:

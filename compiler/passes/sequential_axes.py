@@ -18,6 +18,7 @@ hand). The order of LOOP and REDUCE is one of the orders that an unordered loop 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 from uops.compiler.decompose import SMALL
@@ -147,24 +148,38 @@ def _lower_small_float_atomics_to_stores(body: UOp) -> UOp:
                 detail = f"several sums of {u.value.dtype} to one memory stand in different loops"
                 raise untranslatable_error("R56 (AtomicAdd)", u, detail, body)
             waits = (*(done[r] for r in ranges if r in loops[u]), *(done[x] for x in earlier[-1:]))
-            new = _store_sum(new, waits)
+            *_, new = _store_sums_in_turn(new, waits)
             earlier.append(u)
         done[u] = new
     log_transform("expand", body, done[body], done)
     return done[body]
 
 
-def _store_sum(atomic: UOp, waits: tuple[UOp, ...]) -> UOp:
-    """Return a Store of what memory holds after `waits`, plus the value of an AtomicAdd."""
+def _store_sums_in_turn(atomic: UOp, waits: tuple[UOp, ...]) -> Iterator[UOp]:
+    """Yield a Store per element of an AtomicAdd: what memory holds after `waits` and the Stores before, plus the element.
+
+    A vector may name an element several times, and then counts each time.
+    """
     operand, *positions = atomic.index.src
-    place = UOp(Op.INDEX, (B.after(operand, *waits) if waits else operand, *positions))
-    return B.store(place, UOp(Op.ADD, (B.load(place), atomic.value)))
+    for k in range(math.prod(atomic.value.shape)):
+        at = [_lane(p, k) for p in positions]
+        place = UOp(Op.INDEX, (B.after(operand, *waits) if waits else operand, *at))
+        store = B.store(place, UOp(Op.ADD, (B.load(place), _lane(atomic.value, k))))
+        waits = (store,)
+        yield store
+
+
+def _lane(u: UOp, k: int) -> UOp:
+    """Return element `k` of a vector; a scalar is all of its elements."""
+    if not u.shape:
+        return u
+    return u.elements[k] if u.op is Op.STACK and not u.elements[k].shape else B.at(u, k)
 
 
 def lower_small_float_atomics_in_sequential_list(linear: UOp) -> UOp:
     """Return a list of instructions without AtomicAdds of small floats, if nothing in it is concurrent; else the list itself.
 
-    Each becomes a Store in its place. Its Load is not listed, and waits for the effect, loop or If that is listed before it.
+    Each becomes a Store in its place, or one per element. Its Load is not listed, and waits for the effect, loop or If that is listed before it.
     """
     is_concurrent = any(u.op in _CONCURRENT or (u.op is Op.RANGE and u.arg.type not in SEQUENTIAL) for u in linear.instructions)
     if is_concurrent or not any(u.op is Op.ATOMICADD and u.value.dtype in SMALL for u in linear.instructions):
@@ -175,10 +190,9 @@ def lower_small_float_atomics_in_sequential_list(linear: UOp) -> UOp:
     for u in linear.instructions:
         src = tuple([done.get(s, s) for s in u.src])
         new = u if src == u.src else u.replace(src=src)
-        if u.op is Op.ATOMICADD and u.value.dtype in SMALL:
-            new = _store_sum(new, waits)
+        stores = [*_store_sums_in_turn(new, waits)] if u.op is Op.ATOMICADD and u.value.dtype in SMALL else [new]
+        done[u] = stores[-1]
         if u.op in _ORDERING:
-            waits = (new,)
-        done[u] = new
-        listed.append(new)
+            waits = (done[u],)
+        listed += stores
     return linear.replace(src=tuple(listed))

@@ -339,7 +339,8 @@ class VectorSelector:
             return self.get_piece_or_compose_from_lanes(u.operand, constant_lanes)
         if u.op is Op.WMMA:
             fragments = [self.get_piece_or_compose_from_lanes(s, tuple(range(size(s)))) for s in u.src]
-            node = u.replace(src=tuple([f if f.shape != () else UOp(Op.STACK, (f,)) for f in fragments]))
+            # A scalar fragment is one element, or several that are all the same.
+            node = u.replace(src=tuple([f if f.shape else UOp(Op.STACK, (f,) * size(s)) for f, s in zip(fragments, u.src)]))
             if len(lane_positions) == 1:
                 return UOp(Op.INDEX, (node, constant_vector(lane_positions)))
             return compose_lanes([(node, p) for p in lane_positions])

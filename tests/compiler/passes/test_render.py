@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -62,6 +63,16 @@ def test_a_compiler_that_fails_leaves_the_lock_as_it_was(usual: float) -> None:
         rendering.render_and_queue(linear)
         with pytest.raises(CompileError, match="no code"):
             rendering.wait_for_worker_and_get_program(linear)
+    assert sys.getswitchinterval() == usual
+
+
+def test_a_thread_that_does_not_start_leaves_the_lock_as_it_was(usual: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", fail)
+    with pytest.raises(RuntimeError, match="can't start"), CompileQueue(Beside()) as rendering:  # type: ignore[arg-type]
+        rendering.render_and_queue(UOp(Op.LINEAR))
     assert sys.getswitchinterval() == usual
 
 

@@ -7,6 +7,7 @@ import pytest
 from kernel_judge import judge
 
 import uops
+from uops.backends.arrays import STORAGE
 from uops.compiler.passes.sequential_axes import (
     lower_small_float_atomics_in_sequential_list,
     serialize_axes_and_atomics_that_targets_lack,
@@ -153,6 +154,24 @@ def test_small_sums_of_a_list_are_stored_in_its_order() -> None:
     found = judge(graph, given)
     assert found["b1"].tolist() == [5 + 28 + 2] + 7 * [9]
     assert found["b2"].tolist() == [5, 6, 8, 10, 13, 17, 22, 28]
+
+
+@pytest.mark.parametrize("d", ["f16", "bf16"])
+def test_a_vector_that_names_an_element_twice_adds_twice(d: str) -> None:
+    graph = parse(f"""
+%0 = param (4), slot=0 : {d}
+%1 = index %0, (1, 1, 3)
+%2 = const 1 : {d}
+%3 = const 2 : {d}
+%4 = stack %2, %3, %2
+%5 = atomicadd %1, %4
+%6 = linear %0, %1, %2, %3, %4, %5
+%7 = buffer size=4, device="CPU", addrspace=global, unique=1 : {d}
+%8 = call %6, %7, written=[0]
+%9 = linear %8
+""")
+    given = {"b1": np.array([5, 1, 7, 9], STORAGE[dt.float16 if d == "f16" else dt.bfloat16])}
+    assert judge(graph, given)["b1"].tolist() == [5, 4, 7, 10]
 
 
 def test_small_sums_of_a_list_that_threads_share_are_refused() -> None:

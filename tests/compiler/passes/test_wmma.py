@@ -251,6 +251,15 @@ def test_a_wmma_in_a_loop_adds_up(d: Descriptor) -> None:
     judge(kernel(sum_of_steps(d, special("lidx0", d.threads), steps)), {**whole_numbers(d), "p4": np.full(1, 2, np.int32)})
 
 
+def test_an_accumulator_whose_elements_are_one_number_is_a_whole_fragment() -> None:
+    d, lane = INT8, special("lidx0", INT8.threads)
+    a, x, c = (fragment(k, d, o, lane) for k, o in enumerate(OPERANDS))
+    n = d.c.elements
+    first = b.after(register(n, dt.int32, 60), b.store(b.at(register(n, dt.int32, 60), 0), b.load(places(2, d, "C", lane, 1)[0])))
+    same = b.load(b.at(first, b.stack(*[b.index(0)] * n)))  # one address, loaded once
+    judge(kernel(store_product(UOp(Op.WMMA, (a, x, same), wmma_arg(d)), d, lane)), whole_numbers(d))
+
+
 def test_the_product_of_one_wmma_is_the_accumulator_of_the_next() -> None:
     d, lane = INT8, special("lidx0", INT8.threads)
     a, x, c = (fragment(k, d, o, lane) for k, o in enumerate(OPERANDS))
