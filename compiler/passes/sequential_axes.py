@@ -179,7 +179,8 @@ def _lane(u: UOp, k: int) -> UOp:
 def lower_small_float_atomics_in_sequential_list(linear: UOp) -> UOp:
     """Return a list of instructions without AtomicAdds of small floats, if nothing in it is concurrent; else the list itself.
 
-    Each becomes a Store in its place, or one per element. Its Load is not listed, and waits for the effect, loop or If that is listed before it.
+    Each becomes a Store in its place, or one per element. Its Load is not listed, and waits for the effect, loop or If that is
+    listed before it.
     """
     is_concurrent = any(u.op in _CONCURRENT or (u.op is Op.RANGE and u.arg.type not in SEQUENTIAL) for u in linear.instructions)
     if is_concurrent or not any(u.op is Op.ATOMICADD and u.value.dtype in SMALL for u in linear.instructions):
@@ -190,7 +191,8 @@ def lower_small_float_atomics_in_sequential_list(linear: UOp) -> UOp:
     for u in linear.instructions:
         src = tuple([done.get(s, s) for s in u.src])
         new = u if src == u.src else u.replace(src=src)
-        stores = [*_store_sums_in_turn(new, waits)] if u.op is Op.ATOMICADD and u.value.dtype in SMALL else [new]
+        is_small_sum = u.op is Op.ATOMICADD and u.value.dtype in SMALL
+        stores = [*_store_sums_in_turn(new, waits)] if is_small_sum else [new]
         done[u] = stores[-1]
         if u.op in _ORDERING:
             waits = (done[u],)

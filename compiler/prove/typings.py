@@ -174,6 +174,8 @@ def can_represent(d: DType, value: bool | int | float) -> bool:
         return value in (0, 1)
     if not d.is_float:
         return isinstance(value, int) and d.min <= value <= d.max
+    if isinstance(value, int) and (abs(value) >= 2**1024 or float(value) != value):
+        return False
     x = float(value)
     if not math.isfinite(x):
         return d.has_inf or x != x

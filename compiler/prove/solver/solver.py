@@ -92,6 +92,9 @@ class SolverWorker:
         except ValueError:
             self.close()
             return SolverAnswer("unknown", {}, "the solver's process gave no answer but other text")
+        except BaseException:  # Ctrl-C: the answer that is still to come belongs to no later query
+            self.close()
+            raise
         self.cpu_seconds += answer["spent"]
         model = {name: Fraction(v) if isinstance(v, str) else v for name, v in answer["model"].items()}
         return SolverAnswer(answer["result"], model, answer["reason"], answer["steps"])
@@ -112,6 +115,9 @@ class SolverWorker:
             except (EOFError, TimeoutError) as e:
                 self.close()
                 raise NoSolver(f"the solver's process does not start: {type(e).__name__}") from e
+            except BaseException:  # Ctrl-C: its first line is no answer
+                self.close()
+                raise
 
     def _send_and_read_line(self, seconds_for_both: float, request: bytes = b"") -> bytes:
         """Write `request` and return one line of the process, within `seconds_for_both` for both.

@@ -49,12 +49,14 @@ def _exit_when_parent_ends(parent_pid: int) -> None:
 
 
 def _limit_memory_if_supported() -> None:
-    """Limit the address space of this process to MEMORY, if the system can."""
+    """Limit the address space of this process to MEMORY, or to less where it is limited already, if the system can."""
     try:
         import resource
     except ImportError:  # Windows: only the time is limited
         return
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    limit = MEMORY if hard == resource.RLIM_INFINITY else min(MEMORY, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
 def _answer_query(z3: Any, task: dict[str, Any]) -> dict[str, Any]:

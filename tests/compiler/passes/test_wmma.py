@@ -253,7 +253,7 @@ def test_a_wmma_in_a_loop_adds_up(d: Descriptor) -> None:
 
 def test_an_accumulator_whose_elements_are_one_number_is_a_whole_fragment() -> None:
     d, lane = INT8, special("lidx0", INT8.threads)
-    a, x, c = (fragment(k, d, o, lane) for k, o in enumerate(OPERANDS))
+    a, x = (fragment(k, d, OPERANDS[k], lane) for k in range(2))
     n = d.c.elements
     first = b.after(register(n, dt.int32, 60), b.store(b.at(register(n, dt.int32, 60), 0), b.load(places(2, d, "C", lane, 1)[0])))
     same = b.load(b.at(first, b.stack(*[b.index(0)] * n)))  # one address, loaded once

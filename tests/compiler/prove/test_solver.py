@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from uops.compiler.prove.solver import solver
 from uops.compiler.prove.solver.solver import SolverPool, SolverWorker
 from uops.spec.errors import SpecError
 
@@ -62,6 +63,32 @@ def test_a_worker_over_its_time_is_killed_and_the_next_query_gets_a_new_one(
     monkeypatch.undo()
     assert worker.run_query(PLAIN, 1_000_000).result == "sat"
     assert worker.process is not first
+
+
+def test_the_answer_of_an_interrupted_query_is_not_that_of_the_next(monkeypatch: pytest.MonkeyPatch, worker: SolverWorker) -> None:
+    assert worker.run_query(PLAIN, 1_000_000).result == "sat"
+    select = solver.select.select
+    with monkeypatch.context() as patch:
+
+        def interrupt(read: object, written: object, *more: object) -> object:
+            if not written:  # the query is sent
+                raise KeyboardInterrupt
+            return select(read, written, *more)
+
+        patch.setattr(solver.select, "select", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            worker.run_query(IMPOSSIBLE, 1_000_000)
+    assert worker.run_query(PLAIN, 1_000_000).result == "sat"
+
+
+def test_a_solver_works_below_a_lower_limit_of_memory() -> None:
+    command = (
+        "import resource; resource.setrlimit(resource.RLIMIT_AS, (1900 << 20, 1900 << 20))\n"
+        "from uops.compiler.prove.solver.solver import SolverWorker\n"
+        f"print(SolverWorker().run_query({PLAIN!r}, 1_000_000).result)"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", command], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "sat", done.stderr
 
 
 def test_a_worker_that_dies_is_an_unknown(worker: SolverWorker) -> None:

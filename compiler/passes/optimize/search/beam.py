@@ -159,6 +159,7 @@ class _KernelSearch:
         self.bodies: set[UOp] = set()
         self.timed = 0
         self.first = self.best = math.inf
+        self.untimed_stored = math.inf  # seconds of the stored state while it has not been timed again
         self.state = SearchState("chosen")
         self.deadline = beam.now() + beam.seconds
         self.interrupt: Callable[[], None] = lambda: None
@@ -212,6 +213,7 @@ class _KernelSearch:
         states = [SearchState(start) for start in STARTS]
         if stored is not None:
             states.insert(1, SearchState(stored.start, stored.opts))
+            self.untimed_stored = stored.seconds
         front = self._time_new_states_by_deadline_fastest_first(states)
         for _ in range(DEPTH):
             before = self.best
@@ -222,9 +224,9 @@ class _KernelSearch:
                 return
 
     def _retime_winner_or_revert_to_heuristics(self) -> None:
-        """Return to the heuristics' schedule unless the winner beats it again, in alternating timings."""
+        """Return to the heuristics' schedule, if it runs, unless the winner beats it again, in alternating timings."""
         chosen = SearchState("chosen")
-        if self.state == chosen or self.best == math.inf:
+        if self.state == chosen or math.inf in (self.best, self.first):
             return
         bodies = [self.build_timed_body(state) for state in (chosen, self.state)]
         theirs, ours = (min(times) for times in zip(*([self.beam.clock.again(b) for b in bodies] for _ in range(ROUNDS))))
@@ -260,13 +262,15 @@ class _KernelSearch:
         self.timed += 1
         if self.timed == 1:
             self.first = seconds
+        else:  # the stored state is the second
+            self.untimed_stored = math.inf
         if seconds < self.best:
             self.best, self.state = seconds, state
             self._store_best(complete=False)
         self._report_progress()
 
     def _store_best(self, complete: bool) -> None:
-        if self.best < math.inf:
+        if self.best < self.untimed_stored:
             self.beam.store.put(self.key, StoredSchedule(self.state.start, self.state.opts, self.best, complete))
 
     def _report_progress(self, done: bool = False) -> None:

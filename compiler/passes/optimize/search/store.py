@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +111,9 @@ def decode_schedule(data: Any) -> StoredSchedule:
 
 def _decode_optop(name_and_values: Any) -> OptOp:
     name, *values = name_and_values
-    arguments = [AxisType[v] if isinstance(v, str) else v for v in values]
-    if any(not isinstance(v, (AxisType, int)) for v in arguments):
+    declared = fields(_TYPES[name])
+    arguments = [AxisType[v] if f.type == "AxisType" else v for f, v in zip(declared, values)]
+    expected = {"AxisType": AxisType, "bool": bool}
+    if len(values) > len(declared) or any(type(v) is not expected.get(str(f.type), int) for f, v in zip(declared, arguments)):
         raise ValueError(f"expected an OptOp, got {name_and_values!r}")
     return _TYPES[name](*arguments)

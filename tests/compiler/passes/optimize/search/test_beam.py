@@ -162,6 +162,16 @@ def test_a_body_that_cannot_be_compiled_is_passed_over() -> None:
     assert extents(found, AxisType.UPCAST) == 1 and extents(found, AxisType.UNROLL) > 1
 
 
+def test_a_choice_of_the_heuristics_that_cannot_be_compiled_is_passed_over() -> None:
+    def cost(body: UOp) -> float:
+        if extents(body, AxisType.UPCAST) == 16:
+            raise CompileError("too much stack")
+        return 1.0
+
+    search = Beam(2, Fake(cost), store(), lambda s, m, u: apply(s, Split(0, 16, AxisType.UPCAST), m))
+    assert extents(close_output_loops_into_sink(search(first(GEMM), PLAIN, count(100))), AxisType.UPCAST) < 16
+
+
 def test_ctrl_c_keeps_the_best_so_far_and_ends_later_searches(tmp_path: Path) -> None:
     calls = count()
 
@@ -200,13 +210,33 @@ def test_an_interrupted_search_goes_on_from_its_best(tmp_path: Path) -> None:
     assert found.done == (split,)
 
 
+@pytest.mark.parametrize("ends", ["ctrl_c", "deadline"])
+def test_the_stored_best_stays_until_it_was_timed_again(tmp_path: Path, ends: str) -> None:
+    s, kept = first(GEMM), store(tmp_path)
+    key = kept.key(close_output_loops_into_sink(s), PLAIN, 2)
+    best = StoredSchedule("plain", (Split(1, 8, AxisType.UPCAST),), 0.125, complete=False)
+    kept.put(key, best)
+    calls, now = count(), iter([0.0, 0.0, *[99.0] * 9])
+
+    def cost(body: UOp) -> float:
+        if ends == "ctrl_c" and next(calls) == 1:
+            raise KeyboardInterrupt
+        return 1.0
+
+    more = {"now": lambda: next(now), "seconds": 2} if ends == "deadline" else {}
+    beam(Fake(cost), kept, **more)(s, PLAIN, count(100))
+    assert kept.get(key) == best
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "{", "[]", '{"start": "plain"}', '{"start": "nowhere", "opts": [], "seconds": 1.0, "complete": true}', "\x00\xff",
      '{"start": "plain", "opts": [["Split", 0, 5, "UPCAST", false]], "seconds": 1.0, "complete": true}',
+     '{"start": "plain", "opts": [["Split", "LOOP", 2, "UPCAST", false]], "seconds": 1.0, "complete": true}',
+     '{"start": "plain", "opts": [["TC", 0, "LOOP", 0, 1]], "seconds": 1.0, "complete": true}',
      '{"start": "plain", "opts": [["Path", "LOOP"]], "seconds": 1.0, "complete": true}',
      '{"start": "plain", "opts": [["Split"]], "seconds": 1.0, "complete": true}', "[" * 100000],
-    ids=["empty", "cut", "list", "fields", "start", "bytes", "illegal", "type", "arguments", "deep"],
+    ids=["empty", "cut", "list", "fields", "start", "bytes", "illegal", "axis", "number", "type", "arguments", "deep"],
 )  # fmt: skip
 @pytest.mark.parametrize("sealed", [True, False])
 def test_a_damaged_entry_is_ignored_with_a_warning(tmp_path: Path, text: str, sealed: bool) -> None:
