@@ -82,7 +82,7 @@ def parse_ledger_index(first_two_lines: str, ledger_path: Path) -> dict[str, Any
         )
         digests = dict[str, str](contents["proved"])
         return {"proved": digests, "pages": int(contents["pages"]), "sha256": str(contents["sha256"])}
-    except (SealMismatch, BadFile, KeyError, TypeError, ValueError) as e:
+    except (SealMismatch, BadFile, KeyError, TypeError, ValueError, OverflowError) as e:
         raise UnreadableLedger(
             f"{describe_path(ledger_path)} is no ledger, or is damaged: its index differs from what was written. {ANEW}"
         ) from e

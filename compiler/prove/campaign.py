@@ -75,6 +75,8 @@ def prove_rules(
         [make_cast_lemma_obligation(pair) for pair in sorted(run.needed_lemmas.union(extra_cast_lemmas))]
     )
     digests = {r.name: digest_rule(r) for r in rules}
+    for name in digests.keys() - run.entries.keys():
+        run.entries[name] = []  # a rule without a typing claims nothing, which is no proof
     run.report.pages = {name: ledger.make_page(name, digests.get(name, ""), entries) for name, entries in run.entries.items()}
     _mark_all_numbers_unknown_if_any_lemma_open(run.report)
     return run.report
@@ -95,7 +97,8 @@ def find_rules_with_missing_or_stale_page(
     return [
         name
         for name, new in report.pages.items()
-        if name not in ledger_pages or not _has_same_verdicts_and_only_present_queries(ledger_pages[name], new, by_rule[name])
+        if name not in ledger_pages
+        or not _has_same_verdicts_and_only_present_queries(ledger_pages[name], new, by_rule.get(name, {}))
     ]
 
 

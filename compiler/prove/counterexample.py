@@ -6,6 +6,7 @@ the tests replay them in the interpreter.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from fractions import Fraction
 
@@ -72,7 +73,7 @@ class RuleCounterexample:
             d = self.typing.types[name]
             if isinstance(value, Fraction):
                 env[name] = b.param(slot, (), dt.float64)
-                inputs[f"p{slot}"] = (dt.float64, encode_bits_of_representable_float(float(value), dt.float64))
+                inputs[f"p{slot}"] = (dt.float64, encode_bits_of_representable_float(_round_to_float64(value), dt.float64))
             elif d is dt.index:
                 env[name] = b.variable(name, min(value, 0) - 1, max(value, 0) + 1)
                 inputs[name] = (d, value)
@@ -86,6 +87,13 @@ class RuleCounterexample:
         return CounterexampleGraphs(
             instantiate_typed_pattern(a.lhs, env), rhs, tuple(instantiate_typed_pattern(c, env) for c in a.when), equation, inputs
         )
+
+
+def _round_to_float64(value: Fraction) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def _retype_floats_in_patterns_as_float64(a: RuleTyping) -> RuleTyping:

@@ -61,9 +61,10 @@ class SmtEncoder:
     """Representations, and the assumptions made so far.
 
     `facts` define fresh constants. `definedness` says that no op trapped (R26). `choices` are free decisions that a ruling
-    leaves, as the sign of a zero from Max (R11). `exact` makes casts from and to floats functions of the exact value (see
-    `casts`). `reals` represents floats as real numbers; `applications` are the functions applied to them. `abstract` is set once
-    a function stands for more than the query states of it: then a model of the query need not be a counterexample.
+    leaves, as the sign of a zero from Max (R11): one of each pair of operands, since equal nodes are one (R27). `exact` makes casts
+    from and to floats functions of the exact value (see `casts`). `reals` represents floats as real numbers; `applications` are the
+    functions applied to them. `abstract` is set once a function stands for more than the query states of it: then a model of the
+    query need not be a counterexample.
     """
 
     machine: Representation = Representation.BITS
@@ -72,7 +73,7 @@ class SmtEncoder:
     reals: bool = False
     facts: list[Term] = field(default_factory=list)
     definedness: list[Term] = field(default_factory=list)
-    choices: list[Term] = field(default_factory=list)
+    choices: dict[tuple[Term, Term], Term] = field(default_factory=dict)
     applications: dict[tuple[str, Term], Term] = field(default_factory=dict)
     count: int = 0
     abstract: bool = False

@@ -237,7 +237,7 @@ def _build_query(theory: Theory, rule: Rule, assignment: RuleTyping) -> _Query:
             lemmas[f"{before.dtype.short}>{after.dtype.short}"] = derive_facts_of_lossless_cast(m, before, after)
 
     lhs = _encode_pattern(m, assignment.lhs, env, assume_cast_lemma)
-    defined, left_choices = tuple(m.definedness), tuple(m.choices)
+    defined, left_choices = tuple(m.definedness), tuple(m.choices.values())
     m.definedness.clear()
     m.choices.clear()
     conditions = [_encode_pattern(m, c, env, assume_cast_lemma).term for c in assignment.when]

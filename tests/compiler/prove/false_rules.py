@@ -149,6 +149,13 @@ PEERS = (
 )
 
 NEAR = (
+    # Max twice is one node with one value: the sum is an infinity, never NaN (R11, R27)
+    Rule(
+        "max-of-zeros-twice",
+        operation(Op.RECIP, maximum(x, y)) + operation(Op.RECIP, maximum(x, y)),
+        where(eq(x, 0.0), float("nan"), 1.0),
+        when=eq(x, 0.0) & eq(y, 0.0) & (operation(Op.RECIP, x) > operation(Op.RECIP, y)),
+    ),
     Rule("mod-small-unguarded-below", i % c, i, when=i < c),
     Rule("mod-small-unguarded-above", i % c, i, when=i >= 0),
     Rule("div-small-off-by-one", i // c, zero, when=(i >= 0) & (i <= c)),

@@ -33,7 +33,7 @@ def by_numpy(machine: Representation) -> Any:
         except Unmodelled:
             return [-1] * len(values[0])
         env = {f"x{k}": _argument(m, d, bits) for k, (d, bits) in enumerate(zip(kinds, values, strict=True))}
-        env |= {c.head: np.ones(len(values[0]), bool) for c in m.choices}
+        env |= {c.head: np.ones(len(values[0]), bool) for c in m.choices.values()}
         found = evaluate(v.term if v.bits is None else v.bits, env)
         return _bits(np.broadcast_to(found, len(values[0])), m, v)
 

@@ -10,7 +10,11 @@ import pytest
 
 from uops.compiler.prove import admission, ledger
 from uops.compiler.prove.admission import DamagedLedger, UnprovedRule, digest_rule, is_rule_in_ledger, select_proved_rules_and_warn
-from uops.compiler.prove.campaign import collect_rules_to_prove_by_theme, prove_rules
+from uops.compiler.prove.campaign import (
+    collect_rules_to_prove_by_theme,
+    find_rules_with_missing_or_stale_page,
+    prove_rules,
+)
 from uops.compiler.prove.ledger import LedgerEntry, UnreadableLedger, make_page
 from uops.compiler.prove.verdicts import LEMMA, ProofStatus
 from uops.compiler.rewrite.pattern import INDEX, as_pattern, var
@@ -20,7 +24,8 @@ from uops.compiler.rewrite.rules import THEMES, VALUES
 from uops.compiler.rewrite.rules.further import FURTHER
 from uops.compiler.rewrite.rules.further import THEMES as FURTHER_THEMES
 from uops.spec.ir import build as b
-from uops.spec.untrusted import BadFile
+from uops.spec.ir import dtypes as dt
+from uops.spec.untrusted import BadFile, seal
 
 RULES = tuple(rule for rules in THEMES.values() for rule in rules)
 ALL = tuple(rule for rules in collect_rules_to_prove_by_theme().values() for rule in rules)
@@ -189,3 +194,19 @@ def test_an_obligation_whose_lemma_is_open_is_open(monkeypatch: pytest.MonkeyPat
     report = prove_rules((lossless,), proved_entries_by_key=known)
     assert report.pages["cast-lossless"].status is ProofStatus.UNKNOWN
     assert not report.ok
+
+
+def test_a_rule_that_has_no_dtypes_is_unmodelled_and_never_proved() -> None:
+    x = var("x", (dt.int8,))
+    rule = Rule("of-no-dtype", x + 1, x, types=lambda types: False)
+    report = prove_rules([rule])
+    assert not report.ok
+    assert report.pages["of-no-dtype"].status is ProofStatus.UNMODELLED
+    assert find_rules_with_missing_or_stale_page({}, report, [rule]) == ["of-no-dtype"]
+    assert find_rules_with_missing_or_stale_page(report.pages, report, [rule]) == []
+
+
+def test_an_index_of_infinitely_many_pages_is_damaged(tmp_path: Path) -> None:
+    lines = seal(admission.INDEX, admission.SCHEMA, "", b'{"proved":{},"pages":1e999,"sha256":"a"}').decode()
+    with pytest.raises(admission.UnreadableLedger, match="is damaged"):
+        admission.parse_ledger_index(lines, tmp_path / "ledger")
