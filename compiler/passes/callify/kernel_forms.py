@@ -182,12 +182,16 @@ class _FormWriter:
             self.next_unique += 1
             return B.after(registers, B.store(UOp(Op.INDEX, (registers, _count_up_to(n))), product))
         if u is self.memory[u]:
-            return self.flat_params.get(u, u)
+            return self._flatten_memory(u)
         memory = yield _Request(_Part.MEMORY, u.src[0])  # of the viewed operand, or of the buffer of an After
         if u.op is not Op.AFTER:
             return memory
         dependencies = yield from self._rebuild_dependencies(u.dependencies)
         return UOp(Op.AFTER, (memory, *dependencies), u.arg) if dependencies else memory
+
+    def _flatten_memory(self, memory: UOp) -> UOp:
+        """Return the flat memory of a Param or Buffer, which all Params of one argument share."""
+        return self.flat_params.get(memory, memory)
 
     def _rebuild_dependencies(self, dependencies: Iterable[UOp]) -> Generator[_Request, Any, list[UOp]]:
         rebuilt: list[UOp] = []
@@ -285,7 +289,9 @@ class _FormWriter:
         if target.shape == ():
             return (yield from self._write_element(u, target, ()))
         read = [*u.src[1:], *[node.src[k] for node, k in index_operands(target)]]  # value, gate and positions
-        reads_target = self.memory[target] in map(self.memory.get, toposort(*read))
+        reads_target = self._flatten_memory(self.memory[target]) in [
+            self._flatten_memory(self.memory[r]) for r in toposort(*read) if r in self.memory
+        ]
         if u.op is Op.STORE and 0 not in target.shape and not reads_target and self._is_only_user_of_vector_elements(u):
             coords = self._loops_over_elements(target)
             store = yield from self._write_element(u, target, coords)

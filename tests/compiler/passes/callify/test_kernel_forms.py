@@ -123,3 +123,37 @@ def test_an_access_whose_position_becomes_a_constant_stays_in_its_loop() -> None
     graph = b.after(memory, b.call(body, b.shrink(memory, (0,), (1,)), written=(0,)))
     x = {"b1": np.array([5], np.int32)}
     assert uops.compile(graph, "llvm")(x).values[0].tolist() == uops.run(graph, x).values[0].tolist() == [40]
+
+
+def _call_on_one_memory_twice(body: UOp, memory: UOp) -> UOp:
+    return b.contiguous(b.after(memory, b.call(body, memory, memory, written=(0,))))
+
+
+@pytest.mark.parametrize("write", ["store", "atomic add"])
+@pytest.mark.parametrize("n", [8, 64, 256])
+def test_a_vector_of_a_memory_that_is_two_arguments_is_read_before_the_first_element_is_written(n: int, write: str) -> None:
+    p, q = (b.param(k, (n,), dt.int32) for k in range(2))
+    flipped = b.flip(q, (True,))
+    effect = b.store(p, flipped) if write == "store" else UOp(Op.ATOMICADD, (p, flipped))
+    graph = _call_on_one_memory_twice(b.sink(effect, name="k"), b.buffer(n, dt.int32, unique=1))
+    x = {"b1": np.arange(n, dtype=np.int32)}
+    expected = x["b1"][::-1] if write == "store" else np.full(n, n - 1)
+    assert uops.run(graph, x).values[0].tolist() == expected.tolist()
+    assert uops.compile(graph, "llvm")(x).values[0].tolist() == expected.tolist()
+
+
+def test_a_vector_of_a_buffer_of_the_body_that_is_an_argument_too_is_read_before_the_first_element_is_written() -> None:
+    n = 64
+    p, memory = b.param(0, (n,), dt.int32), b.buffer(n, dt.int32, unique=1)
+    call = b.call(b.sink(b.store(p, b.flip(memory, (True,))), name="k"), memory, written=(0,))
+    graph = b.contiguous(b.after(memory, call))
+    x = {"b1": np.arange(n, dtype=np.int32)}
+    assert uops.compile(graph, "llvm")(x).values[0].tolist() == uops.run(graph, x).values[0].tolist() == list(reversed(range(n)))
+
+
+def test_a_long_vector_of_a_memory_that_is_two_arguments_is_refused() -> None:
+    n = 300
+    p, q = (b.param(k, (n,), dt.int32) for k in range(2))
+    graph = _call_on_one_memory_twice(b.sink(b.store(p, b.flip(q, (True,))), name="k"), b.buffer(n, dt.int32, unique=1))
+    with pytest.raises(CompileError, match="expected at most 256 elements"):
+        uops.compile(graph, "llvm")
