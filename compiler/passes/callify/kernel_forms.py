@@ -5,9 +5,10 @@ Spec: Load, Store, Index, Wmma; Movement; R45 (Index), R51 (references and value
 written by hand), R180 (vectors in kernels written by hand).
 
 A view below an access is followed to the flat memory by the index functions of `uops.compiler.ir.views`. An access that is not
-provably in bounds is gated. A vector is computed element by element: where each element is used once, and by a Store to other
-memory than it is read from, in a loop around that Store, else with one node per element, which all uses share. So each element is
-still computed once (R27), and read before any is overwritten.
+provably in bounds is gated. The gates of an Index or Pad reach all accesses below it, since a Where protects none (R26, Trap).
+A vector is computed element by element: where each element is used once, and by a Store to other memory than it is read from,
+in a loop around that Store, else with one node per element, which all uses share. So each element is still computed once (R27),
+and read before any is overwritten.
 
 Elements, positions and memory are computed by rules that are generators. A rule yields the parts that it needs and receives them,
 so no rule calls another one, however deep the body is.
@@ -54,9 +55,12 @@ class _Part(Enum):
 
 
 class _Request(NamedTuple):
+    """A part of a node, at the index `coords`, which is in bounds where `gate` holds (None: always)."""
+
     part: _Part
     node: UOp
     coords: Index = ()
+    gate: UOp | None = None
 
 
 #: A rule under way: it yields requests, receives their answers, and returns its own.
@@ -140,7 +144,7 @@ class _FormWriter:
         while pending:
             current, steps = pending[-1]
             try:
-                needed = steps.send(answer)
+                needed = _drop_gate_of_index_in_bounds(steps.send(answer))
             except StopIteration as finished:
                 answer = self.answers[current] = finished.value
                 pending.pop()
@@ -151,16 +155,16 @@ class _FormWriter:
         return answer
 
     def _start_rule(self, request: _Request) -> _Steps:
-        part, u, coords = request
+        part, u, coords, gate = request
         if part is _Part.MEMORY:
             return self._find_flat_memory_or_wmma_registers(u)
         if part is _Part.POSITION:
-            return _POSITION_RULES.get(u.op, _FormWriter._flatten_position_in_base)(self, u, coords)
+            return _POSITION_RULES.get(u.op, _FormWriter._flatten_position_in_base)(self, u, coords, gate)
         if part is _Part.FRAGMENT:
             return self._build_fragment(u)
         if u in self.memory:
-            return self._load(u, coords)
-        return _VALUE_RULES.get(u.op, _FormWriter._rebuild)(self, u, coords)
+            return self._load(u, coords, gate)
+        return _VALUE_RULES.get(u.op, _FormWriter._rebuild)(self, u, coords, gate)
 
     def refuse(self, u: UOp, detail: str) -> Exception:
         """Return the error that a node of the body has no form in a launch."""
@@ -203,48 +207,48 @@ class _FormWriter:
                     rebuilt.append((yield _Request(_Part.VALUE, d, coords)))
         return [d for d in dict.fromkeys(rebuilt) if d.op is not Op.GROUP or d.effects]
 
-    def _flatten_position_in_base(self, u: UOp, coords: Index) -> _Steps:
+    def _flatten_position_in_base(self, u: UOp, coords: Index, gate: UOp | None) -> _Steps:
         """Return the position of an element of a Param or Buffer."""
         yield from ()
         position = coords[0] if len(coords) == 1 else self.indexing.flatten(coords, u.shape)
         return SourceElement((position,))
 
-    def _locate_through_movement(self, u: UOp, coords: Index) -> _Steps:
+    def _locate_through_movement(self, u: UOp, coords: Index, gate: UOp | None) -> _Steps:
         """Return the position of an element of a movement op, with the gate under which it is in bounds."""
-        inner, gate = STEP[u.op](self.indexing, u, coords)
-        below = yield _Request(_Part.POSITION, u.src[0], inner)  # of the operand, or of the buffer of an After
-        return SourceElement(below.coords, self.indexing.conjoin_gates(gate, below.gate))
+        inner, _ = STEP[u.op](self.indexing, u, coords)  # no Pad is a reference
+        below = yield _Request(_Part.POSITION, u.src[0], inner, gate)  # of the operand, or of the buffer of an After
+        return below
 
-    def _locate_through_index(self, u: UOp, coords: Index) -> _Steps:
-        inner, gate = yield from self._map_to_operand_index_and_gate(u, coords)
-        below = yield _Request(_Part.POSITION, u.operand, inner)
-        return SourceElement(below.coords, self.indexing.conjoin_gates(gate, below.gate))
+    def _locate_through_index(self, u: UOp, coords: Index, gate: UOp | None) -> _Steps:
+        inner, inside = yield from self._map_to_operand_index_and_gate(u, coords, gate)
+        below = yield _Request(_Part.POSITION, u.operand, inner, self.indexing.conjoin_gates(gate, inside))
+        return SourceElement(below.coords, self.indexing.conjoin_gates(inside, below.gate))
 
-    def _map_to_operand_index_and_gate(self, u: UOp, coords: Index) -> Generator[_Request, Any, SourceElement]:
-        """Return the index in an Index's operand of an element, and the gate under which there is one."""
+    def _map_to_operand_index_and_gate(self, u: UOp, coords: Index, gate: UOp | None) -> Generator[_Request, Any, SourceElement]:
+        """Return the index in an Index's operand of an element, and the gate under which there is one if `gate` holds."""
         inner: list[UOp] = []
-        gate: UOp | None = None
+        inside: UOp | None = None
         for position, n in zip(u.positions, u.operand.shape):
             rank = len(position.shape)
-            scalar = yield _Request(_Part.VALUE, position, coords[:rank])
+            scalar = yield _Request(_Part.VALUE, position, coords[:rank], gate)
             coords = coords[rank:]
-            on_axis, inside = (
+            on_axis, inside_axis = (
                 (scalar, None) if _is_provably_inside(scalar, n) else self.indexing.convert_to_axis_index_and_gate(scalar, n)
             )
             inner.append(on_axis)
-            gate = self.indexing.conjoin_gates(gate, inside)
-        return SourceElement((*inner, *coords), gate)
+            inside = self.indexing.conjoin_gates(inside, inside_axis)
+        return SourceElement((*inner, *coords), inside)
 
-    def _locate_in_slice(self, u: UOp, coords: Index) -> _Steps:
+    def _locate_in_slice(self, u: UOp, coords: Index, gate: UOp | None) -> _Steps:
         self._require_same_item_size(u)
         offset = yield _Request(_Part.VALUE, u.offset)
-        inner, gate = self.indexing.convert_to_axis_index_and_gate(B.add(coords[0], B.cast(offset, dt.index)), u.operand.shape[0])
-        below = yield _Request(_Part.POSITION, u.operand, (inner,))
-        return SourceElement(below.coords, self.indexing.conjoin_gates(gate, below.gate))
+        inner, inside = self.indexing.convert_to_axis_index_and_gate(B.add(coords[0], B.cast(offset, dt.index)), u.operand.shape[0])
+        below = yield _Request(_Part.POSITION, u.operand, (inner,), self.indexing.conjoin_gates(gate, inside))
+        return SourceElement(below.coords, self.indexing.conjoin_gates(inside, below.gate))
 
-    def _locate_in_bitcast(self, u: UOp, coords: Index) -> _Steps:
+    def _locate_in_bitcast(self, u: UOp, coords: Index, gate: UOp | None) -> _Steps:
         self._require_same_item_size(u)
-        below = yield _Request(_Part.POSITION, u.operand, coords)
+        below = yield _Request(_Part.POSITION, u.operand, coords, gate)
         return below
 
     def _require_same_item_size(self, u: UOp) -> None:
@@ -254,12 +258,15 @@ class _FormWriter:
 
     # ------------------------------------------------------------------------------------------------------- accesses
 
-    def _load(self, access: UOp, coords: Index, alternative: UOp | None = None, gate: UOp | None = None) -> _Steps:
+    def _load(
+        self, access: UOp, coords: Index, gate: UOp | None, alternative: UOp | None = None, condition: UOp | None = None
+    ) -> _Steps:
         """Return the Load of one element for a Load, or for a reference that is used as a value."""
         reference, arg = (access.buffer, access.arg) if access.op is Op.LOAD else (access, LoadArg())
         memory = yield _Request(_Part.MEMORY, reference)
-        (position,), inside = yield _Request(_Part.POSITION, reference, coords)
-        gate = self.indexing.conjoin_gates(gate, inside) if gate is not None else inside
+        (position,), inside = yield _Request(_Part.POSITION, reference, coords, gate)
+        for other_gate in (condition, inside):
+            gate = self.indexing.conjoin_gates(gate, other_gate)
         memory = yield from self._make_memory_depend_on_lost_loops(memory, (position, alternative, gate), access)
         address = UOp(Op.INDEX, (memory, position))
         if gate is None:
@@ -267,18 +274,18 @@ class _FormWriter:
         other = B.const(0, memory.dtype) if alternative is None else _bitcast(alternative, memory.dtype)
         return _bitcast(UOp(Op.LOAD, (address, other, gate), arg), reference.dtype)
 
-    def _load_explicitly(self, u: UOp, coords: Index) -> _Steps:
+    def _load_explicitly(self, u: UOp, coords: Index, gate: UOp | None) -> _Steps:
         if u.buffer not in self.memory:  # a Load of a value gives that value
-            value = yield _Request(_Part.VALUE, u.buffer, coords)
+            value = yield _Request(_Part.VALUE, u.buffer, coords, gate)
             return value
         operands: list[UOp] = []
         for s in (u.alternative, u.gate):
             if s is not None:
-                operands.append((yield _Request(_Part.VALUE, s, self._align(coords, s))))
-        load = yield from self._load(u, coords, *operands)
+                operands.append((yield _Request(_Part.VALUE, s, self._align(coords, s), gate)))
+        load = yield from self._load(u, coords, gate, *operands)
         return load
 
-    def _scalarize_store_or_atomic_add(self, u: UOp, coords: Index) -> _Steps:
+    def _scalarize_store_or_atomic_add(self, u: UOp, coords: Index, gate: UOp | None) -> _Steps:
         """Return a Store or AtomicAdd on scalars; of a vector, a loop or a Group."""
         target = u.src[0]  # the buffer of a Store, the index of an AtomicAdd
         if target not in self.memory:
@@ -359,14 +366,15 @@ class _FormWriter:
             elements.append((yield _Request(_Part.VALUE, u, coords)))
         return UOp(Op.STACK, tuple(elements))
 
-    def _load_from_product(self, u: UOp, coords: Index) -> _Steps:
+    def _load_from_product(self, u: UOp, coords: Index, gate: UOp | None) -> _Steps:
         """Return an element of a Wmma's product, which is kept in registers."""
         registers = yield _Request(_Part.MEMORY, u)
-        return B.load(UOp(Op.INDEX, (registers, *coords)))
+        address = UOp(Op.INDEX, (registers, *coords))
+        return B.load(address) if gate is None else B.load(address, B.const(0, u.dtype), gate)
 
     # ---------------------------------------------------------------------------------------------------------- values
 
-    def _rebuild(self, u: UOp, coords: Index) -> _Steps:
+    def _rebuild(self, u: UOp, coords: Index, gate: UOp | None) -> _Steps:
         """Return an op on the elements of its sources at the same index, which a source of fewer axes is broadcast to (R41)."""
         src: list[UOp] = []
         for s in u.src:
@@ -377,7 +385,7 @@ class _FormWriter:
             elif len(s.shape) > len(coords):
                 raise self.refuse(u, f"it takes a vector, {s.op.name.lower()} of {len(s.shape)} axes, expected a scalar")
             else:
-                src.append((yield _Request(_Part.VALUE, s, self._align(coords, s))))
+                src.append((yield _Request(_Part.VALUE, s, self._align(coords, s), gate)))
         return u if tuple(src) == u.src else u.replace(src=tuple(src))
 
     def _memory_or_address_for_native_text(self, u: UOp, reference: UOp) -> Generator[_Request, Any, UOp]:
@@ -398,11 +406,11 @@ class _FormWriter:
             rebuilt.append((yield _Request(_Part.VALUE, s)))
         return rebuilt
 
-    def _keep(self, u: UOp, coords: Index) -> _Steps:
+    def _keep(self, u: UOp, coords: Index, gate: UOp | None) -> _Steps:
         yield from ()
         return u
 
-    def _rebuild_effects_of_sink_group_or_barrier(self, u: UOp, coords: Index) -> _Steps:
+    def _rebuild_effects_of_sink_group_or_barrier(self, u: UOp, coords: Index, gate: UOp | None) -> _Steps:
         """Return a Sink, Group or Barrier of effects; of a value, the effects that it waits for."""
         effects: list[UOp] = []
         for s in u.src:
@@ -411,44 +419,44 @@ class _FormWriter:
         effects = list(dict.fromkeys(effects))
         return u if tuple(effects) == u.src else u.replace(src=tuple(effects))
 
-    def _order_value(self, u: UOp, coords: Index) -> _Steps:
-        value = yield _Request(_Part.VALUE, u.buffer, coords)
+    def _order_value(self, u: UOp, coords: Index, gate: UOp | None) -> _Steps:
+        value = yield _Request(_Part.VALUE, u.buffer, coords, gate)
         dependencies = yield from self._rebuild_dependencies(u.dependencies)
         return u.replace(src=(value, *dependencies))
 
-    def _move(self, u: UOp, coords: Index) -> _Steps:
-        inner, gate = STEP[u.op](self.indexing, u, coords)
-        value = yield _Request(_Part.VALUE, u.src[0], inner)  # operand
-        return value if gate is None else B.where(gate, value, B.const(0, u.dtype))
+    def _move(self, u: UOp, coords: Index, gate: UOp | None) -> _Steps:
+        inner, inside = STEP[u.op](self.indexing, u, coords)
+        value = yield _Request(_Part.VALUE, u.src[0], inner, self.indexing.conjoin_gates(gate, inside))  # operand
+        return value if inside is None else B.where(inside, value, B.const(0, u.dtype))
 
-    def _bitcast_value(self, u: UOp, coords: Index) -> _Steps:
+    def _bitcast_value(self, u: UOp, coords: Index, gate: UOp | None) -> _Steps:
         self._require_same_item_size(u)
-        value = yield _Request(_Part.VALUE, u.operand, coords)
+        value = yield _Request(_Part.VALUE, u.operand, coords, gate)
         return u if value is u.operand else u.replace(src=(value,))
 
-    def _index_value(self, u: UOp, coords: Index) -> _Steps:
-        inner, _ = yield from self._map_to_operand_index_and_gate(u, coords)
-        value = yield _Request(_Part.VALUE, u.operand, inner)
+    def _index_value(self, u: UOp, coords: Index, gate: UOp | None) -> _Steps:
+        inner, inside = yield from self._map_to_operand_index_and_gate(u, coords, gate)
+        value = yield _Request(_Part.VALUE, u.operand, inner, self.indexing.conjoin_gates(gate, inside))
         return value
 
-    def _choose_from_stack(self, u: UOp, coords: Index) -> _Steps:
+    def _choose_from_stack(self, u: UOp, coords: Index, gate: UOp | None) -> _Steps:
         """Return the element of a Stack at a position, which chooses among all of them if it is no constant."""
         position, *inner = coords
         if position.op is Op.CONST:
             k = int(position.arg.value)
             if not 0 <= k < len(u.elements):
                 raise self.refuse(u, f"its element {k} is used, but it has {len(u.elements)} (R45)")
-            return (yield _Request(_Part.VALUE, u.elements[k], tuple(inner)))
+            return (yield _Request(_Part.VALUE, u.elements[k], tuple(inner), gate))
         chosen: UOp | None = None
         for k, e in reversed(list(enumerate(u.elements))):
-            value = yield _Request(_Part.VALUE, e, tuple(inner))
+            value = yield _Request(_Part.VALUE, e, tuple(inner), gate)
             chosen = value if chosen is None else B.where(B.eq(position, index_constant(k)), value, chosen)
         return chosen
 
-    def _reduce_one_element_in_loops(self, u: UOp, coords: Index) -> _Steps:
+    def _reduce_one_element_in_loops(self, u: UOp, coords: Index, gate: UOp | None) -> _Steps:
         """Return the Reduce of one element: over loops of its own if it reduces axes, or if it has several elements (R88)."""
         axes = {a: self.new_range(dim_node(u.operand.shape[a]), AxisType.REDUCE) for a in u.arg.axes}
-        value = yield _Request(_Part.VALUE, u.operand, tuple([axes.get(a, i) for a, i in enumerate(coords)]))
+        value = yield _Request(_Part.VALUE, u.operand, tuple([axes.get(a, i) for a, i in enumerate(coords)]), gate)
         ranges = yield from self._rebuild_all(u.ranges)
         if u.shape != () and ranges:
             if _writes_in_loops(value, ranges):
@@ -497,6 +505,13 @@ class _FormWriter:
         return True
 
 
+def _drop_gate_of_index_in_bounds(request: _Request) -> _Request:
+    """Return a request without its gate if its index is in bounds anyway, so that all users of an element share one access."""
+    if request.gate is None or not all(map(_is_provably_inside, request.coords, request.node.shape)):
+        return request
+    return request._replace(gate=None)
+
+
 def _list_sources_but_extents_and_waits(u: UOp) -> Sequence[UOp]:
     """Return the sources of a vector that its elements are computed from: not its extents, nor what it waits for."""
     if u.op is Op.INDEX or (u.op not in STEP and u.op is not Op.SLICE):
@@ -541,14 +556,14 @@ def _bitcast(u: UOp, d: dt.DType) -> UOp:
 
 
 #: Op of a reference -> the rule for the position of an element in its memory; Params and Buffers have none.
-_POSITION_RULES: dict[Op, Callable[[_FormWriter, UOp, Index], _Steps]] = {
+_POSITION_RULES: dict[Op, Callable[[_FormWriter, UOp, Index, UOp | None], _Steps]] = {
     **dict.fromkeys(STEP, _FormWriter._locate_through_movement),
     Op.INDEX: _FormWriter._locate_through_index,
     Op.SLICE: _FormWriter._locate_in_slice,
     Op.BITCAST: _FormWriter._locate_in_bitcast,
 }
 #: Op of a value or effect -> the rule for an element of it; all others are rebuilt on elements of their sources.
-_VALUE_RULES: dict[Op, Callable[[_FormWriter, UOp, Index], _Steps]] = {
+_VALUE_RULES: dict[Op, Callable[[_FormWriter, UOp, Index, UOp | None], _Steps]] = {
     **dict.fromkeys(STEP, _FormWriter._move),
     **dict.fromkeys((*EFFECT_GROUPS, Op.BARRIER), _FormWriter._rebuild_effects_of_sink_group_or_barrier),
     **dict.fromkeys((Op.CONST, *MEMORY_ROOTS), _FormWriter._keep),

@@ -157,3 +157,34 @@ def test_a_long_vector_of_a_memory_that_is_two_arguments_is_refused() -> None:
     graph = _call_on_one_memory_twice(b.sink(b.store(p, b.flip(q, (True,))), name="k"), b.buffer(n, dt.int32, unique=1))
     with pytest.raises(CompileError, match="expected at most 256 elements"):
         uops.compile(graph, "llvm")
+
+
+_X, _AT = b.param(1, (4,), dt.int32), b.load(b.at(b.param(2, (1,), dt.int32), 0))
+
+
+@pytest.mark.parametrize(
+    ("element", "gated_memory"),
+    [
+        pytest.param(b.at(b.add(_X, 1), _AT), {1}, id="index of a value"),
+        pytest.param(b.at(b.pad(b.add(_X, 1), (7,), (16,)), _AT), {1}, id="index of a pad of a value"),
+        pytest.param(b.load(b.at(b.at(_X, b.param(3, (4,), dt.int32)), _AT)), {1, 3}, id="index of positions"),
+        pytest.param(b.at(b.load(b.at(_X, b.param(3, (4,), dt.int32))), _AT), {1, 3}, id="index of a gather"),
+        pytest.param(b.at(b.add(_X, b.param(4, (1,), dt.int32)), _AT), {1}, id="index of a broadcast"),
+    ],
+)
+def test_accesses_below_an_index_of_positions_from_data_are_gated(element: UOp, gated_memory: set[int]) -> None:
+    loads = _loads(b.sink(b.store(b.at(b.param(0, (1,), dt.int32), 0), element), name="k"))
+    assert {u.buffer.operand.arg.slot for u in loads if u.gate is not None} == gated_memory
+
+
+@pytest.mark.parametrize("position", [0, 6, 7, 10, 11, 15])
+def test_an_element_of_a_pad_of_a_value_reads_no_memory_outside(position: int) -> None:
+    far = 2**29  # elements of padding, so that an access outside of the memory would end the process
+    element = b.at(b.pad(b.add(_X, 1), (far + 7,), (far + 16,)), b.add(b.mul(_AT, far), position))
+    memory = b.buffer(1, dt.int32, unique=1)
+    body = b.sink(b.store(b.at(b.param(0, (1,), dt.int32), 0), element), name="k")
+    graph = b.after(memory, b.call(body, memory, b.param(0, (4,), dt.int32), b.param(1, (1,), dt.int32), written=(0,)))
+    for pages in (0, 1):
+        x = {"b1": np.zeros(1, np.int32), "p0": np.arange(4, dtype=np.int32), "p1": np.array([pages], np.int32)}
+        expected = [position - 6 if pages == 1 and 7 <= position < 11 else 0]
+        assert uops.compile(graph, "llvm")(x).values[0].tolist() == expected
