@@ -461,8 +461,10 @@ class _FormWriter:
         if u.shape != () and ranges:
             if _writes_in_loops(value, ranges):
                 raise self.refuse(u, "a Reduce of a vector has effects in its loops, expected a Reduce per element")
-            fresh = {r: self.new_range(r.bound, r.arg.type) for r in ranges}
-            value, ranges = substitute(value, fresh), list(fresh.values())
+            fresh: dict[UOp, UOp] = {}
+            for r in [v for v in toposort(*ranges) if v in ranges]:  # a loop may bound the ones inside of it
+                fresh[r] = self.new_range(substitute(r.bound, fresh), r.arg.type)
+            value, ranges = substitute(value, fresh), [fresh[r] for r in ranges]
         loops = [*axes.values(), *ranges]
         if not loops:
             return value

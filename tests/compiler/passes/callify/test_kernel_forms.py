@@ -188,3 +188,15 @@ def test_an_element_of_a_pad_of_a_value_reads_no_memory_outside(position: int) -
         x = {"b1": np.zeros(1, np.int32), "p0": np.arange(4, dtype=np.int32), "p1": np.array([pages], np.int32)}
         expected = [position - 6 if pages == 1 and 7 <= position < 11 else 0]
         assert uops.compile(graph, "llvm")(x).values[0].tolist() == expected
+
+
+def test_a_reduce_of_a_vector_over_loops_of_which_one_bounds_another_has_loops_of_its_own_per_element() -> None:
+    i = b.range_(3, 0)
+    j = b.range_(b.add(i, 1), 1)
+    p, q, memory = b.param(0, (2,), dt.int32), b.param(1, (4,), dt.int32), b.buffer(2, dt.int32, unique=1)
+    x = b.load(b.at(q, j))
+    total = UOp(Op.REDUCE, (b.stack(x, b.mul(x, 2)), i, j), ReduceArg(Op.ADD))
+    call = b.call(b.sink(b.store(p, total), name="k"), memory, b.param(0, (4,), dt.int32), written=(0,))
+    y = {"b1": np.zeros(2, np.int32), "p0": np.arange(4, dtype=np.int32)}
+    graph = b.after(memory, call)
+    assert uops.compile(graph, "llvm")(y).values[0].tolist() == uops.run(graph, y).values[0].tolist() == [4, 8]
