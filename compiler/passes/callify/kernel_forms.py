@@ -426,6 +426,8 @@ class _FormWriter:
 
     def _move(self, u: UOp, coords: Index, gate: UOp | None) -> _Steps:
         inner, inside = STEP[u.op](self.indexing, u, coords)
+        if inside is B.const(False, dt.bool_):  # the operand may have no element to choose
+            return B.const(0, u.dtype)
         value = yield _Request(_Part.VALUE, u.src[0], inner, self.indexing.conjoin_gates(gate, inside))  # operand
         return value if inside is None else B.where(inside, value, B.const(0, u.dtype))
 

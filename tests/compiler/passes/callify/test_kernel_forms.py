@@ -200,3 +200,14 @@ def test_a_reduce_of_a_vector_over_loops_of_which_one_bounds_another_has_loops_o
     y = {"b1": np.zeros(2, np.int32), "p0": np.arange(4, dtype=np.int32)}
     graph = b.after(memory, call)
     assert uops.compile(graph, "llvm")(y).values[0].tolist() == uops.run(graph, y).values[0].tolist() == [4, 8]
+
+
+@pytest.mark.parametrize("make", ["stack", "index by a constant vector"])
+def test_a_pad_of_a_stack_chooses_no_element_outside(make: str) -> None:
+    p, q, memory = b.param(0, (4,), dt.int32), b.param(1, (2,), dt.int32), b.buffer(4, dt.int32, unique=1)
+    reversed_indices = b.stack(b.index(1), b.index(0))
+    x = b.stack(b.load(b.at(q, 1)), b.load(b.at(q, 0))) if make == "stack" else b.load(UOp(Op.INDEX, (q, reversed_indices)))
+    call = b.call(b.sink(b.store(p, b.pad(x, (1,), (4,))), name="k"), memory, b.param(0, (2,), dt.int32), written=(0,))
+    graph = b.after(memory, call)
+    y = {"b1": np.full(4, 9, np.int32), "p0": np.array([1, 2], np.int32)}
+    assert uops.compile(graph, "llvm")(y).values[0].tolist() == uops.run(graph, y).values[0].tolist() == [0, 2, 1, 0]
