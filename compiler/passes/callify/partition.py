@@ -291,9 +291,9 @@ class _DevicePartition:
         width = self._divide(u, u.shape[along], n)
         pieces: list[UOp] = []
         for j, part in enumerate(placed.parts):
-            if along == axis:  # only what part j has of the elements
+            if along == axis:  # only what part j has of the elements; of no elements, the first part is taken
                 first, last = max(offset, j * width), min(offset + int(size), (j + 1) * width)
-                if first < last:
+                if first < last or (j == 0 and size == 0):
                     pieces.append(
                         self._reach_param_or_copy_to_device(shrink_axis(part, along, first - j * width, last - first), device)
                     )

@@ -184,3 +184,11 @@ def test_every_stage_of_the_cases_on_several_devices_keeps_its_claims() -> None:
         lower(
             case.graph, target, "linearize", config=Config(verify=True), dialect=infer_tensor_kernel_or_bestiary_dialect(case.graph)
         )
+
+
+def test_a_sharded_axis_of_no_elements_is_distributed_again() -> None:
+    empty = b.copy(b.param(0, (0, 3), dt.int32), ("CPU:1", "CPU:2"))
+    again = b.copy(b.copy(empty, ("CPU:3", "CPU:4")), "CPU")
+    inputs = {"p0": np.zeros((0, 3), np.int32)}
+    partition(again)
+    assert uops.compile(again, "llvm")(inputs).values[0].shape == run(again, inputs).values[0].shape == (0, 3)
