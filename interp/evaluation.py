@@ -87,7 +87,7 @@ def _evaluate_to_values_and_written_buffers(machine: TensorMachine, root: UOp, i
     buffers = {}
     for s in machine.storages.values():
         if s.writes:
-            buffers[s.key] = s.data
+            buffers[s.key] = _array(s.data, order="C")  # a copy: what was stored may be an input
     return _make_result(Result, (tuple(values), buffers))
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from uops.interp.tensor.storage import BITS, NUMPY, Array, check_bool
+from uops.interp.tensor.storage import BITS, NUMPY, Array, check_bool, to_index_array
 from uops.spec.errors import SpecError, Trap, Unsupported
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UNSET, UOp
@@ -176,7 +176,8 @@ def index(u: UOp, x: Array, operands: Sequence[Array] = ()) -> Array:
     for axis, i in enumerate(operands):
         if not are_all_within_bounds(i, x.shape[axis]):
             raise Trap(f"Index {_first_out_of_bounds(i, x.shape[axis])} is out of bounds for axis {axis} of {x.shape} (R45)")
-    return np.asarray(x[make_outer_index(operands)])
+    elements = x[make_outer_index(operands)]
+    return to_index_array(elements) if u.dtype is dt.index else np.asarray(elements, x.dtype)
 
 
 def _first_out_of_bounds(indices: Array, extent: int) -> int:
@@ -188,11 +189,11 @@ def stack(u: UOp, x: Array, operands: Sequence[Array] = ()) -> Array:
     """Stack arrays of one shape along a new first axis."""
     dtype = x.dtype if x.dtype != np.int64 or u.dtype is dt.int64 else np.result_type(x, *operands)  # index may need objects
     out: Array = np.empty((1 + len(operands), *x.shape), dtype)
-    out[0] = x
+    out[0, ...] = x
     for k, y in enumerate(operands, 1):
         if y.shape != x.shape:
             raise SpecError(f"STACK.C2: shapes {x.shape} and {y.shape} differ", claim="STACK.C2")
-        out[k] = y
+        out[k, ...] = y
     return out
 
 

@@ -172,7 +172,8 @@ def _place_bitcast(m: Any, scope: TensorScope, u: UOp, sources: Sequence[Placeme
         return placed
     if new < old:
         return placed._replace(owners=np.repeat(placed.owners, old // new, axis=-1))
-    groups = placed.owners.reshape((*placed.owners.shape[:-1], -1, new // old))
+    *shape, last = placed.owners.shape
+    groups = placed.owners.reshape((*shape, last // (new // old), new // old))
     if (groups != groups[..., :1]).any():
         raise_unsound(u, "axis", u.axis, "elements of several devices joined to one")
     return placed._replace(owners=groups[..., 0])

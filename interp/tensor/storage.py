@@ -43,7 +43,9 @@ def to_index_array(integers: Any) -> Array:
     try:
         return a.astype(np.int64)
     except OverflowError:
-        return a
+        wide: Array = np.empty(a.shape, object)
+        wide.flat = [int(v) for v in a.flat]  # integers of NumPy would wrap
+        return wide
 
 
 def const_to_array(value: bool | int | float, d: DType) -> Array:

@@ -70,7 +70,7 @@ def by_solver(worker: SolverWorker) -> Any:
             except Unmodelled:
                 return [-1] * len(values[0])
             term = v.term if v.bits is None else v.bits
-            for c in m.choices:
+            for c in m.choices.values():
                 term = smt.substitute(term, c, smt.TRUE)
             if v.dtype.is_float and v.bits is None:
                 term = smt.app("fp.to_ieee_bv", term, sort=smt.bv(term.sort.bits))

@@ -42,3 +42,27 @@ def test_an_object_array_that_is_no_index_is_refused_with_the_element(wrong: obj
     given = np.array([2**70, wrong], object)
     with pytest.raises(SpecError, match=f"'p0' must hold integers, got {wrong!r}"):
         run(b.param(0, (2,), dt.index), {"p0": given})
+
+
+WIDE = b.param(0, (3,), dt.index)
+
+
+@pytest.mark.parametrize(
+    ("graph", "expected"),
+    [
+        (UOp(Op.INDEX, (WIDE, b.index(1))), 2**64 - 1),
+        (UOp(Op.MAX, (UOp(Op.INDEX, (WIDE, b.index(0))), b.index(-1))), 2**63),
+        (UOp(Op.STACK, (b.index(5), UOp(Op.INDEX, (WIDE, b.index(0))))), [5, 2**63]),
+        (UOp(Op.NEG, (UOp(Op.INDEX, (WIDE, b.index(2))),)), -(2**70)),
+    ],
+    ids=["index", "max", "stack", "neg"],
+)
+def test_an_element_beyond_63_bits_stays_an_integer(graph: UOp, expected: object) -> None:
+    (got,) = run(graph, {"p0": np.array([2**63, 2**64 - 1, 2**70], object)}).values
+    assert got.tolist() == expected
+
+
+def test_integers_of_numpy_in_an_object_array_do_not_wrap() -> None:
+    given = np.array([np.int8(100), 2**70, np.uint64(2**64 - 1)], object)
+    (got,) = run(UOp(Op.ADD, (WIDE, WIDE)), {"p0": given}).values
+    assert got.tolist() == [200, 2**71, 2**65 - 2]

@@ -328,3 +328,14 @@ def test_reading_one_reference_twice_is_one_load(op):
     b = buf()
     got = run(B.UOp(op, (b, b)), SIX)
     assert got.values[0].tolist() == {Op.ADD: [0, 2, 4, 6, 8, 10], Op.MUL: [0, 1, 4, 9, 16, 25], Op.MAX: [0, 1, 2, 3, 4, 5]}[op]
+
+
+def test_written_buffers_are_no_memory_of_the_caller() -> None:
+    given = np.array([4, 5, 6], np.int32)
+    graph = B.store(B.param(0, (3,), dt.int32), B.param(1, (3,), dt.int32))
+    written = run(graph, {"p0": np.zeros(3, np.int32), "p1": given}).buffers["p0"]
+    written[0] = 99
+    assert given.tolist() == [4, 5, 6]
+    wide = B.store(B.param(0, (8,), dt.int32), B.expand(B.param(1, (1,), dt.int32), (8,)))
+    written = run(wide, {"p0": np.zeros(8, np.int32), "p1": np.full(1, 3, np.int32)}).buffers["p0"]
+    assert written.flags.writeable and written.flags.c_contiguous and written.tolist() == [3] * 8

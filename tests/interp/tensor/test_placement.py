@@ -108,3 +108,9 @@ def test_a_reduce_of_what_a_pad_added_is_where_the_rest_is() -> None:
 def test_a_tuple_of_one_device_owns_the_whole() -> None:
     alone = b.param(0, (4, 6), dt.int32, PAIR[:1], 0)
     assert run(b.reduce(alone, Op.MAX, (0,)), INPUTS).values[0].tolist() == [[18, 19, 20, 21, 22, 23]]
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_sharded_value_without_elements_is_cast_to_wider_words(axis: int) -> None:
+    x = b.param(0, (0, 4), dt.uint8, ("CPU:0", "CPU:1"), axis)
+    assert run(b.bitcast(x, dt.uint16), {"p0": np.zeros((0, 4), np.uint8)}).values[0].shape == (0, 2)
