@@ -171,9 +171,9 @@ class _FormWriter:
         return untranslatable_error("R166 (kernels written by hand)", u, detail, self.body)
 
     def new_range(self, bound: UOp, axis_type: AxisType) -> UOp:
-        """Return a Range that the body does not have yet."""
+        """Return a Range that the body does not have yet, with the bound in the form that it gets in positions."""
         self.next_axis += 1
-        return B.range_(bound, self.next_axis - 1, axis_type)
+        return B.range_(self.indexing.simplify(bound), self.next_axis - 1, axis_type)
 
     # ------------------------------------------------------------------------------------------------------ references
 

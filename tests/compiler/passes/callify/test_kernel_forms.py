@@ -211,3 +211,12 @@ def test_a_pad_of_a_stack_chooses_no_element_outside(make: str) -> None:
     graph = b.after(memory, call)
     y = {"b1": np.full(4, 9, np.int32), "p0": np.array([1, 2], np.int32)}
     assert uops.compile(graph, "llvm")(y).values[0].tolist() == uops.run(graph, y).values[0].tolist() == [0, 2, 1, 0]
+
+
+def test_a_store_of_a_vector_whose_extent_gets_another_form_in_positions_is_one_loop() -> None:
+    size = b.sub(b.variable("m", 1, 8), 1)
+    p, q = (b.shrink(b.param(k, (8,), dt.int32), (0,), (size,)) for k in range(2))
+    body = b.sink(b.store(p, b.add(q, 1)), name="k")
+    x = {"p0": np.zeros(8, np.int32), "p1": np.arange(8, dtype=np.int32), "m": 5}
+    expected = [1, 2, 3, 4, 0, 0, 0, 0]
+    assert uops.compile(body, "llvm")(x).buffers["p0"].tolist() == uops.run(body, x).buffers["p0"].tolist() == expected
