@@ -10,14 +10,14 @@ that is computed before. What a Reduce gives is stored to new memory.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from uops.compiler.ir.bodies import SCALAR_OPS, order_outside_kernels, substitute_outside_kernels
 from uops.compiler.ir.buffers import highest_unique
+from uops.compiler.ir.extents import max_elements
 from uops.compiler.ir.loops import combined_effects
-from uops.compiler.ir.views import AFTERS, strip_views_and_collect_dependencies
+from uops.compiler.ir.views import AFTERS, strip_views_and_collect_dependencies, view_front_of_memory
 from uops.compiler.passes.callify.hazards import map_base_memory
 from uops.compiler.passes.callify.kernel_calls import pass_global_buffers_as_call_arguments
 from uops.compiler.place import untranslatable_error
@@ -160,18 +160,17 @@ def _call_region(closer: UOp, region: _LoopRegion, done: dict[UOp, UOp], unique:
     if closer.dtype is not dt.void:
         shape = closer.shape
         device = closer.device if isinstance(closer.device, str) else "CPU"
-        memory = UOp(Op.BUFFER, (), BufferArg(math.prod(map(int, shape)), closer.dtype.storage, device, AddrSpace.GLOBAL, unique))
+        memory = UOp(Op.BUFFER, (), BufferArg(max_elements(shape), closer.dtype.storage, device, AddrSpace.GLOBAL, unique))
         temporaries.append(memory)
-        p = B.param(len(arguments), shape or (1,), memory.dtype)
-        body = B.store(p if shape else B.at(p, 0), B.cast(body, memory.dtype))
+        p = B.param(len(arguments), memory.shape, memory.dtype)
+        body = B.store(view_front_of_memory(p, body.shape) if shape else B.at(p, 0), B.cast(body, memory.dtype))
         arguments.append(memory)
     if waits:
         arguments = [B.after(a, *waits) if not is_variable(a) else a for a in arguments]
     call = UOp(Op.CALL, (UOp(Op.SINK, (body,), SinkArg("loops")), *arguments), CallArg())
     if closer.dtype is dt.void:
         return call
-    value = B.after(memory, call)
-    return B.cast(B.reshape(value, shape) if shape != value.shape else value, closer.dtype)
+    return B.cast(view_front_of_memory(B.after(memory, call), shape), closer.dtype)
 
 
 def _bind_leaves(leaves: Iterable[UOp], done: dict[UOp, UOp]) -> tuple[dict[UOp, UOp], list[UOp], list[UOp]]:

@@ -6,7 +6,9 @@ import pytest
 import uops
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.args import AddrSpace
+from uops.spec.ir.args import AddrSpace, ReduceArg
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 
 @pytest.mark.parametrize(("iterations", "expected"), [(0, [7]), (2, [7])])
@@ -26,3 +28,13 @@ def test_loops_with_registers_beside_tensor_ops_are_kernels():
     graph = b.contiguous(b.add(b.after(out, b.end(each, r)), b.param(0, (3,), dt.int32)))
     x = {"b2": np.zeros(3, np.int32), "p0": np.ones(3, np.int32)}
     assert uops.compile(graph, "llvm")(x).values[0].tolist() == uops.run(graph, x).values[0].tolist() == [1, 6, 11]
+
+
+@pytest.mark.parametrize("m", [1, 5, 8])
+def test_a_reduce_over_loops_may_give_a_vector_of_symbolic_size(m: int) -> None:
+    i, size = b.range_(3, 0), b.variable("m", 1, 8)
+    factor = b.expand(b.reshape(b.cast(i, dt.int32), (1, 1)), (2, size))
+    product = b.mul(b.shrink(b.param(0, (2, 8), dt.int32), (0, 0), (2, size)), factor)
+    graph = b.add(UOp(Op.REDUCE, (product, i), ReduceArg(Op.ADD)), 1)
+    x = {"p0": np.arange(16, dtype=np.int32).reshape(2, 8), "m": m}
+    assert uops.compile(graph, "llvm")(x).values[0].tolist() == (x["p0"][:, :m] * 3 + 1).tolist()
