@@ -16,6 +16,7 @@ from typing import NoReturn
 from uops.interp.kernel.call.effects import MemoryEffects, summarize_memory_effects
 from uops.interp.kernel.lane_machine.memory import VIEWS
 from uops.interp.kernel.structure.blocks import KernelStructure, build_kernel_structure
+from uops.interp.ops.movement import SHAPED
 from uops.interp.tensor.scope import VOID
 from uops.spec.errors import SpecError, Unsupported
 from uops.spec.ir.node import UOp, toposort
@@ -92,16 +93,16 @@ def analyze_whole_kernel(root: UOp) -> KernelBody:
 def analyze_loop_region(closer: UOp) -> KernelBody:
     """Return the kernel of the loops that an End or Reduce closes in a tensor graph.
 
-    Its leaves are the nodes without an open Range below them.
+    Its leaves are the nodes without an open Range below them. Of a symbolic shape operand, the entries are leaves.
     """
     nodes = scope_nodes(closer)
-    ranges_of, views = open_ranges(nodes), _find_memory_views(nodes)
+    ranges_of, inner = open_ranges(nodes), _find_memory_views(nodes) | _find_symbolic_shape_operands(nodes)
     for n in nodes:
         if n.op in CALL_LIKE and ranges_of[n]:
             _reject_call_or_function_in_loop(n)
     return _summarize_leaves_and_effects(
         build_kernel_structure(
-            closer, lambda n: n is not closer and not ranges_of[n] and n not in views and not is_private_buffer(n)
+            closer, lambda n: n is not closer and not ranges_of[n] and n not in inner and not is_private_buffer(n)
         )
     )
 
@@ -122,6 +123,11 @@ def _find_memory_views(nodes: Iterable[UOp]) -> frozenset[UOp]:
             if source in views or source.op in WHOLE_MEMORY:
                 views.add(u)
     return frozenset(views)
+
+
+def _find_symbolic_shape_operands(nodes: Iterable[UOp]) -> frozenset[UOp]:
+    """Return the offsets and extents of movement ops that are no constants; a kernel evaluates their entries, not the vectors."""
+    return frozenset(s for u in nodes if u.op in SHAPED for s in u.src[1:] if s.constant_elements is None)
 
 
 @dataclass(eq=False, slots=True)
