@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 
 from uops.spec.ir.native import OPAQUE_BODIES
@@ -46,6 +46,13 @@ def order_outside_kernels(root: UOp) -> list[UOp]:
         return order
     bodies = {u.body for u in order if u.op is Op.CALL}
     return [u for u in toposort(root, gate=lambda u: u not in bodies) if u not in bodies]
+
+
+def list_possibly_written_arguments(call: UOp) -> Sequence[UOp]:
+    """Return the arguments that a Call may write: all, unless it says which (R63)."""
+    written = None if call.arg is None else call.arg.written
+    arguments: tuple[UOp, ...] = call.arguments
+    return arguments if written is None else [arguments[k] for k in written]
 
 
 def substitute_outside_kernels(root: UOp, replacements: dict[UOp, UOp]) -> UOp:

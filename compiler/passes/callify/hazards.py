@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from uops.compiler.ir.bodies import order_outside_kernels
+from uops.compiler.ir.bodies import list_possibly_written_arguments, order_outside_kernels
 from uops.compiler.ir.buffers import COPIES
 from uops.compiler.ir.views import STEP, VIEWS
 from uops.compiler.log import log_transform
@@ -92,12 +92,17 @@ class _HazardScan:
     def __init__(self, order: Sequence[UOp]) -> None:
         self.memory: Mapping[UOp, UOp] = map_base_memory(order)
         read = {self.memory[s] for u in order for k, s in enumerate(u.src) if s in self.memory and _may_read(u, k)}
-        self.mutated_memory = {self.memory[t] for u in order for t in _written_references(u)} & read
+        self.mutated_memory = {m for u in order for m in self._written_memory(u)} & read
         self.versions: _MemoryVersions = dict.fromkeys(self.mutated_memory, 0)
         self.reads: dict[UOp, _MemoryVersions] = {}
         self.copied_values: set[UOp] = set()
         self.copied_uses: set[_NodeAndSourcePosition] = set()
         self.loads: dict[UOp, tuple[int, list[_NodeAndSourcePosition]]] = {}
+
+    def _written_memory(self, u: UOp) -> set[UOp]:
+        """Return the memory that a Store writes, or that a Call may write."""
+        targets = [u.buffer] if u.op is Op.STORE else list_possibly_written_arguments(u) if u.op is Op.CALL else []
+        return {self.memory[t] for t in targets if t in self.memory}
 
     def mark_values_and_uses_to_copy(self, order: Sequence[UOp]) -> None:
         """Fill `copied_values` and `copied_uses`."""
@@ -105,7 +110,7 @@ class _HazardScan:
             if u.op is Op.STORE:
                 self._mark_overwritten_operands_and_start_new_version(u)
             elif u.op is Op.CALL:
-                for memory in {self.memory[t] for t in _written_references(u)} & self.mutated_memory:
+                for memory in self._written_memory(u) & self.mutated_memory:
                     self.versions[memory] += 1
             elif u.dtype is not dt.void:
                 reads = self._collect_source_or_index_reads(u)
@@ -222,13 +227,6 @@ class _HazardScan:
         if value in self.memory:
             reads[self.memory[value]] = 0
         return reads
-
-
-def _written_references(u: UOp) -> list[UOp]:
-    """Return the references that a Store, or the Call of a kernel, writes."""
-    if u.op is Op.STORE:
-        return [u.buffer]
-    return [u.arguments[k] for k in u.arg.written] if u.op is Op.CALL else []
 
 
 def _collect_views_if_all_movement(reference: UOp) -> tuple[UOp, ...] | None:

@@ -22,7 +22,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
-from uops.compiler.ir.bodies import order_outside_kernels
+from uops.compiler.ir.bodies import list_possibly_written_arguments, order_outside_kernels
 from uops.compiler.ir.buffers import COPIES
 from uops.compiler.ir.devices import HOST
 from uops.compiler.ir.extents import max_elements
@@ -71,13 +71,6 @@ def partition_over_devices(root: UOp, first_unique: int) -> PartitionedProgram:
     result = partition.build_root_and_put_memory_back()
     log_transform("partition", root, result, {u: tuple(p.parts) for u, p in partition.done.items()})
     return PartitionedProgram(result, frozenset(partition.buffers), partition.reached_params)
-
-
-def list_possibly_written_arguments(call: UOp) -> Sequence[UOp]:
-    """Return the arguments that a Call may write: all, unless it says which (R63)."""
-    written = None if call.arg is None else call.arg.written
-    arguments: tuple[UOp, ...] = call.arguments
-    return arguments if written is None else [arguments[k] for k in written]
 
 
 class _PlacedValue(NamedTuple):

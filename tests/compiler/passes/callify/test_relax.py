@@ -25,7 +25,7 @@ from uops.compiler.validate.launch import validate
 from uops.spec.errors import Unsupported, UopsError
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.args import ReduceArg
+from uops.spec.ir.args import CallArg, ReduceArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, nodes_with_op, toposort
 from uops.spec.ir.ops import Op
@@ -344,3 +344,15 @@ def test_kernels_written_by_hand_stay_R166(kernel):
     fast, strict = (stages(graph, target, Config(fast_math=f, verify=True))["callify"] for f in (True, False))
     assert fast is strict
     assert np.allclose(uops.compile(graph, "c", fast_math=True)(inputs).values[0], uops.run(graph, inputs).values[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("arg", [None, CallArg()])
+def test_a_call_that_does_not_say_what_it_writes_may_write_all_its_arguments(arg):
+    x, i, p = b.buffer(4, dt.float32, unique=1), b.range_(4, 0), b.param(0, (4,), dt.float32)
+    kernel = b.sink(b.end(b.store(b.at(p, i), b.add(b.load(b.at(p, i)), 10.0)), i), name="k")
+    call = UOp(Op.CALL, (kernel, x, b.mul(x, 3.0)), arg)
+    root = b.div(b.mul(UOp(Op.AFTER, (x, call)), 2.0), 2.0)
+    inputs = {"b1": np.arange(4, dtype=np.float32)}
+    assert apply_fast_math_if_order_kept(root) is not root
+    values = [uops.run(r, inputs).values[0].tolist() for r in (apply_fast_math_if_order_kept(root), root)]
+    assert values == [[10, 11, 12, 13]] * 2
