@@ -121,7 +121,7 @@ class KernelPrograms:
 
     def wait_for_program_and_cache_it(self, linear: UOp) -> UOp:
         """Return the program of an instruction list, and keep it for later lowerings."""
-        program = self.cached.get(linear) or self.queue.wait_for_worker_and_get_program(linear)
+        program = self.cached.get(linear) or self.queue.stop_worker_and_get_or_compile_program(linear)
         if self.key is not None:
             for body in self.bodies.get(linear, ()):
                 _PROGRAMS.put(body, self.key, program)

@@ -166,7 +166,9 @@ class _BlockTree:
         ordered: dict[UOp, None] = {}
         for u in members:
             if u.op in BLOCK_OPENERS:
-                _append_after_predecessors(u, ordered, lambda v: _find_predecessors_in_block(v, bodies, position, if_around))
+                _append_after_predecessors(
+                    u, ordered, lambda v: _find_predecessors_with_ifs_as_units(v, bodies, position, if_around)
+                )
             ordered[u] = None
         out: list[UOp] = []
         for u in ordered:
@@ -176,7 +178,7 @@ class _BlockTree:
         return out
 
 
-def _find_predecessors_in_block(
+def _find_predecessors_with_ifs_as_units(
     u: UOp, bodies: dict[UOp, list[UOp]], position: dict[UOp, int], if_around: dict[UOp, UOp]
 ) -> list[UOp]:
     """Return the members of the block that `u` depends on, in their order.

@@ -101,7 +101,7 @@ class _ListWithBlocks:
             elif u.op is Op.SPECIAL:
                 self.has_lane_specials |= not numbers_workgroups(u)
 
-    def find_lifetimes(self) -> list[_Lifetime]:
+    def find_lifetimes_of_single_scope_buffers(self) -> list[_Lifetime]:
         """Return the lifetimes of the private Buffers that have one scope, in order of their beginnings."""
         found = []
         for buffer, accesses in self.accesses.items():
@@ -217,7 +217,7 @@ def reuse_private_memory(linear: UOp) -> UOp:
     kernel.record_blocks_and_lane_specials()
     chains: list[list[_Lifetime]] = []
     reuses: list[_Reuse] = []
-    for life in kernel.find_lifetimes():
+    for life in kernel.find_lifetimes_of_single_scope_buffers():
         for chain in chains:
             end = kernel.end_before(chain[-1], life) if chain[0].kind == life.kind else None
             if end is not None:

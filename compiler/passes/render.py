@@ -86,7 +86,7 @@ class CompileQueue:
                     raise
                 self.worker = worker
 
-    def wait_for_worker_and_get_program(self, linear: UOp) -> UOp:
+    def stop_worker_and_get_or_compile_program(self, linear: UOp) -> UOp:
         """Return the Program of an instruction list, after the worker thread has compiled all lists that it was given.
 
         A list that it was not given is compiled now. Raises what the compiler raised.

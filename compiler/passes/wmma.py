@@ -105,7 +105,7 @@ class _WmmaLowering:
             elif u.op in BLOCK_CLOSERS:
                 self.open_blocks.pop()
             if u.op is Op.WMMA:
-                self.new[u] = B.stack(*self._lower_wmma(u))
+                self.new[u] = B.stack(*self._append_wmma_loops_and_return_fragment(u))
             else:
                 new = self.new[u] = self._rebuild_and_fold_stacks_and_bitcasts(u)
                 if new.op not in _PLACED_WHERE_USED:
@@ -140,7 +140,7 @@ class _WmmaLowering:
 
     # One Wmma.
 
-    def _lower_wmma(self, u: UOp) -> list[UOp]:
+    def _append_wmma_loops_and_return_fragment(self, u: UOp) -> list[UOp]:
         """Append the product, and return the elements of this lane's fragment."""
         d = self._require_single_tile_and_find_descriptor(u)
         n, m, k = d.dims

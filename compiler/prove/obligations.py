@@ -225,7 +225,7 @@ class _Query:
     concrete: bool
 
 
-def _build_query(theory: Theory, rule: Rule, assignment: RuleTyping) -> _Query:
+def _encode_assumptions_and_claim(theory: Theory, rule: Rule, assignment: RuleTyping) -> _Query:
     """Encode a rule under one typing in one theory. Raises Unmodelled."""
     assert assignment.rhs is not None
     m = SmtEncoder(theory.machine, theory.index, theory.exact, theory.reals)
@@ -340,7 +340,7 @@ def _make_plan_or_reason(theory: Theory, rule: Rule, assignment: RuleTyping) -> 
     """Build the plan of one theory."""
     smt.clear_interned_terms()
     try:
-        q = _build_query(theory, rule, assignment)
+        q = _encode_assumptions_and_claim(theory, rule, assignment)
     except Unmodelled as e:
         return ProofPlan(why=str(e))
     assumed, split = _assumptions_and_refutation_cases_by_divisor_signs(q)

@@ -184,9 +184,11 @@ def _simplify_under_facts(root: UOp, facts: Sequence[_Fact], simplify: Simplify)
     of_nodes = [f for f in facts if len(f.terms) == 1 and f.terms[0][0].op not in _LEAVES]
     # Sums come first, as a term that is replaced may leave no such sum. Leaves come before nodes, which hide the leaves in them.
     attempts = (
-        (_replace_sums_in_operands, facts), (_replace_terms_by_variables, of_leaves), (_replace_terms_by_variables, of_nodes),
-        (_replace_sums_in_operands, facts),
-    )  # fmt: skip
+        (_simplify_divisions_and_comparisons_by_facts, facts),
+        (_simplify_with_terms_as_bounded_variables, of_leaves),
+        (_simplify_with_terms_as_bounded_variables, of_nodes),
+        (_simplify_divisions_and_comparisons_by_facts, facts),
+    )
     for attempt, useful in attempts:
         changed = attempt(best, useful, simplify) if useful else best
         if weighted_tree_cost(changed) < weighted_tree_cost(best):
@@ -194,7 +196,7 @@ def _simplify_under_facts(root: UOp, facts: Sequence[_Fact], simplify: Simplify)
     return best
 
 
-def _replace_terms_by_variables(root: UOp, facts: Sequence[_Fact], simplify: Simplify) -> UOp:
+def _simplify_with_terms_as_bounded_variables(root: UOp, facts: Sequence[_Fact], simplify: Simplify) -> UOp:
     """Simplify an expression with a variable in place of each term that is bounded alone."""
     variables = {f.terms[0][0]: _variable_or_constant_of_fact(k, f) for k, f in enumerate(facts)}
     replaced = substitute(root, variables)
@@ -203,7 +205,7 @@ def _replace_terms_by_variables(root: UOp, facts: Sequence[_Fact], simplify: Sim
     return _restore_sums(simplify(replaced), {v: u for u, v in variables.items()}, simplify)
 
 
-def _replace_sums_in_operands(root: UOp, facts: Sequence[_Fact], simplify: Simplify) -> UOp:
+def _simplify_divisions_and_comparisons_by_facts(root: UOp, facts: Sequence[_Fact], simplify: Simplify) -> UOp:
     """Simplify each division, remainder and comparison of an expression with variables in place of the sums that facts bound.
 
     The bounds of a quotient or remainder that follow are a fact about the nodes that use it.

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from uops.compiler.ir.affine import are_equal_sums
-from uops.compiler.rewrite.pattern import VALUES, Binding, Pattern, TypeVar, coerce_literal, is_same_number, variables
+from uops.compiler.rewrite.pattern import VALUES, Binding, Pattern, TypeVar, coerce_literal, is_const_matched_by_literal, variables
 from uops.compiler.rewrite.rule import Rule, is_condition_proved
 from uops.spec.errors import Crash
 from uops.spec.ir import args as A
@@ -148,7 +148,12 @@ class _MatcherWriter:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self.namespace: dict[str, Any] = {"UOp": UOp, "make": make_const, "same_sum": are_equal_sums, "same_number": is_same_number}
+        self.namespace: dict[str, Any] = {
+            "UOp": UOp,
+            "make": make_const,
+            "same_sum": are_equal_sums,
+            "same_number": is_const_matched_by_literal,
+        }
         self.local_count = 0
 
     def get_or_make_global_name(self, value: object, name_prefix: str) -> str:

@@ -173,7 +173,7 @@ def match_pattern_and_bind(p: Pattern, u: UOp, binding: Binding) -> bool:
             return False
         return all(match_pattern_and_bind(q, s, binding) for q, s in zip(p.src, u.src))
     if p.name is None:
-        return u.op is Op.CONST and is_same_number(u.arg, p.value)
+        return u.op is Op.CONST and is_const_matched_by_literal(u.arg, p.value)
     if p.constant and u.op is not Op.CONST:
         return False
     seen = binding.get(p.name)
@@ -194,7 +194,7 @@ def _match_cast_type_and_bind(p: Pattern, u: UOp, binding: Binding) -> bool:
     return seen is u.arg.dtype and u.arg.dtype in p.to.among
 
 
-def is_same_number(arg: A.ConstArg, value: object) -> bool:
+def is_const_matched_by_literal(arg: A.ConstArg, value: object) -> bool:
     """Return True if a Const has this value, by bits for floats (R23, Const).
 
     A bool stands for a Const of bool alone, a float for one of a float dtype, and an int for one of any dtype.

@@ -357,7 +357,8 @@ class _SymbolicMaker:
     def replace_value_by_random_op_unless_too_large(self) -> None:
         """Apply one op to the value, unless the result would have more than 512 elements."""
         options = (
-            self.apply_unary, self.apply_binary, self.apply_cast, self.apply_bitcast_replacing_float_by_param,
+            self.apply_unary, self.apply_binary_with_param_variable_or_self, self.apply_cast,
+            self.apply_bitcast_replacing_float_by_param,
             self.apply_where_on_own_comparison, self.apply_permute, self.apply_flip, self.apply_pad,
             self.pad_and_shrink_to_former_shape,
             self.merge_leading_two_axes_or_add_one, self.expand_new_axis, self.repeat_elements,
@@ -371,7 +372,7 @@ class _SymbolicMaker:
         """Apply a unary op."""
         return self.draw.choice(_UNARY)(x) if x.dtype.is_float else b.neg(x)
 
-    def apply_binary(self, x: UOp) -> UOp:
+    def apply_binary_with_param_variable_or_self(self, x: UOp) -> UOp:
         """Apply a binary op, with an operand that may broadcast, a variable or the value itself."""
         shape = [1 if self.draw.chance(20) else n for n in x.shape]
         if x.dtype.is_integer and self.draw.chance(20):

@@ -103,7 +103,7 @@ def find_unreadable_part(schedule_text: str) -> str | None:
     return None
 
 
-def list_numberless_parts_and_neighbour_pairs(schedule_text: str) -> list[str]:
+def list_part_kinds_and_neighbour_pairs(schedule_text: str) -> list[str]:
     """List the parts of a sequence without numbers, and each pair of neighbours in one kernel, for coverage."""
     names = []
     for parts in _parts_by_kernel(schedule_text).values():
@@ -164,7 +164,7 @@ class ScheduleTextFollower:
         if _unordered_loops(s) and draw.chance(60):
             s = apply_part(s, "global")
         for _ in range(draw.integer(1, 6)):
-            opt = _draw_legal_optop(s, machine, draw)
+            opt = _try_to_draw_legal_optop(s, machine, draw)
             if opt is not None:
                 s = apply_part(s, opt.spell())
         return s
@@ -201,7 +201,7 @@ def _unordered_loops(s: Schedule) -> list[UOp]:
 _WEIGHTED = tuple(o for o in OPTOPS for _ in range(o.weight))
 
 
-def _draw_legal_optop(s: Schedule, machine: MachineModel, draw: SeededDraw) -> OptOp | None:
+def _try_to_draw_legal_optop(s: Schedule, machine: MachineModel, draw: SeededDraw) -> OptOp | None:
     """Draw a legal OptOp by the weights of their classes, or None if a few draws give none."""
     for _ in range(_TRIES):
         axes = s.axes
@@ -419,7 +419,7 @@ def find_illegal_optop_not_rejected_citing_ruling(
         if s is None or not s.axes:
             continue
         for _ in range(draw.integer(0, 2)):
-            opt = _draw_legal_optop(s, machine, draw)
+            opt = _try_to_draw_legal_optop(s, machine, draw)
             s = s if opt is None else apply(s, opt, machine)
         for _ in range(tries_per_kernel):
             opt = draw.choice(ILLEGAL)(s.axes, draw)

@@ -125,7 +125,7 @@ class Hunter:
         """Return who finds the mutant with everything on, and who by answers alone. Raises StaleMutant, HuntStopped and
         HuntImpossible.
         """
-        proof = self._hunt_by_proofs_of_changed_rules(mutant)
+        proof = self._hunt_by_proofs_of_changed_theme(mutant)
         answers = self._hunt_by_gradient_cells(mutant) or self._hunt_by_campaigns(mutant, (mutant.edit, *BLIND), ANSWERS)
         if proof or answers:
             return HuntKills(proof or answers, answers)
@@ -187,7 +187,7 @@ class Hunter:
 
     # The package's own defences
 
-    def _hunt_by_proofs_of_changed_rules(self, mutant: Mutant) -> Kill | None:
+    def _hunt_by_proofs_of_changed_theme(self, mutant: Mutant) -> Kill | None:
         """Prove the rules of the theme whose file is changed."""
         if not mutant.edit.file.startswith("compiler/rewrite/rules/"):
             return None
@@ -214,12 +214,12 @@ class Hunter:
         """Return a Kill if a command ends with status 1 on the mutant's package, and with 0 on the package without a
         mutant.
         """
-        status, spent = self._run_command_on_package_with_edits(command, (mutant.edit,))
+        status, spent = self._measure_exit_status_and_cpu_with_edits(command, (mutant.edit,))
         if status == 1 and (defence, *command) not in self._clean_passes:
-            self._clean_passes[defence, *command] = self._run_command_on_package_with_edits(command, ()).status == 0
+            self._clean_passes[defence, *command] = self._measure_exit_status_and_cpu_with_edits(command, ()).status == 0
         return Kill(defence, "refuted", round(spent, 2)) if status == 1 and self._clean_passes[defence, *command] else None
 
-    def _run_command_on_package_with_edits(self, command: list[str], edits: tuple[Edit, ...]) -> _CommandOutcome:
+    def _measure_exit_status_and_cpu_with_edits(self, command: list[str], edits: tuple[Edit, ...]) -> _CommandOutcome:
         """Run a command on a package with edits until it ends or the time is over."""
         spent = 0.0
         with tempfile.TemporaryDirectory(prefix="uops-mutant-") as folder:
@@ -302,9 +302,9 @@ class _Trial:
                     break
         finally:
             _kill_group_if_running_and_wait(process)
-        return self._make_kill_from_triaged_findings(self._reread_journal_and_note_cases_and_finding()) or self._find_startup_kill(
-            process
-        )
+        return self._make_kill_from_confirmed_findings(
+            self._reread_journal_and_note_cases_and_finding()
+        ) or self._find_startup_kill(process)
 
     def _note_triage_end_and_compute_phase_deadline(
         self, journal_entries: Mapping[str, list[Json]], hunt_cpu_seconds: float
@@ -335,7 +335,7 @@ class _Trial:
             self._finding_seen_at = self.spent
         return entries
 
-    def _make_kill_from_triaged_findings(self, journal_entries: Mapping[str, list[Json]]) -> Kill | None:
+    def _make_kill_from_confirmed_findings(self, journal_entries: Mapping[str, list[Json]]) -> Kill | None:
         """Return the first finding that triage confirmed, with the program that it was reduced to."""
         confirmed = {triaged["k"]: triaged["triaged"] for triaged in journal_entries.get("triaged", ()) if triaged["triaged"]}
         if not confirmed or self._finding_seen_at is None:

@@ -51,7 +51,7 @@ def _trace_axis_to_sources(u: UOp, axis: int) -> SourceAxes | None:
     return None if through is None else through(u, axis)
 
 
-def _trace_axis_through_broadcast(u: UOp, axis: int) -> SourceAxes | None:
+def _trace_axis_through_elementwise(u: UOp, axis: int) -> SourceAxes | None:
     """Trace an axis to operands that broadcast (R41): each has the axis, or one element for all of it."""
     sources: SourceAxes = []
     for source in u.src:
@@ -102,7 +102,7 @@ def _trace_axis_through_expand(u: UOp, k: int) -> SourceAxes | None:
 
 #: Op -> the function that traces an axis through it.
 THROUGH: dict[Op, Callable[[UOp, int], SourceAxes | None]] = {
-    **dict.fromkeys(ELEMENTWISE | MARKERS, _trace_axis_through_broadcast),
+    **dict.fromkeys(ELEMENTWISE | MARKERS, _trace_axis_through_elementwise),
     Op.PERMUTE: _trace_axis_through_permute,
     Op.FLIP: _trace_axis_through_flip,
     Op.RESHAPE: _trace_axis_through_reshape,

@@ -39,7 +39,7 @@ _INVALID_ARGUMENTS = 3
 _EFFECTS = frozenset({Op.TUPLE, Op.SINK, Op.GROUP, Op.FUNCTION, Op.STORE, Op.CALL})
 
 
-def find_result_aliasing_argument_or_cache_fault(
+def find_first_fault_of_user_calls(
     graph: UOp, inputs: Mapping[str, Any], target: Target, expected: Outputs, draw: ChoiceSource,
     uncached_target: Target | None = None,
 ) -> Fault | None:  # fmt: skip

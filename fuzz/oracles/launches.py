@@ -35,7 +35,7 @@ class WrongPass(NamedTuple):
     pass_: str
 
 
-def check_same_memory_in_several_orders(graph: UOp, inputs: Mapping[str, Any], seed: int) -> Fault | None:
+def check_same_memory_in_orders_and_machines(graph: UOp, inputs: Mapping[str, Any], seed: int) -> Fault | None:
     """Check that both machines of the interpreter leave the same memory in several orders. Raises what the interpreter raises."""
     first = _flatten_buffers(run(graph, inputs).buffers)
     for k in range(ORDERS):

@@ -44,7 +44,7 @@ from uops.fuzz.generate.kinds import KINDS, ProgramSample, stable_hash
 from uops.fuzz.generate.schedules import (
     ScheduleTextFollower,
     find_illegal_optop_not_rejected_citing_ruling,
-    list_numberless_parts_and_neighbour_pairs,
+    list_part_kinds_and_neighbour_pairs,
     pipeline_with_scheduler,
     run_passes_up_to,
 )
@@ -227,12 +227,12 @@ def _check_same_bits_on_second_compile(c: OracleContext) -> Fault | None:
 
 def _check_calls_for_aliasing_and_stale_caches(c: OracleContext) -> Fault | None:
     """Check the program as users call it: through all caches, or results that share memory; natively if the target can."""
-    return calls.find_result_aliasing_argument_or_cache_fault(
+    return calls.find_first_fault_of_user_calls(
         c.sample.graph, c.sample.inputs, c.require_target(), c.own_run[0], c.draw("called"), c.require_target().uncached
     )
 
 
-def _check_some_rewrite_steps_per_rule(c: OracleContext) -> Fault | None:
+def _check_first_rewrite_steps_of_each_rule(c: OracleContext) -> Fault | None:
     """Check that `_STEPS_PER_RULE` different steps of each rule preserve the value for any values of their leaves."""
     _ = c.own_run
     counts: Counter[str] = Counter()
@@ -316,7 +316,7 @@ def _check_native_outputs_under_schedule(c: OracleContext, schedule_follower: Sc
     outputs = judge.read_outputs_and_check_inputs_unchanged(
         load_and_run_first_calls(program, c.require_target(), judge.initial_memory, guard_side=side)
     )
-    c.counts.update(f"optop:{kind}" for kind in list_numberless_parts_and_neighbour_pairs(schedule_follower.applied_text))
+    c.counts.update(f"optop:{kind}" for kind in list_part_kinds_and_neighbour_pairs(schedule_follower.applied_text))
     return next((f for k in judge.allowed_sets if (f := find_value_outside_allowed_set(c.expectation, k, outputs))), None)
 
 
@@ -399,7 +399,7 @@ def _check_with_one_applied_rule_disabled(c: OracleContext) -> Fault | None:
 
 def _check_same_memory_in_several_orders(c: OracleContext) -> Fault | None:
     try:
-        return launches.check_same_memory_in_several_orders(c.sample.graph, c.sample.inputs, c.seed % 1000)
+        return launches.check_same_memory_in_orders_and_machines(c.sample.graph, c.sample.inputs, c.seed % 1000)
     except Exception as e:
         return describe_exception_as_fault(e)
 
@@ -461,7 +461,7 @@ ORACLES: dict[str, Oracle] = {o.name: o for o in (
     Oracle("again",       "a second compilation gives the same bits", _check_same_bits_on_second_compile, 32),
     Oracle("twice",       "a second lowering gives the same instructions", _check_lowering_deterministic, 32,
            frozenset({COMPILER})),
-    Oracle(STEPS,         "sampled rewrite steps keep the value, whatever the leaves are", _check_some_rewrite_steps_per_rule, 4,
+    Oracle(STEPS,         "rewrite steps keep the value, whatever the leaves are", _check_first_rewrite_steps_of_each_rule, 4,
            frozenset({COMPILER})),
     Oracle("stages",      "every stage gives what the one before it gives", _bisect_stages_and_count_coverage, 32,
            frozenset({COMPILER})),

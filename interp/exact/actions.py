@@ -404,7 +404,7 @@ def evaluate_store(t: NodeEvaluation) -> None:
     t.happened_before |= t.memory.check_race_and_store(target, elements_of(value), t.happened_before, gate)
 
 
-def evaluate_after(t: NodeEvaluation) -> Array | ExactRef | None:
+def evaluate_after_as_ordered_buffer(t: NodeEvaluation) -> Array | ExactRef | None:
     """Evaluate an After: its buffer, with all dependencies before it (R59)."""
     v = t.result_of(t.u.buffer).value
     if isinstance(v, ResultTuple):
@@ -442,7 +442,7 @@ _HANDLERS: dict[Op, Handler] = {
     Op.GETTUPLE: take_tuple_element,
     Op.LOAD: evaluate_load,
     Op.STORE: evaluate_store,
-    Op.AFTER: evaluate_after,
+    Op.AFTER: evaluate_after_as_ordered_buffer,
     Op.GROUP: collect_results,
     Op.SINK: collect_results,
     **dict.fromkeys(MEANING, evaluate_elementwise_on_best_operand_bits),

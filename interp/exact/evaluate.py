@@ -93,7 +93,7 @@ class ExactMachine:
             if missing:
                 stack.extend((frame, s) for s in reversed(missing))
                 continue
-            body = self._find_or_make_body_frame(frame, u)
+            body = self._find_or_make_call_frame_and_body(frame, u)
             if body is not None and body[1] not in body[0].done:
                 stack.append(body)
                 continue
@@ -102,7 +102,7 @@ class ExactMachine:
         return top.done[root]
 
     @staticmethod
-    def _find_or_make_body_frame(frame: SubstitutionFrame, u: UOp) -> tuple[SubstitutionFrame, UOp] | None:
+    def _find_or_make_call_frame_and_body(frame: SubstitutionFrame, u: UOp) -> tuple[SubstitutionFrame, UOp] | None:
         """Return the frame and the root of a Function's or Call's body; None for other nodes."""
         if u.op not in CALL_LIKE:
             return None

@@ -189,7 +189,7 @@ class TensorMachine:
             cells[u] = cell
             return cell
         except _PYTHON_ERRORS as e:
-            raise _translate_python_error(u, e) from e
+            raise _make_uops_error_from_python_error(u, e) from e
 
     def shape(self, scope: TensorScope, u: UOp) -> tuple[Any, ...]:
         """Return the derived shape of `u`, its symbolic extents evaluated in `scope` (R48)."""
@@ -267,7 +267,7 @@ class TensorMachine:
             if n in sc.masks:
                 stack.pop()
                 continue
-            before = self._list_nodes_ordered_directly_before(sc, n)
+            before = self._list_direct_predecessors_through_functions(sc, n)
             missing = [p for p in before if p[1] not in p[0].masks]
             if missing:
                 stack.extend(missing)
@@ -286,7 +286,7 @@ class TensorMachine:
             stack.pop()
         return scope.masks[node]
 
-    def _list_nodes_ordered_directly_before(self, scope: TensorScope, u: UOp) -> list[tuple[TensorScope, UOp]]:
+    def _list_direct_predecessors_through_functions(self, scope: TensorScope, u: UOp) -> list[tuple[TensorScope, UOp]]:
         """Return the nodes that `u` waits for, each with its scope."""
         if u.op is _GETTUPLE and u.packed.op is _FUNCTION:
             function = u.packed
@@ -344,7 +344,7 @@ def _uses_source_as_reference(cell: Cell, u: UOp) -> bool:
     return cell.__class__ is StorageRef or u.op is _STORE or (u.op is _LOAD and len(u.src) > 1)
 
 
-def _translate_python_error(u: UOp, e: Exception) -> Exception:
+def _make_uops_error_from_python_error(u: UOp, e: Exception) -> Exception:
     """Return the error that a Python error while evaluating `u` stands for.
 
     It is SpecError for an ill-formed node and Unsupported for one that is too large.

@@ -44,7 +44,7 @@ def to_index_array(integers: Any) -> Array:
         return a.astype(np.int64)
     except OverflowError:
         wide: Array = np.empty(a.shape, object)
-        wide.flat = [int(v) for v in a.flat]  # integers of NumPy would wrap
+        wide.reshape(-1)[:] = [int(v) for v in a.flat]  # integers of NumPy would wrap
         return wide
 
 

@@ -68,7 +68,7 @@ _COMPILER: dict[Op, tuple[str, ...]] = {
     Op.LINEAR:          (f"{_PASSES}.linearize:linearize_kernel",),
     Op.BARRIER:         (_WORKGROUPS,),
     Op.SPECIAL:         (_WORKGROUPS,),
-    Op.WMMA:            (f"{_PASSES}.optimize.schedule.tensor_core:tile_for_tensor_core",),
+    Op.WMMA:            (f"{_PASSES}.optimize.schedule.tensor_core:tile_for_wmma_or_unrolled_reduce",),
     Op.PROGRAM:         (f"{_PASSES}.render:render_and_compile",),
     Op.SOURCE:          (f"{_PASSES}.render:render_and_compile",),
 }

@@ -78,7 +78,7 @@ def convert_graph_to_call(root: UOp) -> CallifiedProgram:
     effects = [_build_output_store(next(targets), _skip_copy(v, used)) if v.dtype is not dt.void else v for v in items]
     body = B.sink(*effects)
     log_transform("store", resolved, body, {v: (v, effect) for v, effect in zip(items, effects)})
-    params, arguments = _map_memory_and_variables_to_params(body, reached_params)
+    params, arguments = _number_memory_and_variables_as_params(body, reached_params)
     stateless = substitute_outside_kernels(body, params)
     log_transform("arguments", body, stateless, params)
     has_stores = not {Op.STORE, Op.CALL}.isdisjoint(map(get_op, toposort(resolved)))
@@ -184,7 +184,7 @@ def _build_output_store(out: ProgramOutput, v: UOp) -> UOp:
     return B.store(view_front_of_memory(out.buffer, v.shape), B.cast(v, v.dtype.storage))
 
 
-def _map_memory_and_variables_to_params(
+def _number_memory_and_variables_as_params(
     body: UOp, reached_params: Mapping[UOp, UOp]
 ) -> tuple[dict[UOp, UOp], tuple[UOp, ...]]:  # fmt: skip
     """Number the memory of `body`, then its named variables. One of the `reached_params` is passed as the caller's Param.

@@ -156,7 +156,7 @@ class _HazardScan:
         if value not in self.memory:
             self.copied_values.add(value)
             return
-        for node, k in index_operands(value):
+        for node, k in index_and_slice_operands(value):
             self._mark_use_if_reference_else_value_copied(node, k)
 
     def _mark_use_if_reference_else_value_copied(self, user: UOp, source_position: int) -> None:
@@ -172,7 +172,7 @@ class _HazardScan:
         for k in range(1, len(store.src)):
             if memory in self._get_source_reads_or_mark_copy(store, k):
                 self._mark_overwritten_reads_copied(store, k, memory)
-        for node, k in index_operands(store.buffer):
+        for node, k in index_and_slice_operands(store.buffer):
             if memory in self._get_source_reads_or_mark_copy(node, k):
                 self._mark_use_if_reference_else_value_copied(node, k)
         if memory in self.versions:
@@ -283,7 +283,7 @@ def _may_read(user: UOp, position: int) -> bool:
     return not (position == 0 and (user.op is Op.STORE or user.op in VIEWS))
 
 
-def index_operands(reference: UOp) -> list[_NodeAndSourcePosition]:
+def index_and_slice_operands(reference: UOp) -> list[_NodeAndSourcePosition]:
     """Return the index operands of a reference, as (node, source position)."""
     uses: list[_NodeAndSourcePosition] = []
     while reference.op in VIEWS:

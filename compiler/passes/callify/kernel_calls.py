@@ -23,7 +23,7 @@ from uops.compiler.ir.extents import max_elements
 from uops.compiler.ir.loops import bind_accesses_to_loops_and_split_ends
 from uops.compiler.ir.views import WHOLE_VIEWS, strip_views_and_collect_dependencies, view_front_of_memory
 from uops.compiler.native import require_variables_within_program_bounds
-from uops.compiler.passes.callify.kernel_forms import write_kernel_in_launch_forms
+from uops.compiler.passes.callify.kernel_forms import replace_params_and_lower_unscheduled_kernel
 from uops.compiler.place import untranslatable_error
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
@@ -225,7 +225,7 @@ class _CallInMemory:
             below = {p: flat[p].replace(arg=replace(flat[p].arg, slot=free + k)) for k, p in enumerate(views)}
             body = substitute(body, {p: _apply_views_to_flat_param(a, below[p], p.shape) for p, a in views.items()})
             flat = {below.get(p, p): f for p, f in flat.items()}
-        return write_kernel_in_launch_forms(body, flat), _KeptArguments([*memory, *variables], numbers)
+        return replace_params_and_lower_unscheduled_kernel(body, flat), _KeptArguments([*memory, *variables], numbers)
 
     def _variables_of_scalar(self, a: UOp) -> Iterator[UOp]:
         """Yield the variables of a scalar argument. Raises CompileError if it needs more than these, such as memory."""

@@ -26,7 +26,7 @@ from uops.compiler.ir.affine import index_constant
 from uops.compiler.ir.equal_effects import substitute_keeping_accesses_distinct, wait_in_access
 from uops.compiler.ir.lanes import is_register
 from uops.compiler.ir.views import STEP, ZERO, Index, IndexArithmetic, SourceElement
-from uops.compiler.passes.callify.hazards import index_operands, map_base_memory
+from uops.compiler.passes.callify.hazards import index_and_slice_operands, map_base_memory
 from uops.compiler.place import untranslatable_error
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules import INDEXING
@@ -67,7 +67,7 @@ class _Request(NamedTuple):
 _Steps = Generator[_Request, Any, Any]
 
 
-def write_kernel_in_launch_forms(body: UOp, flat_params: Mapping[UOp, UOp]) -> UOp:
+def replace_params_and_lower_unscheduled_kernel(body: UOp, flat_params: Mapping[UOp, UOp]) -> UOp:
     """Return a body with each Param replaced by one of one dimension.
 
     That is all that changes in a list of instructions, and in a Sink that has the forms of SCHEDULED already.
@@ -161,7 +161,7 @@ class _FormWriter:
         if part is _Part.POSITION:
             return _POSITION_RULES.get(u.op, _FormWriter._flatten_position_in_base)(self, u, coords, gate)
         if part is _Part.FRAGMENT:
-            return self._build_fragment(u)
+            return self._build_wmma_register_load_or_stack(u)
         if u in self.memory:
             return self._load(u, coords, gate)
         return _VALUE_RULES.get(u.op, _FormWriter._rebuild)(self, u, coords, gate)
@@ -295,7 +295,7 @@ class _FormWriter:
             return (yield from self._store_fragment(u, target))
         if target.shape == ():
             return (yield from self._write_element(u, target, ()))
-        read = [*u.src[1:], *[node.src[k] for node, k in index_operands(target)]]  # value, gate and positions
+        read = [*u.src[1:], *[node.src[k] for node, k in index_and_slice_operands(target)]]  # value, gate and positions
         reads_target = self._flatten_memory(self.memory[target]) in [
             self._flatten_memory(self.memory[r]) for r in toposort(*read) if r in self.memory
         ]
@@ -349,7 +349,7 @@ class _FormWriter:
             positions.append(position)
         return UOp(Op.INDEX, (memory, UOp(Op.STACK, tuple(positions))))
 
-    def _build_fragment(self, u: UOp) -> _Steps:
+    def _build_wmma_register_load_or_stack(self, u: UOp) -> _Steps:
         """Return a vector as a source of a Wmma: a Wmma, a Load of registers, or a Stack."""
         if u.op is Op.WMMA:
             fragments: list[UOp] = []

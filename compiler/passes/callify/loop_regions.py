@@ -155,7 +155,7 @@ def _call_region(closer: UOp, region: _LoopRegion, done: dict[UOp, UOp], unique:
 
     `done` has the new nodes of what stands before the region. `temporaries` receives the memory.
     """
-    inner, arguments, waits = _bind_leaves(region.leaves, done)
+    inner, arguments, waits = _bind_leaves_to_params_arguments_and_waits(region.leaves, done)
     body = substitute_outside_kernels(closer, inner)
     if closer.dtype is not dt.void:
         shape = closer.shape
@@ -173,7 +173,9 @@ def _call_region(closer: UOp, region: _LoopRegion, done: dict[UOp, UOp], unique:
     return B.cast(view_front_of_memory(B.after(memory, call), shape), closer.dtype)
 
 
-def _bind_leaves(leaves: Iterable[UOp], done: dict[UOp, UOp]) -> tuple[dict[UOp, UOp], list[UOp], list[UOp]]:
+def _bind_leaves_to_params_arguments_and_waits(
+    leaves: Iterable[UOp], done: dict[UOp, UOp]
+) -> tuple[dict[UOp, UOp], list[UOp], list[UOp]]:
     """Return what stands for each leaf inside of a region, the arguments of its Call, and the effects that the Call waits for."""
     inner: dict[UOp, UOp] = {}
     waits: dict[UOp, None] = {}

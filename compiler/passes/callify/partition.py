@@ -119,7 +119,7 @@ class _DevicePartition:
         if u.op in MEMORY_ROOTS and u.device.__class__ is tuple:
             return self._reach_or_copy_parts_of_caller_memory(u)
         if u.op is Op.LOAD and u.arg.device is not None:
-            return self._gather_or_shard_copy(u)
+            return self._gather_or_shard_first_axis(u)
         if u.op is Op.CALL:
             return self._require_single_devices_and_place_call(u)
         placed = [self.done[s] for s in u.src]
@@ -245,7 +245,7 @@ class _DevicePartition:
 
     # Copies
 
-    def _gather_or_shard_copy(self, u: UOp) -> _PlacedValue:
+    def _gather_or_shard_first_axis(self, u: UOp) -> _PlacedValue:
         """Place a Load to devices: after its gate was applied where its operand is."""
         operand, placed = u.buffer, self.done[u.buffer]
         if u.gate is not None:

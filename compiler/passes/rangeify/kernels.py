@@ -75,7 +75,7 @@ class KernelDraft:
         """Record that a Reduce is computed at `ref`, so that the output loops around it stay around it."""
         self.reduce_loops.append(frozenset(ref.enclosing_loops() & set(self.ranges)))
 
-    def try_reorder_loops_for_reduce(self, ref: ElementRef) -> bool:
+    def try_nest_output_loops_around_reduce(self, ref: ElementRef) -> bool:
         """Reorder the output loops so that a Reduce at `ref` is computed once per element; return False if they cannot be.
 
         Loops that are pinned around other Reduces stay around them. The innermost loop stays innermost, because its iterations are

@@ -1,7 +1,7 @@
 """Storage layouts: the order in which the elements of a realised value lie in memory.
 
 A value whose only use is a chain of movement ops is stored in the order of the chain's last view, so that its readers read
-along memory. The heads of an attention, for example, become rows. `fold_view_chains_into_layouts` finds these chains. A layout
+along memory. The heads of an attention, for example, become rows. `map_stored_views_to_layouts` finds these chains. A layout
 names the last view, in whose row-major order the value is stored, and the view whose axes are the loops of its kernel. That is
 the view with the most axes, since every other index is a sum of those. The views keep every element: Reshape, Permute and Flip.
 The last axis must stay last, because a kernel's lanes lie along it.
@@ -55,7 +55,7 @@ def _map_operand_index_to_view(indexing: IndexArithmetic, view: UOp, index: Inde
     return reshape_index(indexing, view.operand.shape, view.shape, index)
 
 
-def fold_view_chains_into_layouts(order: Sequence[UOp], use_counts: Mapping[UOp, int], cheap: set[UOp]) -> dict[UOp, StorageLayout]:
+def map_stored_views_to_layouts(order: Sequence[UOp], use_counts: Mapping[UOp, int], cheap: set[UOp]) -> dict[UOp, StorageLayout]:
     """Return the layouts of values of fixed extents that a single view uses, by the view that is stored."""
     chains: dict[UOp, tuple[UOp, tuple[UOp, ...]]] = {}
     layouts: dict[UOp, StorageLayout] = {}

@@ -42,7 +42,7 @@ def rangeify(root: UOp, machine: MachineModel = PLAIN, simplify: Callable[[UOp],
     state.request_elements_and_open_kernels()
     state.build_expressions_and_stores()
     if active_log() is not None:
-        state.log_kernel_expressions(body, simplify if isinstance(simplify, Rewriter) else None)
+        state.log_values_computed_by_each_kernel(body, simplify if isinstance(simplify, Rewriter) else None)
     finish = KernelFinisher(state.values, state.arguments, state.buffers, simplify)
     launch = UOp(Op.LINEAR, tuple([finish(n, kernel) for n, kernel in enumerate(state.kernels_in_order())]))
     launch = state.insert_handwritten_kernel_calls(launch)

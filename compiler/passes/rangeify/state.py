@@ -12,7 +12,7 @@ from uops.compiler.log import log_transform
 from uops.compiler.passes.rangeify.cost import RealiseCostModel
 from uops.compiler.passes.rangeify.elements import find_closed_forms_of_reduces
 from uops.compiler.passes.rangeify.kernels import Element, ElementRef, KernelDraft, ranges_of
-from uops.compiler.passes.rangeify.layouts import BIJECTIVE, StorageLayout, fold_view_chains_into_layouts
+from uops.compiler.passes.rangeify.layouts import BIJECTIVE, StorageLayout, map_stored_views_to_layouts
 from uops.compiler.passes.rangeify.storage import StoreTarget, load_element_gated_unless_in_bounds_and_hoistable
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.target import MachineModel
@@ -58,7 +58,7 @@ class RangeifyState:
         self.index_bindings: dict[Element, dict[UOp, UOp]] = {}
         self.cost_model = RealiseCostModel(order, self.closed_reduces, machine)
         has_views = not BIJECTIVE.isdisjoint(map(get_op, order))
-        self.layouts = fold_view_chains_into_layouts(order, self.cost_model.use_counts, self.cheap) if has_views else {}
+        self.layouts = map_stored_views_to_layouts(order, self.cost_model.use_counts, self.cheap) if has_views else {}
         self.computed_once: set[Element] = set()  # references that name every element of a value once
         self.last_unique = highest_unique(arguments)
 
@@ -68,7 +68,7 @@ class RangeifyState:
         """Find the elements of each value that are needed, and open a kernel for each Store and realised value."""
         for u in reversed(self.order):
             if u.op is Op.STORE:
-                self._open_store_kernel(u)
+                self._open_kernel_over_store_target(u)
             elif u.op is Op.CALL:
                 for a in u.arguments:
                     if a.op is Op.CONTIGUOUS:
@@ -89,9 +89,9 @@ class RangeifyState:
         if layout is None:
             self._request_source_elements((u, self._open_kernel(u, u.shape).root_ref))
         else:
-            self._open_kernel_for_stored_view(u, layout)
+            self._open_kernel_over_layout_loops(u, layout)
 
-    def _open_kernel_for_stored_view(self, view: UOp, layout: StorageLayout) -> None:
+    def _open_kernel_over_layout_loops(self, view: UOp, layout: StorageLayout) -> None:
         """Open the kernel of a value that is stored in the order of its view `view`."""
         kernel = self._open_kernel(view, layout.loops.shape)
         loops = kernel.coords
@@ -100,7 +100,7 @@ class RangeifyState:
         self.source_elements[view, kernel.root_ref] = [self.request_element(layout.value, inner)]
         self.computed_once.add((layout.value, inner))
 
-    def _open_store_kernel(self, u: UOp) -> None:
+    def _open_kernel_over_store_target(self, u: UOp) -> None:
         """Open a kernel over the elements of a Store's target, if it has any."""
         _, *operands = u.src  # value, and the gate if there is one
         shape = u.buffer.shape
@@ -125,7 +125,7 @@ class RangeifyState:
         if once:
             self.computed_once.add((u, first))
         if not once and len(refs) == 1 and value in self.cost_model.noncontraction_values:
-            once = first.kernel.try_reorder_loops_for_reduce(first)
+            once = first.kernel.try_nest_output_loops_around_reduce(first)
         if self.cost_model.should_realise_else_claim_as_kernel_contraction(value, refs, once):
             return True
         if has_loop:
@@ -257,7 +257,7 @@ class RangeifyState:
         argument: UOp = self.arguments[base.arg.slot]
         return argument
 
-    def log_kernel_expressions(self, body: UOp, terms: Rewriter | None) -> None:
+    def log_values_computed_by_each_kernel(self, body: UOp, terms: Rewriter | None) -> None:
         """Log the expressions that each kernel computes of each value."""
         expressions: dict[int, dict[UOp, tuple[UOp, ...]]] = {}
         for (u, ref), node in self.values.items():

@@ -68,8 +68,8 @@ def select_instructions(body: UOp, target: Target) -> BodyAfterSelectSteps:
     summed = lower_small_float_atomics_in_sequential_list(body) if is_list else body
     _refuse_atomic_adds_of_small_floats(summed, target)
     if is_list:
-        primitive = _decompose_ops_and_soften_small_floats(summed, target.ops)
-        listed = primitive if primitive is body else _list_new_instructions(primitive)
+        primitive = _decompose_ops_and_lower_floats_to_bits(summed, target.ops)
+        listed = primitive if primitive is body else _insert_unlisted_operands_before_users(primitive)
         _refuse_elementwise_ops_that_target_lacks(listed, target)
         return BodyAfterSelectSteps(body, body, listed, listed)
     uniques = fresh_uniques(body)
@@ -79,7 +79,7 @@ def select_instructions(body: UOp, target: Target) -> BodyAfterSelectSteps:
     else:
         accumulated = lower_reduces(body, uniques)
         sized = lower_index_arithmetic(accumulated)
-    primitive = _decompose_ops_and_soften_small_floats(sized, target.ops)
+    primitive = _decompose_ops_and_lower_floats_to_bits(sized, target.ops)
     simplified = (ScalarRewriter if shaped else Rewriter)(VALUES)(primitive)
     _refuse_elementwise_ops_that_target_lacks(simplified, target)
     return BodyAfterSelectSteps(accumulated, sized, primitive, simplified)
@@ -99,7 +99,7 @@ def _refuse_elementwise_ops_that_target_lacks(body: UOp, target: Target) -> None
         raise Unsupported(min(op.name for op in foreign), target.name)
 
 
-def _list_new_instructions(linear: UOp) -> UOp:
+def _insert_unlisted_operands_before_users(linear: UOp) -> UOp:
     """Return an instruction list with each instruction that a listed one uses before it, if it is not listed."""
     listed: dict[UOp, None] = {}
 
@@ -120,7 +120,7 @@ class ScalarRewriter(Rewriter):
         return Rewriter.apply_first_rule(self, u) if not u.shape else None
 
 
-def _decompose_ops_and_soften_small_floats(body: UOp, native: frozenset[Op]) -> UOp:
+def _decompose_ops_and_lower_floats_to_bits(body: UOp, native: frozenset[Op]) -> UOp:
     """Decompose the elementwise ops that are not `native`, and replace small floats by their bits."""
     order = toposort(body)
     has_small_floats = not {u.arg.dtype for u in order if u.op in _NAMING}.isdisjoint(SMALL)
@@ -167,7 +167,7 @@ def _lower_integer_mulacc(u: UOp) -> UOp:
     return UOp(Op.ADD, (UOp(Op.MUL, (u.lhs, u.rhs)), u.addend))
 
 
-def _bitcast_wmma_operands_and_result(u: UOp) -> UOp:
+def _keep_wmma_on_floats_between_bitcasts(u: UOp) -> UOp:
     """Bitcast the operands of a Wmma back to small floats, which a tensor core takes as they are, and its result to bits."""
     dtypes = (u.arg.dtype_in, u.arg.dtype_in, u.arg.dtype_out)
     operands = (u.lhs, u.rhs, u.accumulator)
@@ -196,7 +196,7 @@ _OWN: dict[Op, tuple[Callable[[UOp], bool], Callable[[UOp], UOp]]] = {
     Op.MULACC: (_is_not_float, _lower_integer_mulacc),
     Op.TRUNC: (_is_not_float, lambda u: u.operand),
     Op.CAST: (lambda u: u.operand.dtype is dt.index, _lower_cast_of_index_to_small_float),
-    Op.WMMA: (lambda u: True, _bitcast_wmma_operands_and_result),
+    Op.WMMA: (lambda u: True, _keep_wmma_on_floats_between_bitcasts),
 }
 #: Ops of which some nodes are lowered.
 _CHANGED = frozenset({*_OWN, *WIDE_RULES})

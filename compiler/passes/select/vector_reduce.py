@@ -33,7 +33,7 @@ IN_FLIGHT = 8
 
 def plan_reduce_and_request_terms(state: VectorSelector, u: UOp, needed_pieces: dict[LanePositions, None]) -> ReducePlan:
     """Choose the terms whose sums are the `needed_pieces` of a Reduce. Request these terms, and return the plan."""
-    value, reduced = _absorb_axis_reduce_and_group_positions(state, u)
+    value, reduced = _find_reduced_value_and_position_groups(state, u)
     outs = _cover_elements_once_longest_first(needed_pieces)
     if u.ranges and reduced is None:
         outs = _concatenate_short_pieces_if_cheaper(state, value, outs)
@@ -53,11 +53,11 @@ def plan_reduce_and_request_terms(state: VectorSelector, u: UOp, needed_pieces: 
     for node in _match_fma_operands(state, u, value) or (value,):
         for ts in terms:
             for piece in ts:
-                state.request_piece(node, piece)
+                state.request_piece_below_movement_ops(node, piece)
     return ReducePlan(value, u.ranges, groups, lanes)
 
 
-def _absorb_axis_reduce_and_group_positions(state: VectorSelector, u: UOp) -> tuple[UOp, list[list[int]] | None]:
+def _find_reduced_value_and_position_groups(state: VectorSelector, u: UOp) -> tuple[UOp, list[list[int]] | None]:
     """Return the value that a Reduce, with one over axes right below it, combines.
 
     The second part is the positions that the axes reduce, for each position of the result; None if there are no axes.
@@ -188,7 +188,7 @@ def build_needed_reduce_pieces(state: VectorSelector, u: UOp, plan: ReducePlan) 
     parts = (
         _accumulate_groups_in_loop_and_load(builder)
         if plan.ranges
-        else [[_combine_group_terms_in_expression(builder, g)] for g in plan.groups]
+        else [[_combine_group_terms_lane_by_lane(builder, g)] for g in plan.groups]
     )
     for group, group_parts in zip(plan.groups, parts, strict=True):
         total = builder.combine_parts_in_balanced_tree(group_parts)
@@ -197,7 +197,7 @@ def build_needed_reduce_pieces(state: VectorSelector, u: UOp, plan: ReducePlan) 
         state.done[u] = state.values[u, SCALAR]
 
 
-def _combine_group_terms_in_expression(builder: _ReduceBuilder, group: AccumulatorGroup) -> UOp:
+def _combine_group_terms_lane_by_lane(builder: _ReduceBuilder, group: AccumulatorGroup) -> UOp:
     """Combine all terms of a group in one expression."""
     w = builder.plan.folded_lanes or len(group.piece)
     if builder.fma_operands is None:

@@ -137,7 +137,7 @@ class VectorSelector:
                 if u in wanted:
                     self._request_sources(u, wanted[u])
 
-    def request_piece(self, u: UOp, lane_positions: LanePositions) -> None:
+    def request_piece_below_movement_ops(self, u: UOp, lane_positions: LanePositions) -> None:
         """Request a piece of a value, looking through movement ops.
 
         Of a value of shape () every lane takes the one element (R162, scalar operands in EXPANDED).
@@ -150,7 +150,7 @@ class VectorSelector:
             u = u.src[0]  # operand
             if NOTHING in lane_positions:
                 for p in set(lane_positions) - {NOTHING}:
-                    self.request_piece(u, (p,))
+                    self.request_piece_below_movement_ops(u, (p,))
                 return
         self.wanted_pieces.setdefault(u, {})[lane_positions] = None
 
@@ -158,7 +158,7 @@ class VectorSelector:
         """Request the terms of an index vector, or the vector itself if it is no sum."""
         lanes = self.index_sums.derive_index_lanes_if_affine(u, lane_positions)
         if lanes is None:
-            self.request_piece(u, lane_positions)
+            self.request_piece_below_movement_ops(u, lane_positions)
             return
         for t, p in lanes.terms:
             if t.shape != ():
@@ -178,19 +178,19 @@ class VectorSelector:
                 elements = u.elements
                 inner = size(elements[0]) if elements else 1
                 for p in piece:
-                    self.request_piece(elements[p // inner], (p % inner,))
+                    self.request_piece_below_movement_ops(elements[p // inner], (p % inner,))
             elif u.op in ALU or u.op is Op.BITCAST or u.op is Op.SPECIAL:
                 for s in u.src:
-                    self.request_piece(s, piece)
+                    self.request_piece_below_movement_ops(s, piece)
             elif u.op is Op.AFTER:
-                self.request_piece(u.buffer, piece)
+                self.request_piece_below_movement_ops(u.buffer, piece)
             elif u.op is Op.INDEX and (lanes := _map_positions_to_operand_of_constant_index(u, piece)) is not None:
-                self.request_piece(u.operand, lanes)
+                self.request_piece_below_movement_ops(u.operand, lanes)
             elif u.op is Op.WMMA:  # whole fragments, whichever elements of the product are needed
                 for s in u.src:
-                    self.request_piece(s, tuple(range(size(s))))
+                    self.request_piece_below_movement_ops(s, tuple(range(size(s))))
             elif u.op in RESHAPING:
-                self.request_piece(u, piece)
+                self.request_piece_below_movement_ops(u, piece)
             elif u.op not in _SCALARS:
                 raise untranslatable_error("Lowering Pipeline/Instruction Selection", u, f"no vectors of {u.op.name}", self.root)
 
@@ -213,9 +213,9 @@ class VectorSelector:
         _, *operands = u.src  # value or alternative, then the gate
         for k, s in enumerate(operands):
             if s.shape != ():
-                self.request_piece(s, lane_positions)
+                self.request_piece_below_movement_ops(s, lane_positions)
             elif k == 0:
-                self.request_piece(s, SCALAR)
+                self.request_piece_below_movement_ops(s, SCALAR)
 
     def _cut_store(self, u: UOp) -> None:
         width = self.access_bytes // u.value.dtype.itemsize if self.access_bytes else self.width
@@ -421,14 +421,14 @@ class VectorSelector:
         if self.machine.masks and w >= MIN_LANES:
             lanes = self.index_sums.derive_index_lanes_if_affine(index_of(u), lane_positions)
             if lanes and lanes.constant_lane_offsets == every_second_offset(w):
-                return self._load_at_stride_two(u, lanes, operands, w)
+                return self._load_stride_two_by_two_vectors(u, lanes, operands, w)
         positions = self._build_access_positions(u, lane_positions)
         if w > 1 and is_splat(positions) and all(o.shape == () for o in operands):
             positions, w = positions.elements[0], 1
         extra = (splat(operands[0], w), *operands[1:]) if operands else ()
         return UOp(Op.LOAD, (self._build_access_reference(u, positions), *extra), LoadArg())
 
-    def _load_at_stride_two(self, load: UOp, lanes: IndexLanes, operands: Sequence[UOp], lane_count: int) -> UOp:
+    def _load_stride_two_by_two_vectors(self, load: UOp, lanes: IndexLanes, operands: Sequence[UOp], lane_count: int) -> UOp:
         """Load `lane_count` elements at stride 2 by two contiguous Loads."""
         alternative, gate = operands or (
             build_constant_or_stack_of_copies(0, load.dtype),

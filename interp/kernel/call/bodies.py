@@ -127,7 +127,13 @@ def _find_memory_views(nodes: Iterable[UOp]) -> frozenset[UOp]:
 
 def _find_symbolic_shape_operands(nodes: Iterable[UOp]) -> frozenset[UOp]:
     """Return the offsets and extents of movement ops that are no constants; a kernel evaluates their entries, not the vectors."""
-    return frozenset(s for u in nodes if u.op in SHAPED for s in u.src[1:] if s.constant_elements is None)
+    return frozenset(
+        s
+        for u in nodes
+        if u.op in SHAPED
+        for s in u.src[1:]  # offset, extents
+        if s.constant_elements is None
+    )
 
 
 @dataclass(eq=False, slots=True)

@@ -53,7 +53,7 @@ _AXIS_COMPILER: dict[AxisType, tuple[str, ...]] = {
     AxisType.LOOP: _LOOPS,
     AxisType.GLOBAL: (f"{_SCHEDULE}.schedule:set_output_loop_types_before_optops", *_LOOPS),
     AxisType.THREAD: ("uops.compiler.ir.loops:find_parallelizable_outer_thread_loop", *_LOOPS),
-    AxisType.WARP: (f"{_SCHEDULE}.tensor_core:tile_for_tensor_core",),
+    AxisType.WARP: (f"{_SCHEDULE}.tensor_core:tile_for_wmma_or_unrolled_reduce",),
     AxisType.LOCAL: ("uops.compiler.passes.workgroups:lower_workgroups_to_loops_unless_supported", *_LOOPS),
     AxisType.GROUP_REDUCE: (f"{_SCHEDULE}.group:lower_or_serialize_group_reduces",),
     AxisType.UPCAST: ("uops.compiler.passes.expand:expand_vector_axes_and_split_ends",),

@@ -52,7 +52,7 @@ def test_the_lock_changes_hands_quickly_while_a_compiler_runs(usual: float) -> N
     target, linear = Beside(), UOp(Op.LINEAR)
     with CompileQueue(target) as rendering:  # type: ignore[arg-type] # it loads nothing
         rendering.render_and_queue(linear)
-        assert rendering.wait_for_worker_and_get_program(linear).op is Op.PROGRAM
+        assert rendering.stop_worker_and_get_or_compile_program(linear).op is Op.PROGRAM
     assert target.seen == [pytest.approx(SWITCH_INTERVAL, rel=0.02)]
     assert sys.getswitchinterval() == usual
 
@@ -62,7 +62,7 @@ def test_a_compiler_that_fails_leaves_the_lock_as_it_was(usual: float) -> None:
     with CompileQueue(Beside(fails=True)) as rendering:  # type: ignore[arg-type]
         rendering.render_and_queue(linear)
         with pytest.raises(CompileError, match="no code"):
-            rendering.wait_for_worker_and_get_program(linear)
+            rendering.stop_worker_and_get_or_compile_program(linear)
     assert sys.getswitchinterval() == usual
 
 

@@ -113,7 +113,7 @@ def wrong_addend(u: UOp) -> UOp | None:
 STEPS: dict[str, tuple[Callable[[], Program], Callable[[pytest.MonkeyPatch], None]]] = {
     "accumulate": (maxima, with_change("lower_reduces", nodes(maximum_from_zero))),
     "widths": (transposed, with_change("lower_index_arithmetic", nodes(other_factor))),
-    "decompose": (logarithm, with_change("_decompose_ops_and_soften_small_floats", nodes(wrong_addend))),
+    "decompose": (logarithm, with_change("_decompose_ops_and_lower_floats_to_bits", nodes(wrong_addend))),
     "simplify": (transposed, with_rule),
 }
 

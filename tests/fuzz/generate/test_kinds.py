@@ -214,7 +214,7 @@ def test_effects_of_kernels_stand_beside_loops_of_lanes() -> None:
 
 def test_kernels_give_the_same_in_every_order() -> None:
     for k, s in enumerate(some("kernels", 30)):
-        assert launches.check_same_memory_in_several_orders(s.graph, s.inputs, k) is None
+        assert launches.check_same_memory_in_orders_and_machines(s.graph, s.inputs, k) is None
 
 
 def test_a_race_of_a_kernel_is_seen() -> None:
@@ -223,7 +223,7 @@ def test_a_race_of_a_kernel_is_seen() -> None:
     racing = 0
     for k, s in enumerate(found[:15]):
         try:
-            racing += launches.check_same_memory_in_several_orders(_without_barriers(s.graph), s.inputs, k) is not None
+            racing += launches.check_same_memory_in_orders_and_machines(_without_barriers(s.graph), s.inputs, k) is not None
         except Trap:
             racing += 1
     assert racing > 5

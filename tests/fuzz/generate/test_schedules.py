@@ -18,7 +18,7 @@ from uops.fuzz.generate.schedules import (
     ILLEGAL,
     ScheduleTextFollower,
     find_illegal_optop_not_rejected_citing_ruling,
-    list_numberless_parts_and_neighbour_pairs,
+    list_part_kinds_and_neighbour_pairs,
     pipeline_with_scheduler,
     run_passes_up_to,
 )
@@ -88,7 +88,7 @@ def test_sequences_reach_every_split_of_the_table() -> None:
     for k in range(150):
         drawn = ScheduleTextFollower(f"draw {k}")
         run_passes_up_to(sums(), LLVM, pipeline_with_scheduler(drawn), "optimize")
-        found.update(list_numberless_parts_and_neighbour_pairs(drawn.applied_text))
+        found.update(list_part_kinds_and_neighbour_pairs(drawn.applied_text))
     wanted = {"global", "nolocals", "padto", "swap", "split UPCAST", "split UNROLL", "split LOCAL", "split THREAD top"}
     assert wanted | {"split GROUP_REDUCE", "split GROUP_REDUCE top", "split LOOP", "split REDUCE top"} <= found
     assert any(" > " in f for f in found)

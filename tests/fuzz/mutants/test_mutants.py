@@ -118,7 +118,7 @@ def test_other_defences_are_asked_where_answers_say_nothing(
         assert (edits == (m.edit, *BLIND)) == (asked[-1] == "answers")
         return kill[asked[-1]] if campaign or asked[-1] == "all" else None
 
-    monkeypatch.setattr(Hunter, "_hunt_by_proofs_of_changed_rules", lambda self, m: kill["ledger"] if proof else None)
+    monkeypatch.setattr(Hunter, "_hunt_by_proofs_of_changed_theme", lambda self, m: kill["ledger"] if proof else None)
     monkeypatch.setattr(Hunter, "_hunt_by_golden_files", lambda self, m: kill["goldens"] if goldens else None)
     monkeypatch.setattr(Hunter, "_hunt_by_campaigns", campaigns)
     everything, answers = Hunter(1.0, seed=0).hunt_by_all_defences_and_by_answers(MUTANTS[0])
@@ -142,8 +142,8 @@ def test_a_mutant_is_killed_by_answers_alone(name: str) -> None:
 def test_a_wrong_rule_is_killed_by_its_proof() -> None:
     (m,) = load_mutants_by_id_or_class("not-lt-strict")
     with Hunter(60.0, seed=0) as hunter:
-        found = hunter._hunt_by_proofs_of_changed_rules(m)
-        assert hunter._hunt_by_proofs_of_changed_rules(load_mutants_by_id_or_class("max-from-zero")[0]) is None
+        found = hunter._hunt_by_proofs_of_changed_theme(m)
+        assert hunter._hunt_by_proofs_of_changed_theme(load_mutants_by_id_or_class("max-from-zero")[0]) is None
     assert found is not None
     assert found.by == "ledger"
 

@@ -28,18 +28,14 @@ def target() -> Any:
 
 
 def faults(seed: int = 0) -> Any:
-    return calls.find_result_aliasing_argument_or_cache_fault(
-        GRAPH, INPUTS, target(), outputs_of(run(GRAPH, INPUTS)), SeededDraw(seed)
-    )
+    return calls.find_first_fault_of_user_calls(GRAPH, INPUTS, target(), outputs_of(run(GRAPH, INPUTS)), SeededDraw(seed))
 
 
 def test_nothing_is_wrong_with_calls_of_this_compiler() -> None:
     for k in range(12):
         sample = kinds.sample(5, k, ("tensor", "programs"))
         wanted = outputs_of(Compiled(sample.graph, target(), calls.Config(reuse=False))(sample.inputs))
-        assert (
-            calls.find_result_aliasing_argument_or_cache_fault(sample.graph, sample.inputs, target(), wanted, SeededDraw(k)) is None
-        ), k
+        assert calls.find_first_fault_of_user_calls(sample.graph, sample.inputs, target(), wanted, SeededDraw(k)) is None, k
 
 
 @pytest.mark.parametrize(
@@ -58,7 +54,7 @@ def test_what_a_call_may_not_do_is_a_fault(monkeypatch: pytest.MonkeyPatch, what
     wanted = {0: inputs["p0"] + 1} if kind == "changed" else {0: kept}
     monkeypatch.setattr(Compiled, "kept", kept, raising=False)
     monkeypatch.setattr(Compiled, "__call__", what)
-    found = calls.find_result_aliasing_argument_or_cache_fault(GRAPH, inputs, target(), wanted, SeededDraw(0))
+    found = calls.find_first_fault_of_user_calls(GRAPH, inputs, target(), wanted, SeededDraw(0))
     assert found is not None
     assert found.kind == kind
 

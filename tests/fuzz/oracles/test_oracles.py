@@ -74,7 +74,7 @@ def test_graphs_of_undeclared_cells_may_be_refused(monkeypatch: pytest.MonkeyPat
 
 
 def test_what_an_oracle_does_not_expect_is_a_fault_with_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "find_result_aliasing_argument_or_cache_fault", raising(AssertionError("planted words")))
+    monkeypatch.setattr(calls, "find_first_fault_of_user_calls", raising(AssertionError("planted words")))
     found = oracles.find_first_objection(context(), oracles.select_oracles_in_table_order(["called"]))
     assert found is not None
     assert found[1].kind == "assertionerror"

@@ -117,10 +117,10 @@ class _ChainFinder:
     def count_loops_shared_with_sole_reader(self, writer_index: int) -> int:
         """Count the loops that call `writer_index` and the next one share, if the next one is its only reader; else 0."""
         if writer_index not in self._common_loops:
-            self._common_loops[writer_index] = self._count_shared_loops_unmemoized(writer_index)
+            self._common_loops[writer_index] = self._count_loops_shared_with_next_kernel(writer_index)
         return self._common_loops[writer_index]
 
-    def _count_shared_loops_unmemoized(self, writer_index: int) -> int:
+    def _count_loops_shared_with_next_kernel(self, writer_index: int) -> int:
         writer = self.get_chain_kernel(writer_index)
         if writer is None or writer_index + 1 == len(self.calls):
             return 0
@@ -203,7 +203,7 @@ def _choose_rows_per_block_or_zero(chain: Sequence[ChainKernel], common_loop_cou
     n = constant_extent(chain[0].loops[common_loop_count - 1])
     most = _max_block_bytes(machine) // row
     block = next((k for k in range(min(n, most), LEAST_ROWS - 1, -1) if n % k == 0), 0)
-    reread = sum(_count_bytes_invariant_across_blocks(p, common_loop_count) for p in chain)
+    reread = sum(_count_bytes_reread_in_each_block(p, common_loop_count) for p in chain)
     outer = max(constant_extent(r) for r in chain[0].loops[: common_loop_count - 1])
     return block if rows * row > cache and reread <= cache // 2 and outer >= machine.cores else 0
 
@@ -218,7 +218,7 @@ def _max_block_bytes(machine: MachineModel) -> int:
     return min(machine.caches[1] // 2, _MOST_BYTES)
 
 
-def _count_bytes_invariant_across_blocks(part: ChainKernel, common_loop_count: int) -> int:
+def _count_bytes_reread_in_each_block(part: ChainKernel, common_loop_count: int) -> int:
     """Count the bytes that a kernel reads again in each block."""
     loads = [u for u in toposort(part.effect) if u.op is Op.LOAD]
     needs = open_ranges(toposort(part.effect))

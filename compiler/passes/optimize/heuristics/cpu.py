@@ -38,7 +38,7 @@ from uops.compiler.passes.optimize.heuristics.symbolic import vectorize_contiguo
 from uops.compiler.passes.optimize.heuristics.threads import WORTH, count_executed_alu_and_memory_operations
 from uops.compiler.passes.optimize.schedule.accesses import flatten_loop_nests
 from uops.compiler.passes.optimize.schedule.local_memory import (
-    find_uses_of_recomputed_value,
+    find_uses_of_costliest_recomputed_value,
     stage_in_one_local_buffer,
     stage_in_output_row,
 )
@@ -106,7 +106,7 @@ def _stage_recomputed_values_in_output_or_local(s: Schedule, machine: MachineMod
     """
     first, second = (machine.caches or CACHES)[:2]
     for _ in range(_MOST_KEPT):
-        uses = find_uses_of_recomputed_value(s, KEPT_WORK, estimate_work_per_element)
+        uses = find_uses_of_costliest_recomputed_value(s, KEPT_WORK, estimate_work_per_element)
         if not uses:
             break
         value, (loop, *_) = uses[0]

@@ -85,7 +85,7 @@ def schedule_for_gpu(s: Schedule, machine: MachineModel, uniques: Iterator[int])
         for opt in (TC(0, -1, level) for level in range(3)):
             if find_rejection_reason(s, opt, machine) is None:
                 return _put_2x2_tiles_into_workgroup(apply(s, opt, machine), machine)
-    product = f.match_sole_reduce_as_matmul()
+    product = f.match_sole_sum_of_two_loads()
     if product is not None:
         tiled = _tile_matmul_if_padding_is_cheap(s, product, machine, uniques)
         if tiled is not None:
@@ -95,7 +95,7 @@ def schedule_for_gpu(s: Schedule, machine: MachineModel, uniques: Iterator[int])
         return transposed
     grouped = _split_long_reduces_across_lanes(s, f, machine)
     if grouped is not s:
-        return _distribute_row_outputs_over_reduce_lanes(grouped, f, machine)
+        return _pad_and_vectorize_row_for_reduce_lanes(grouped, f, machine)
     return _split_output_loop_into_vectors_and_workgroup_lanes(s, f, machine)
 
 
@@ -136,7 +136,7 @@ class _GpuKernelFacts:
         most = max((len(self.enclosing_loops[a.node]) for a in loads), default=0)
         return [a for a in loads if len(self.enclosing_loops[a.node]) == most]
 
-    def match_sole_reduce_as_matmul(self) -> _MatmulPattern | None:
+    def match_sole_sum_of_two_loads(self) -> _MatmulPattern | None:
         """Return the kernel's only Reduce as a product of two loads over one loop; None for any other kernel."""
         if len(self.reduces) != 1 or len(ranges_closed_by(self.reduces[0])) != 1:
             return None
@@ -321,7 +321,7 @@ def _split_reduce_and_neighbouring_outputs(s: Schedule, r: UOp, machine: Machine
     return done
 
 
-def _distribute_row_outputs_over_reduce_lanes(s: Schedule, f: _GpuKernelFacts, machine: MachineModel) -> Schedule:
+def _pad_and_vectorize_row_for_reduce_lanes(s: Schedule, f: _GpuKernelFacts, machine: MachineModel) -> Schedule:
     """Pad and split the contiguous output loop so that the lanes of the reductions can share it, if no reduction depends on it.
 
     A lane takes neighbouring elements (UPCAST), so that few workgroups repeat the same reductions.

@@ -96,13 +96,13 @@ def _match_selected_sum(u: UOp, outputs: Sequence[UOp], least_extent: int) -> _S
     for n, c in enumerate(guarded.conditions):
         others = (*guarded.conditions[:n], *guarded.conditions[n + 1 :])
         for k in outputs if c.op is Op.CMPEQ else ():
-            selected = _solve_for_output(c, k, least_extent)
+            selected = _solve_equality_for_long_output_loop(c, k, least_extent)
             if selected is not None and not any(_depends(x, k) for x in (guarded.value, *others)):
                 return _Scatter(u, tuple(ranges_closed_by(u)), k, selected, guarded.value, others)
     return None
 
 
-def _solve_for_output(equality: UOp, k: UOp, least_extent: int) -> UOp | None:
+def _solve_equality_for_long_output_loop(equality: UOp, k: UOp, least_extent: int) -> UOp | None:
     """Return the index of the output loop `k` that an equality selects; None if it does not, or if the loop is too short."""
     solved, extent = isolate_range_in_comparison(equality, k, _depends), axis_of(k).extent
     if solved is None or abs(solved.factor) != 1 or not isinstance(extent, int) or extent < least_extent:
@@ -143,7 +143,7 @@ def _clear_add_in_order_and_store_values(s: Schedule, scatter: _Scatter, machine
     done = B.wrap_in_one_end_per_loop(_clear(scatter, memory, substitute(position, nest.indices)), nest.loops)
     steps = [r.replace(arg=RangeArg(next(ids), AxisType.LOOP)) for r in scatter.loops]
     columns = _copy_loops([r for r in s.outputs if r is not scatter.k], ids, lanes)
-    addend = _locate_addend(scatter, columns.indices | dict(zip(scatter.loops, steps, strict=True)))
+    addend = _get_addend_index_value_and_gate(scatter, columns.indices | dict(zip(scatter.loops, steps, strict=True)))
     now = B.after(B.after(memory, done), *steps)  # read anew in every step
     element = UOp(Op.INDEX, (now, substitute(position, columns.indices | {scatter.k: addend.output})))
     old = UOp(Op.LOAD, (element, B.const(0, scatter.reduce.dtype), addend.gate), LoadArg())
@@ -171,7 +171,7 @@ def _clear_add_atomically_and_store_values(s: Schedule, scatter: _Scatter, machi
     done = B.end(_clear(scatter, memory, substitute(position, columns | {scatter.k: output})), turn)
     turn, step = _share_among_lanes(first, lane, next(ids))
     steps = {first: step, **{r: r.replace(arg=RangeArg(next(ids), AxisType.LOOP)) for r in rest}}
-    addend = _locate_addend(scatter, columns | steps)
+    addend = _get_addend_index_value_and_gate(scatter, columns | steps)
     output = UOp(Op.WHERE, (addend.gate, addend.output, index_constant(0)))  # of this column: 0 is added there, if to none
     place = substitute(position, columns | {scatter.k: output})
     element = UOp(Op.INDEX, (B.after(memory, UOp(Op.BARRIER, (done,))), place))
@@ -200,7 +200,7 @@ class _Addend(NamedTuple):
     gate: UOp
 
 
-def _locate_addend(scatter: _Scatter, indices: dict[UOp, UOp]) -> _Addend:
+def _get_addend_index_value_and_gate(scatter: _Scatter, indices: dict[UOp, UOp]) -> _Addend:
     """Return the addend at `indices`, which replace the loops of the sum and of the columns."""
     zero, end = index_constant(0), scatter.k.bound
     selected = Rewriter(INDEXING)(substitute(scatter.selected, indices))

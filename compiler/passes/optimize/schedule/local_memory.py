@@ -4,7 +4,8 @@
 Buffer and are filled by loops of their own. The other loops stay around the filling. An After orders the filling before every use.
 Spec: Lowering Pipeline/Optimize ("insert local buffers"); R59 to R61 (After, Barrier, fresh buffers).
 
-`find_uses_of_recomputed_value` finds a value that several loops of a kernel compute alike: equal expressions but for the loop.
+`find_uses_of_costliest_recomputed_value` finds a value that several loops of a kernel compute alike: equal expressions but for
+the loop.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ def _make_fill_loop(r: UOp, axis_id: int, last: bool = True) -> UOp:
     return UOp(Op.RANGE, r.src, RangeArg(axis_id, kind))
 
 
-def find_uses_of_recomputed_value(
+def find_uses_of_costliest_recomputed_value(
     s: Schedule, least_work: int, estimate_costs: Callable[[Sequence[UOp]], dict[UOp, int]]
 ) -> list[StagedValue]:
     """Return the uses of the most expensive value that two or more innermost loops compute alike; empty if there is none.

@@ -12,7 +12,7 @@ from uops.compiler.passes.optimize.schedule.optops import (
     apply,
     apply_padto_and_split,
     find_loops_around_local_memory_fill_loops,
-    split_loop_by_its_extent,
+    split_whole_loop_to_change_type,
 )
 from uops.compiler.passes.optimize.schedule.schedule import Schedule
 from uops.spec.ir import dtypes as dt
@@ -88,7 +88,7 @@ def split_into_vectors_or_vectorize_whole(
         width = lanes * max(k for k in range(1, max_vectors + 1) if padding_efficiency(n, lanes * k) >= 1 - _MOST_ADDED or k == 1)
     factor = width or (n if n <= lanes * max_vectors else largest_divisor(n, lanes))
     if factor == n > 1:
-        return split_loop_by_its_extent(s, Split(axis_number(s, loop), n, new_loop_type))
+        return split_whole_loop_to_change_type(s, Split(axis_number(s, loop), n, new_loop_type))
     return split_with_padding(s, loop, factor, new_loop_type)
 
 

@@ -40,7 +40,10 @@ from uops.compiler.passes.optimize.schedule.schedule import (
     replace_schedule_ranges,
     round_up,
 )
-from uops.compiler.passes.optimize.schedule.tensor_core import match_tensor_core_or_explain_mismatch, tile_for_tensor_core
+from uops.compiler.passes.optimize.schedule.tensor_core import (
+    match_tensor_core_or_explain_mismatch,
+    tile_for_wmma_or_unrolled_reduce,
+)
 from uops.compiler.target import PLAIN, MachineModel
 from uops.spec.ir.args import AddrSpace, RangeArg
 from uops.spec.ir.axes import GRID, SEQUENTIAL, UNROLLED, WORKGROUP, AxisType
@@ -243,7 +246,7 @@ def apply_padto_and_split(s: Schedule, pad: Padto, opt: Split) -> Schedule:
     return replace(changed, done=(*s.done, pad, opt))
 
 
-def split_loop_by_its_extent(s: Schedule, opt: Split) -> Schedule:
+def split_whole_loop_to_change_type(s: Schedule, opt: Split) -> Schedule:
     """Split a loop by its constant extent, which changes its type.
 
     The result is that of `apply`, but no value refers to the remaining loop of one iteration, which `close_output_loops_into_sink`
@@ -290,7 +293,7 @@ def _apply_tensor_core(s: Schedule, opt: TC, machine: MachineModel) -> Schedule:
     match = match_tensor_core_or_explain_mismatch(s, opt, machine.tensor_cores)
     if isinstance(match, str):
         raise RejectedOptOp(match)
-    return tile_for_tensor_core(s, opt, match)
+    return tile_for_wmma_or_unrolled_reduce(s, opt, match)
 
 
 def _apply_padto(s: Schedule, opt: Padto, machine: MachineModel) -> Schedule:

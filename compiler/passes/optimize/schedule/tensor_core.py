@@ -2,9 +2,9 @@
 of a Wmma; R142: tensor cores in a schedule).
 
 `match_tensor_core_or_explain_mismatch` says how the Reduce over the OptOp's axis fits one of the machine's descriptors, or why it
-does not. `tile_for_tensor_core` transforms the schedule. The axes m, n and k of the product are split into M, N and K of the
-descriptor and the rest. Outside the Reduce, m and n of a tile become what the lane map of C gives for lane t, a WARP loop, and its
-element e, an UPCAST loop:
+does not. `tile_for_wmma_or_unrolled_reduce` transforms the schedule. The axes m, n and k of the product are split into M, N and K
+of the descriptor and the rest. Outside the Reduce, m and n of a tile become what the lane map of C gives for lane t, a WARP loop,
+and its element e, an UPCAST loop:
 
     out[m, n] = f(Reduce(Cast(A[m, k]) * Cast(B[k, n]), k))   becomes, with mode 1,
 
@@ -140,7 +140,7 @@ class _TensorCoreTile:
     element: UOp
 
 
-def tile_for_tensor_core(s: Schedule, opt: TC, core_match: TensorCoreMatch) -> Schedule:
+def tile_for_wmma_or_unrolled_reduce(s: Schedule, opt: TC, core_match: TensorCoreMatch) -> Schedule:
     """Tile the matched product for its tensor core, with padding where the axes need it."""
     d, (n, m, k) = core_match.descriptor, core_match.descriptor.dims
     s, padded = pad_product_loops(s, core_match, (m, n, k))
@@ -150,7 +150,7 @@ def tile_for_tensor_core(s: Schedule, opt: TC, core_match: TensorCoreMatch) -> S
     element = make_loop(free + 1, AxisType.UPCAST, d.c.elements)
     tile = _TensorCoreTile(_make_tile_loop(rows, m), _make_tile_loop(columns, n), _make_tile_loop(steps, k), lane, element)
     if opt.mode == 1:
-        result = _build_wmma_accumulation(core_match, padded, tile, free + 2)
+        result = _build_lane_element_of_wmma_sum(core_match, padded, tile, free + 2)
     else:
         inner = make_loop(free + 2, AxisType.UNROLL, k)
         loops = tuple(x for r in ranges_closed_by(u) for x in ((tile.steps, inner) if r is steps else (r,)))
@@ -197,7 +197,7 @@ def extract_uncast_factors_zeroed_in_k_padding(padded_reduce: UOp, core_match: T
     return _mask_padding(left, inside), _mask_padding(right, inside)
 
 
-def _build_wmma_accumulation(
+def _build_lane_element_of_wmma_sum(
     core_match: TensorCoreMatch, padded: PaddedProduct, tile: _TensorCoreTile, first_free_axis_id: int
 ) -> UOp:  # fmt: skip
     """Return the lane's element of the accumulator after all steps of Wmma. `first_free_axis_id` is the first free axis id."""

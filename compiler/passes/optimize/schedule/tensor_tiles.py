@@ -102,7 +102,7 @@ def tile_product_for_workgroup(s: Schedule, product: TensorCoreMatch, tile: Work
     sizes = (tile.tiles_m, tile.tiles_n, d.c.elements)
     register = UOp(Op.BUFFER, (), BufferArg(math.prod(sizes), d.dtype_out, "CPU", AddrSpace.REG, next(uniques)))
     accumulators = B.after(register, clear_register(register, around, free + 11), pieces)
-    added = _add_products_of_piece(product, tile, accumulators, (left.view(ready, pieces), right.view(ready, pieces)))
+    added = _build_accumulator_store_per_tile(product, tile, accumulators, (left.view(ready, pieces), right.view(ready, pieces)))
     done = UOp(Op.END, (UOp(Op.GROUP, (*next_fills, *added)), pieces))
     tile_m, tile_n, element = (make_loop(free + 12 + j, AxisType.UPCAST, size) for j, size in enumerate(sizes))
     number = tile_index(tile_index(tile_m, tile.tiles_n, tile_n), d.c.elements, element)
@@ -118,7 +118,7 @@ def tile_product_for_workgroup(s: Schedule, product: TensorCoreMatch, tile: Work
     return replace(s, effect=effect, outputs=(*kept, *lanes.loops, tile_m, tile_n, element))
 
 
-def _add_products_of_piece(
+def _build_accumulator_store_per_tile(
     product: TensorCoreMatch, tile: WorkgroupTile, accumulators: UOp, panels: tuple[_PanelView, _PanelView]
 ) -> list[UOp]:
     """Return the effects that add the products of one piece to this warp's accumulators, one for each tile."""

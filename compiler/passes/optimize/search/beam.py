@@ -351,7 +351,7 @@ def _propose_swaps(s: Schedule, machine: MachineModel) -> Iterator[tuple[OptOp, 
             yield (swap,)
 
 
-def _propose_tensor_cores(s: Schedule, machine: MachineModel) -> Iterator[tuple[OptOp, ...]]:
+def _propose_tensor_cores_with_least_padding(s: Schedule, machine: MachineModel) -> Iterator[tuple[OptOp, ...]]:
     """Yield a TC for each tensor core that fits a Reduce, with as little padding as possible."""
     if s.done:
         return  # TC must be the first OptOp (R93)
@@ -399,7 +399,7 @@ def _keeps_unrolled_elements_within_limit(s: Schedule, opt: Split, machine: Mach
 
 #: OptOp -> its proposals, in the order in which they are tried.
 _PROPOSALS: dict[type[OptOp], Callable[[Schedule, MachineModel], Iterator[tuple[OptOp, ...]]]] = {
-    TC: _propose_tensor_cores,
+    TC: _propose_tensor_cores_with_least_padding,
     Split: _propose_splits,
     Padto: _propose_nothing,  # alone it saves no time; Splits that need it propose both
     Swap: _propose_swaps,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import uops
-from uops.compiler.passes.callify.kernel_forms import write_kernel_in_launch_forms
+from uops.compiler.passes.callify.kernel_forms import replace_params_and_lower_unscheduled_kernel
 from uops.spec.errors import CompileError
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -14,7 +14,7 @@ from uops.spec.ir.ops import Op
 
 
 def _loads(body):
-    return nodes_with_op(write_kernel_in_launch_forms(body, {}), Op.LOAD)
+    return nodes_with_op(replace_params_and_lower_unscheduled_kernel(body, {}), Op.LOAD)
 
 
 @pytest.mark.parametrize(("iterations", "is_gated"), [(4, False), (5, True)])
@@ -55,7 +55,7 @@ def test_a_reduce_of_a_vector_with_effects_in_its_inner_loop_is_refused():
     x = b.load(b.at(b.after(register, b.store(b.at(register, 0), b.cast(j, dt.int32))), 0))
     total = UOp(Op.REDUCE, (b.stack(x, b.add(x, b.cast(i, dt.int32))), i, j), ReduceArg(Op.ADD))
     with pytest.raises(CompileError, match="a Reduce of a vector has effects in its loops"):
-        write_kernel_in_launch_forms(b.sink(b.store(out, total), name="k"), {})
+        replace_params_and_lower_unscheduled_kernel(b.sink(b.store(out, total), name="k"), {})
 
 
 def _wmma(a, c):
@@ -68,7 +68,7 @@ def test_a_gated_store_of_a_product_to_registers_keeps_its_gate():
     registers = b.buffer(2, dt.float64, addrspace=AddrSpace.REG, unique=1)
     gate = b.load(b.at(b.param(0, (1,), dt.bool_), 0))
     product = _wmma(b.stack(b.const(1.0, dt.float64)), b.stack(*[b.const(0.0, dt.float64)] * 2))
-    written = write_kernel_in_launch_forms(b.sink(b.store(registers, product, gate), name="k"), {})
+    written = replace_params_and_lower_unscheduled_kernel(b.sink(b.store(registers, product, gate), name="k"), {})
     stores = [u for u in nodes_with_op(written, Op.STORE) if u.value.op is not Op.WMMA]
     assert stores and all(u.gate is not None for u in stores)
 
@@ -79,7 +79,7 @@ def test_a_gated_load_of_registers_as_a_fragment_keeps_its_gate():
     gate = b.load(b.at(b.param(0, (1,), dt.bool_), 0))
     zero = b.expand(b.reshape(b.const(0.0, dt.float64), (1,)), (2,))
     product = _wmma(b.stack(b.const(1.0, dt.float64)), b.load(registers, zero, gate))
-    written = write_kernel_in_launch_forms(b.sink(b.store(target, product), name="k"), {})
+    written = replace_params_and_lower_unscheduled_kernel(b.sink(b.store(target, product), name="k"), {})
     (wmma,) = nodes_with_op(written, Op.WMMA)
     assert wmma.accumulator.op is Op.STACK and all(e.gate is not None for e in wmma.accumulator.elements)
 

@@ -19,7 +19,7 @@ from uops.compiler.passes.optimize.schedule.optops import (
     apply,
     apply_padto_and_split,
     find_rejection_reason,
-    split_loop_by_its_extent,
+    split_whole_loop_to_change_type,
 )
 from uops.compiler.passes.optimize.schedule.schedule import (
     RejectedOptOp,
@@ -106,12 +106,12 @@ def test_a_split_of_a_whole_loop_is_the_split_once_its_loop_of_one_iteration_is_
             opt = Split(k, n if isinstance(n, int) else 2, target)
             reason = find_rejection_reason(s, opt) if isinstance(n, int) else "not the whole axis"
             if reason is None:
-                one, two = split_loop_by_its_extent(s, opt), apply(s, opt)
+                one, two = split_whole_loop_to_change_type(s, opt), apply(s, opt)
                 assert close_output_loops_into_sink(one) is close_output_loops_into_sink(two)
                 assert (one.axes, one.done, one.ordered_ids) == (two.axes, two.done, two.ordered_ids)
             else:
                 with pytest.raises(RejectedOptOp, match=re.escape(reason) if isinstance(n, int) else ""):
-                    split_loop_by_its_extent(s, opt)
+                    split_whole_loop_to_change_type(s, opt)
 
 
 def apply_unless_rejected(s: Schedule, optops: list[OptOp]) -> Schedule:
