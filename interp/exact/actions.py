@@ -179,9 +179,9 @@ def evaluate_index_deferring_trap_on_refs(t: NodeEvaluation) -> Array | ExactRef
     indices = [t.value_of(p) for p in t.u.positions]
     if len(indices) > len(v.shape) or any(len(i.shape) > 1 or not i.dtype.is_integer for i in indices):
         raise SpecError(f"R45: {v.shape} indexed by {[(i.dtype.name, i.shape) for i in indices]}")
-    movement = layout.outer_index_positions_minus_one_if_outside(v.shape, [(i.shape, integers(i)) for i in indices])
-    if isinstance(v, Array) and -1 in movement.positions:
+    if isinstance(v, Array) and any(not 0 <= n < extent for i, extent in zip(indices, v.shape) for n in integers(i)):
         raise Trap(f"R45: index {[i.numbers for i in indices]} outside shape {v.shape}")
+    movement = layout.outer_index_positions_minus_one_if_outside(v.shape, [(i.shape, integers(i)) for i in indices])
     return _move_elements(v, movement, t)
 
 

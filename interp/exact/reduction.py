@@ -155,7 +155,8 @@ def _reduce_mul(fmt: FloatFormat, bits: Sequence[int]) -> AnswerSet:
     most = math.prod((s for s in sizes if s > 1), start=Fraction(1)) * grow
     least = math.prod((s for s in sizes if s < 1), start=Fraction(1)) / grow
     eta = dyadic(1, fmt.unit)
-    may_overflow, may_vanish = round_to(fmt.dtype, most) > fmt.max_mag, 2 * least <= eta
+    may_overflow = round_to(fmt.dtype, most) > fmt.max_mag
+    may_vanish = 2 * least <= len(terms) * eta  # every subnormal partial product may lose half a step
     if exact.kind:
         return float_result(fmt, best)._replace(nan=exact.kind == NAN or may_vanish or not fmt.has_inf)
     if not exact.m:

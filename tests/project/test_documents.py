@@ -226,3 +226,15 @@ def test_a_path_that_does_not_exist_is_seen() -> None:
 def test_a_dotted_name_that_does_not_exist_is_seen() -> None:
     text = "`uops.spec.rulings`, `uops.compile(graph)`, `uops.spec.rulings.RULINGS`, `uops.nothing`, `uops.spec.rulings.NOTHING`"
     assert find_missing_names(text) == ["uops.nothing", "uops.spec.rulings.NOTHING"]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_a_bug_that_is_cited_has_an_entry(document: str) -> None:
+    entries = set(re.findall(r"^\| ([A-Z]?\d{2,3}) ", (ROOT / "FOUND.md").read_text(), re.MULTILINE))
+    text = " ".join((ROOT / document).read_text().split())
+    assert len(entries) > 180
+    assert {
+        n
+        for group in re.findall(r"FOUND ([A-Z]?\d{2,3}(?:(?:,| and| to) [A-Z]?\d{2,3})*)", text)
+        for n in re.findall(r"[A-Z]?\d+", group)
+    } <= entries

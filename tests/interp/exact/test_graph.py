@@ -377,3 +377,24 @@ def test_index_values_do_not_wrap():
     n = B.variable("n", 0, 1 << 62)
     assert n.dtype is index
     assert numbers(B.mul(B.mul(n, n), n), {"n": 1 << 62}) == [1 << 186]
+
+
+@pytest.mark.parametrize("tail", [[0x7F800000], [0x7F000000] * 3], ids=["infinity", "overflow"])
+def test_a_product_that_vanishes_may_meet_an_infinity(tail: list[int]) -> None:
+    words = [5, 0x3F000000, 0x3F000000, 0x3F000000, *tail]  # 5 units halved three times is 2, 1 and 0, though 0.625 exactly
+    product = run(B.reduce(B.param(0, (len(words),), float32), Op.MUL, [0]), {"p0": Bits(words)}).values[0]
+    assert product.contains([0x7FC00000]) == [True]
+
+
+def test_a_product_that_cannot_vanish_is_no_nan() -> None:
+    words = [0x00800000, 0x3F000000, 0x7F800000]
+    product = run(B.reduce(B.param(0, (3,), float32), Op.MUL, [0]), {"p0": Bits(words)}).values[0]
+    assert (product.contains([0x7FC00000]), product.contains([0x7F800000])) == ([False], [True])
+
+
+def test_an_index_out_of_bounds_traps_beside_an_empty_axis() -> None:
+    x = B.contiguous(B.param(0, (3, 0), int32))
+    root = B.add(UOp(Op.INDEX, (x, B.variable("i", 0, 9))), 1)
+    assert run(root, {"p0": [], "i": 2}).values[0].shape == (0,)
+    with pytest.raises(Trap, match="R45"):
+        run(root, {"p0": [], "i": 5})
