@@ -11,6 +11,7 @@ hand). The order of LOOP and REDUCE is one of the orders that an unordered loop 
   which lanes meet keeps them.
 - Workgroups and lanes become sequential around an access of memory that is also accessed outside of them, where one of the two
   writes: what stands outside happens once (R127), but concurrent lanes would each do it. A kernel in which lanes meet keeps them.
+  Private memory counts only if it is the same outside of them (R128).
 - In sequential loops alone, an AtomicAdd of a small float becomes a Load, a sum and a Store. Several of them in a loop take turns.
   In a list of instructions they keep their order (`lower_small_float_atomics_in_sequential_list`).
 """
@@ -29,7 +30,7 @@ from uops.spec.ir import build as B
 from uops.spec.ir.axes import GRID, SEQUENTIAL, UNROLLED, WORKGROUP, AxisType
 from uops.spec.ir.node import UOp, get_op, toposort
 from uops.spec.ir.ops import ALU, BLOCK_CLOSERS, BLOCK_OPENERS, KERNEL_ACCESSES, WRITES, Op
-from uops.spec.ir.scope import base_memory
+from uops.spec.ir.scope import base_memory, has_memory_per_iteration, is_private_buffer
 
 #: Instructions that have no vectors, and happen once per iteration of every loop around them.
 _ONE_BY_ONE = frozenset({Op.ATOMICADD, Op.IF, Op.CUSTOM, Op.INS})
@@ -76,7 +77,9 @@ def _find_parallel_loops_conflicting_with_outside(order: list[UOp]) -> set[UOp]:
         return set()
     by_memory: dict[UOp, dict[UOp, frozenset[UOp]]] = {}
     for u, loops in map_nodes_of_ops_to_enclosing_loops(order, KERNEL_ACCESSES).items():
-        by_memory.setdefault(base_memory(u.src[0]), {})[u] = loops & parallel  # the buffer, or the index of an AtomicAdd
+        memory = base_memory(u.src[0])  # of the buffer, or of the index of an AtomicAdd
+        sharing = {r for r in loops & parallel if not (is_private_buffer(memory) and has_memory_per_iteration(memory, r))}
+        by_memory.setdefault(memory, {})[u] = frozenset(sharing)
     return {
         r
         for accesses in by_memory.values()

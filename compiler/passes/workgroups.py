@@ -13,6 +13,8 @@ Barrier the loops of lanes are distributed (loop fission): all lanes run the ins
   lane changes is computed once.
 - Any other value that another section needs is kept in LOCAL memory with an element per lane, and so is a REG Buffer of several
   sections.
+
+Private memory that iterations of a loop would share, though it belongs to each of them, is divided among them (`carried_memory`).
 """
 
 from __future__ import annotations
@@ -23,8 +25,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from uops.compiler.ir.buffers import fresh_uniques
-from uops.compiler.ir.extents import loop_extent, max_extent
 from uops.compiler.ir.instructions import InstructionList
+from uops.compiler.ir.lane_positions import POSITION, cast_to, count_iterations, number_iteration, offset_position
 from uops.compiler.ir.lanes import (
     find_values_that_lanes_may_differ_in,
     is_lane_loop,
@@ -32,6 +34,7 @@ from uops.compiler.ir.lanes import (
     require_same_for_all_lanes,
     sort_specials_by_name,
 )
+from uops.compiler.passes.carried_memory import give_carried_memory_per_iteration, split_private_buffers_by_scope
 from uops.compiler.target import Target
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
@@ -47,8 +50,6 @@ WORKGROUP_OPS = frozenset({Op.SPECIAL, Op.BARRIER})
 _ORDERING = frozenset({Op.GROUP, Op.AFTER})
 #: Instructions without an effect that read no memory, so that every section may build them for itself.
 _REBUILT = ALU | _ORDERING | {Op.CAST, Op.BITCAST, Op.STACK, Op.INDEX}
-#: Dtype of the positions in the memory of all lanes.
-_POSITION = dt.int32
 
 
 @dataclass(eq=False, slots=True)
@@ -104,12 +105,11 @@ def lower_workgroups_to_loops_unless_supported(linear: UOp, target: Target) -> U
     Raises CompileError for a Barrier in a block in whose bound or condition lanes may differ. Raises it for a number of lanes
     without an upper bound, too, if values of all lanes are kept.
     """
+    linear = split_private_buffers_by_scope(linear)
     used = WORKGROUP_OPS.intersection(map(get_op, linear.src))
-    if not used:
-        return linear
-    if used <= target.ops and target.can_lanes_meet_at_barriers(linear):
-        return linear
-    return linear.replace(src=tuple(_WorkgroupLowering(linear).lower_kernel()))
+    if used and not (used <= target.ops and target.can_lanes_meet_at_barriers(linear)):
+        linear = linear.replace(src=tuple(_WorkgroupLowering(linear).lower_kernel()))
+    return give_carried_memory_per_iteration(linear)
 
 
 def _parse_blocks(instructions: Iterable[UOp]) -> list[_Item]:
@@ -255,8 +255,7 @@ class _WorkgroupLowering:
         return True
 
     def _allocate(self, size: int, dtype: dt.DType, lanes: _Lanes) -> _LaneMemory:
-        count = math.prod(max_extent(loop_extent(u)) for u in lanes)
-        arg = BufferArg(max(1, size * count), dtype, "CPU", AddrSpace.LOCAL, next(self.uniques))
+        arg = BufferArg(max(1, size * count_iterations(lanes)), dtype, "CPU", AddrSpace.LOCAL, next(self.uniques))
         return _LaneMemory(UOp(Op.BUFFER, (), arg), size, lanes)
 
     # The new list.
@@ -270,7 +269,7 @@ class _WorkgroupLowering:
             bound = B.cast(bound, dt.int64)
         self.next_axis_id += 1
         loop = self.out.append(UOp(Op.RANGE, (bound,), RangeArg(self.next_axis_id - 1, kind)))
-        values[u] = _cast_to(loop, u.dtype)
+        values[u] = cast_to(loop, u.dtype)
         return loop
 
     def _close_loops(self, loops: Sequence[UOp]) -> None:
@@ -294,7 +293,7 @@ class _WorkgroupLowering:
         memory = self.kept_values[u]
         effect = self.out.last_effect()
         buffer = memory.buffer if effect is None else B.after(memory.buffer, effect)
-        return self.out.append(B.load(_index_lane(buffer, memory.size, B.const(0, _POSITION), u.shape)))
+        return self.out.append(B.load(_index_lane(buffer, memory.size, B.const(0, POSITION), u.shape)))
 
     def _emit_section(self, section: _Section) -> None:
         """Emit the loops of lanes, what the section needs of others, and its items."""
@@ -336,7 +335,7 @@ class _WorkgroupLowering:
         if u.op is Op.INDEX and section is not None and base_memory(u) in section.registers:
             memory = self.kept_registers[base_memory(u), section.lanes]
             size = memory.size * memory.buffer.dtype.itemsize // src[0].dtype.itemsize
-            return UOp(Op.INDEX, (src[0], _offset(self._number_lane(memory.lanes, section), size, src[1])))
+            return UOp(Op.INDEX, (src[0], offset_position(self._number_lane(memory.lanes, section), size, src[1])))
         return u if tuple(src) == u.src else u.replace(src=tuple(src))
 
     def _get_replacement_or_rebuild_arithmetic(self, source: UOp, values: dict[UOp, UOp], section: _Section | None = None) -> UOp:
@@ -353,33 +352,14 @@ class _WorkgroupLowering:
 
     def _number_lane(self, lanes: _Lanes, section: _Section) -> UOp:
         """Return the number of this lane among those of some of the section's loops."""
-        number: UOp = B.const(0, _POSITION)
-        for u in lanes:
-            counter = _cast_to(section.values[u], _POSITION)
-            extent = B.const(max_extent(loop_extent(u)), _POSITION)
-            number = counter if number.op is Op.CONST else B.add(B.mul(number, extent), counter)
-        return number
+        return number_iteration((u, section.values[u]) for u in lanes)
 
 
 #: What stands for an effect that is left out.
 _NOTHING = UOp(Op.GROUP, ())
 
 
-def _cast_to(x: UOp, dtype: dt.DType) -> UOp:
-    return x if x.dtype is dtype else B.cast(x, dtype)
-
-
 def _index_lane(buffer: UOp, size: int, lane: UOp, shape: Sequence[object]) -> UOp:
     """Return the Index of the `size` elements of a lane, or of its one element for the shape ()."""
-    elements = B.stack(*[B.const(k, _POSITION) for k in range(size)]) if shape else B.const(0, _POSITION)
-    return UOp(Op.INDEX, (buffer, _offset(lane, size, elements)))
-
-
-def _offset(lane: UOp, size: int, position: UOp) -> UOp:
-    """Return a position, or a vector of them, among the elements of a lane, of which each has `size`."""
-    d = position.dtype if position.dtype is dt.int64 else _POSITION
-    first = lane if size == 1 else B.mul(lane, B.const(size, _POSITION))
-    first, position = _cast_to(first, d), _cast_to(position, d)
-    if position.op is Op.CONST and position.const == 0:
-        return first
-    return B.add(B.stack(*[first] * math.prod(position.shape)) if position.shape else first, position)
+    elements = B.stack(*[B.const(k, POSITION) for k in range(size)]) if shape else B.const(0, POSITION)
+    return UOp(Op.INDEX, (buffer, offset_position(lane, size, elements)))

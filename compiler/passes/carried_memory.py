@@ -1,0 +1,255 @@
+"""Private memory that a loop carries around loops whose iterations each have memory of their own.
+
+Takes: LINEAR. Gives: LINEAR, in which a loop that stays a loop may keep one memory for all of its iterations. Spec: Buffer, Range;
+R61 (fresh buffers), R128 (private memory).
+
+The *scope* of an access to a private Buffer is the loops around it whose iterations have memory of their own. Of a LOCAL Buffer
+these are loops of workgroups, of a REG Buffer those and loops of lanes. But a backend declares a Buffer once, so all iterations of
+a loop share its elements. That is right while no iteration uses them again after another one did. Two things break it:
+
+- A Buffer has accesses of several scopes. Each scope gets a Buffer of its own.
+- A loop of the scope stands inside of one that is not, so that its iterations come again: their memory is *carried*. The Buffer
+  gets elements for each of them, unless an iteration writes all that it reads, before it reads it. No launch numbers such a loop,
+  so one work-item runs all of its iterations, and may hold the elements of them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from uops.compiler.ir.buffers import fresh_uniques
+from uops.compiler.ir.extents import constant_extent, may_be_zero_trip
+from uops.compiler.ir.instructions import InstructionList
+from uops.compiler.ir.lane_positions import count_iterations, number_iteration, offset_position
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.axes import GRID, WORKGROUP
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import ACCESSES, ALU, BLOCK_CLOSERS, BLOCK_OPENERS, KERNEL_VIEWS, MEMORY_ROOTS, Op
+from uops.spec.ir.scope import base_memory, has_memory_per_iteration, is_private_buffer, strip_afters
+
+#: Instructions without an effect that read no memory: the new list puts them behind their sources.
+_REBUILT = ALU | KERNEL_VIEWS | {Op.GROUP, Op.CAST, Op.STACK}
+#: Loops, outermost first.
+_Loops = tuple[UOp, ...]
+
+
+@dataclass(eq=False, slots=True)
+class _Use:
+    """An instruction that accesses a private Buffer, at a position of the list, and the blocks around it, outermost first."""
+
+    position: int
+    instruction: UOp
+    blocks: _Loops
+
+
+@dataclass(eq=False, slots=True)
+class _ScopeMemory:
+    """The Buffer that stands for another one in one scope: `size` elements for each iteration of the loops `carried`."""
+
+    buffer: UOp
+    size: int
+    carried: _Loops = ()
+
+
+def split_private_buffers_by_scope(linear: UOp) -> UOp:
+    """Return an instruction list in which all accesses to a private Buffer have one scope."""
+    if not _has_private_memory_and_its_loops(linear):
+        return linear
+    uniques, memories = fresh_uniques(linear), dict[tuple[UOp, _Loops], _ScopeMemory]()
+    for buffer, uses in _collect_uses(linear).items():
+        for scope in list(dict.fromkeys(_scope(buffer, use.blocks) for use in uses))[1:]:
+            new = buffer.replace(arg=replace(buffer.arg, unique=next(uniques)))
+            memories[buffer, scope] = _ScopeMemory(new, int(buffer.arg.size))
+    return _MemoryReplacement(linear, memories).rewrite() if memories else linear
+
+
+def give_carried_memory_per_iteration(linear: UOp) -> UOp:
+    """Return an instruction list in which no loop carries private memory around a loop whose iterations each have their own.
+
+    Raises CompileError for a number of iterations without an upper bound.
+    """
+    if not _has_private_memory_and_its_loops(linear):
+        return linear
+    uniques, memories = fresh_uniques(linear), dict[tuple[UOp, _Loops], _ScopeMemory]()
+    for buffer, uses in _collect_uses(linear).items():
+        for scope in dict.fromkeys(_scope(buffer, use.blocks) for use in uses):
+            inside = [use for use in uses if _scope(buffer, use.blocks) == scope]
+            carried = _find_carried_loops(scope, inside)
+            if carried and _may_read_before_writing(linear, buffer, scope[-1], inside):
+                size = int(buffer.arg.size)
+                arg = replace(buffer.arg, size=max(1, size * count_iterations(carried)), unique=next(uniques))
+                memories[buffer, scope] = _ScopeMemory(buffer.replace(arg=arg), size, carried)
+    return _MemoryReplacement(linear, memories).rewrite() if memories else linear
+
+
+def _has_private_memory_and_its_loops(linear: UOp) -> bool:
+    """Return True if there are private Buffers, and loops of which each iteration may have its own."""
+    has_loops = any(u.op is Op.RANGE and u.arg.type in GRID | WORKGROUP for u in linear.src)
+    return has_loops and any(is_private_buffer(u) for u in linear.src)
+
+
+def _scope(buffer: UOp, blocks: _Loops) -> _Loops:
+    return tuple(r for r in blocks if r.op is Op.RANGE and has_memory_per_iteration(buffer, r))
+
+
+def _walk_with_blocks(linear: UOp) -> Iterator[tuple[int, UOp, _Loops]]:
+    """Yield the instructions of a list with their positions and the blocks around them, outermost first."""
+    blocks: _Loops = ()
+    for k, u in enumerate(linear.src):
+        if u.op in BLOCK_CLOSERS:
+            blocks = blocks[: -len(u.ranges) if u.op is Op.END else -1]
+        yield k, u, blocks
+        if u.op in BLOCK_OPENERS:
+            blocks = (*blocks, u)
+
+
+def _collect_uses(linear: UOp) -> dict[UOp, list[_Use]]:
+    """Return each private Buffer that an instruction accesses, with these instructions in order."""
+    memory: dict[UOp, UOp] = {}  # a private Buffer, and the views of it -> the Buffer
+    uses: dict[UOp, list[_Use]] = {}
+    for k, u, blocks in _walk_with_blocks(linear):
+        if is_private_buffer(u):
+            memory[u] = u
+        elif u.op in KERNEL_VIEWS:
+            viewed = u.src[0]  # the operand or buffer
+            if viewed in memory:
+                memory[u] = memory[viewed]
+        else:
+            for buffer in dict.fromkeys(memory[s] for s in u.src if s in memory):
+                uses.setdefault(buffer, []).append(_Use(k, u, blocks))
+    return uses
+
+
+def _find_carried_loops(scope: _Loops, uses: Sequence[_Use]) -> _Loops:
+    """Return the loops of a scope that stand inside of a loop that is not of the scope, for uses that have this scope."""
+    ranges = [r for r in uses[0].blocks if r.op is Op.RANGE]
+    outside = next((k for k, r in enumerate(ranges) if r not in scope), len(ranges))
+    return scope[outside:]
+
+
+def _may_read_before_writing(linear: UOp, buffer: UOp, loop: UOp, uses: Sequence[_Use]) -> bool:
+    """Return True unless each iteration of a loop certainly writes what it reads of a Buffer, before it reads it."""
+    use_at = {use.position: use for use in uses}
+    size = int(buffer.arg.size)
+    written: set[int] = set()
+    before: list[tuple[UOp, set[int]]] = []  # the open blocks inside of the loop, and what was written before each of them
+    filling: set[UOp] = set()  # loops that write all elements, one per iteration
+    for k, u, blocks in _walk_with_blocks(linear):
+        if loop not in blocks:
+            continue
+        while before and before[-1][0] not in blocks:
+            block, earlier = before.pop()
+            if block in filling:
+                written = set(range(size))
+            elif block.op is not Op.RANGE or may_be_zero_trip(block):
+                written = earlier
+        if k in use_at:
+            elements = _find_accessed_elements(u, buffer)
+            if u.op is not Op.STORE:
+                if not (set(range(size)) if elements is None else elements) <= written:
+                    return True
+            elif u.gate is None:
+                written = written | (elements or set())
+                if _is_filled_by_loop(u, buffer, blocks[-1]):
+                    filling.add(blocks[-1])
+        if u.op in BLOCK_OPENERS:
+            before.append((u, written))
+    return False
+
+
+def _find_position(access: UOp, buffer: UOp) -> UOp | None:
+    """Return the position, or the vector of them, at which an instruction accesses a Buffer; None if it is no plain access."""
+    if access.op not in ACCESSES:
+        return None
+    target = strip_afters(access.buffer)
+    if target.op is not Op.INDEX or strip_afters(target.operand) is not buffer or len(target.positions) != 1:
+        return None
+    position: UOp = target.positions[0]
+    return position
+
+
+def _find_accessed_elements(access: UOp, buffer: UOp) -> set[int] | None:
+    """Return the elements of a Buffer that an instruction accesses; None if they are not known."""
+    position = _find_position(access, buffer)
+    if position is None:
+        return None
+    if position.op is Op.CONST:
+        return {int(position.arg.value)}
+    elements = position.constant_elements
+    return None if elements is None else {int(e) for e in elements}
+
+
+def _is_filled_by_loop(store: UOp, buffer: UOp, loop: UOp) -> bool:
+    """Return True if the innermost loop around a Store writes each element of a Buffer in an iteration of its own."""
+    position = _find_position(store, buffer)
+    if position is not None and position.op is Op.CAST and position.dtype in (dt.int32, dt.int64):
+        position = position.operand
+    return position is loop and loop.bound.op is Op.CONST and constant_extent(loop) == int(buffer.arg.size)
+
+
+class _MemoryReplacement:
+    """The rewriting of one kernel, with other memory for some Buffers in some scopes."""
+
+    def __init__(self, linear: UOp, memories: dict[tuple[UOp, _Loops], _ScopeMemory]) -> None:
+        self.linear = linear
+        self.memories = memories
+        self.buffers = {buffer for buffer, _ in memories}
+        self.out = InstructionList()
+        self.values: dict[UOp, UOp] = {}
+        self.views: dict[tuple[UOp, _Loops], UOp] = {}  # view of a replaced Buffer, and scope -> what stands for it
+
+    def rewrite(self) -> UOp:
+        """Return the new instruction list."""
+        for u in self.linear.src:
+            if u.op in MEMORY_ROOTS and u not in self.buffers:
+                self.out.prepend(u)
+        for _, u, blocks in _walk_with_blocks(self.linear):
+            if u.op not in _REBUILT | MEMORY_ROOTS:
+                self.values[u] = self.out.append(self._rebuild(u, blocks))
+        return self.linear.replace(src=tuple(self.out))
+
+    def _rebuild(self, u: UOp, blocks: _Loops) -> UOp:
+        """Return an instruction on what stands for its sources."""
+        src = tuple(self._get_or_rebuild_arithmetic(s, blocks) for s in u.src)
+        return u if src == u.src else u.replace(src=src)
+
+    def _get_or_rebuild_arithmetic(self, source: UOp, blocks: _Loops) -> UOp:
+        """Return what stands for a source inside of some blocks."""
+
+        def get(u: UOp) -> UOp | None:
+            if u in self.values or (u.op in MEMORY_ROOTS and u not in self.buffers):
+                return self.values.get(u, u)
+            return self.views.get((u, _scope(base_memory(u), blocks))) if self._is_of_replaced_buffer(u) else None
+
+        for u in toposort(source, gate=lambda u: u.op in _REBUILT and get(u) is None):
+            if get(u) is None:
+                if self._is_of_replaced_buffer(u):
+                    self.views[u, _scope(base_memory(u), blocks)] = self._rebuild_view(u, blocks)
+                else:
+                    self.values[u] = self._rebuild(u, blocks)
+        value = get(source)
+        assert value is not None
+        return value
+
+    def _is_of_replaced_buffer(self, u: UOp) -> bool:
+        """Return True for a Buffer that is replaced in some scope, and for a view of it."""
+        return u in self.buffers or (u.op in KERNEL_VIEWS and base_memory(u) in self.buffers)
+
+    def _rebuild_view(self, u: UOp, blocks: _Loops) -> UOp:
+        """Return what stands for a replaced Buffer, or for a view of it, inside of some blocks."""
+        buffer = base_memory(u)
+        memory = self.memories.get((buffer, _scope(buffer, blocks)))
+        if u is buffer:
+            return self._prepend_once(u if memory is None else memory.buffer)
+        new = self._rebuild(u, blocks)
+        if u.op is not Op.INDEX or memory is None or not memory.carried:
+            return new
+        viewed, (position,) = new.operand, new.positions
+        size = memory.size * buffer.dtype.itemsize // viewed.dtype.itemsize  # a view may have elements of another size
+        number = number_iteration((r, self.values[r]) for r in memory.carried)
+        return UOp(Op.INDEX, (viewed, offset_position(number, size, position)))
+
+    def _prepend_once(self, buffer: UOp) -> UOp:
+        """Put a Buffer before all other instructions unless it is listed, and return it."""
+        return buffer if buffer in self.out.group_of else self.out.prepend(buffer)
