@@ -19,12 +19,14 @@ Private memory that iterations of a loop would share, though it belongs to each 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from uops.compiler.ir.buffers import fresh_uniques
+from uops.compiler.ir.extents import may_be_zero_trip
 from uops.compiler.ir.instructions import InstructionList
 from uops.compiler.ir.lane_positions import POSITION, cast_to, count_iterations, number_iteration, offset_position
 from uops.compiler.ir.lanes import (
@@ -289,11 +291,21 @@ class _WorkgroupLowering:
                 self.common[part] = self.out.last_effect() or _NOTHING
 
     def _load_from_first_lane(self, u: UOp) -> UOp:
-        """Return a kept value of the first lane, where all lanes have the same."""
+        """Return a kept value of the first lane, where all lanes have the same; without lanes, which keep nothing, zeros."""
         memory = self.kept_values[u]
         effect = self.out.last_effect()
         buffer = memory.buffer if effect is None else B.after(memory.buffer, effect)
-        return self.out.append(B.load(_index_lane(buffer, memory.size, B.const(0, POSITION), u.shape)))
+        index = _index_lane(buffer, memory.size, B.const(0, POSITION), u.shape)
+        gate = self._build_test_for_lanes(memory.lanes)
+        if gate is None:
+            return self.out.append(B.load(index))
+        zero = B.const(0, u.dtype)
+        return self.out.append(B.load(index, B.stack(*[zero] * memory.size) if u.shape else zero, gate))
+
+    def _build_test_for_lanes(self, lanes: _Lanes) -> UOp | None:
+        """Return the condition that loops of lanes have iterations; None if they certainly do."""
+        bounds = [self._get_replacement_or_rebuild_arithmetic(u.bound, self.common) for u in lanes if may_be_zero_trip(u)]
+        return functools.reduce(B.and_, [B.lt(B.const(0, bound.dtype), bound) for bound in bounds]) if bounds else None
 
     def _emit_section(self, section: _Section) -> None:
         """Emit the loops of lanes, what the section needs of others, and its items."""

@@ -292,6 +292,21 @@ def test_the_number_of_lanes_may_be_a_variable(n: int) -> None:
     judge(root, {"p0": numbers(4), "p1": zeros(4), "n": n})
 
 
+@pytest.mark.parametrize("n", [0, 2])
+@pytest.mark.parametrize("offset", [0, 1])
+def test_a_loop_with_a_barrier_has_a_bound_also_if_there_are_no_lanes(n: int, offset: int) -> None:
+    """The list that is made means what the kernel means: no lane loaded the bound, and nothing happens."""
+    lane = special("lidx0", b.variable("n", 0, 4))
+    rounds = b.range_(b.cast(b.add(b.load(b.at(p(1, 1), 0)), offset), dt.index), 1, AxisType.LOOP)
+    put = b.store(b.at(b.after(local(4), rounds), lane), cast(lane))
+    take = b.store(b.at(p(0, 4), lane), b.load(b.at(b.after(local(4), barrier(put)), lane)))
+    root = kernel(b.end(barrier(take), rounds))
+    given = {"p0": zeros(4), "p1": np.full(1, 3, np.int32), "n": n}
+    judge(root, given)
+    lowered = run(lower(root, target("c"), "linearize", CONFIG, dialect=Dialect.SCHEDULED), dict(given)).buffers
+    assert lowered.get("p0", zeros(4)).tolist() == [0, 1 if n else 0, 0, 0]
+
+
 def test_a_range_of_lanes_may_have_a_variable_bound() -> None:
     size = b.variable("n", 1, 4)
     lane, group = b.range_(size, 2, AxisType.LOCAL), b.range_(2, 1, AxisType.GLOBAL)
