@@ -30,6 +30,8 @@ from uops.spec.ir.scope import base_memory, has_memory_per_iteration, is_private
 
 #: Instructions without an effect that read no memory: the new list puts them behind their sources.
 _REBUILT = ALU | KERNEL_VIEWS | {Op.GROUP, Op.CAST, Op.STACK}
+#: Types of loops whose iterations may have memory of their own.
+_PARALLEL = GRID | WORKGROUP
 #: Loops, outermost first.
 _Loops = tuple[UOp, ...]
 
@@ -54,8 +56,6 @@ class _ScopeMemory:
 
 def split_private_buffers_by_scope(linear: UOp) -> UOp:
     """Return an instruction list in which all accesses to a private Buffer have one scope."""
-    if not _has_private_memory_and_its_loops(linear):
-        return linear
     uniques, memories = fresh_uniques(linear), dict[tuple[UOp, _Loops], _ScopeMemory]()
     for buffer, uses in _collect_uses(linear).items():
         for scope in list(dict.fromkeys(_scope(buffer, use.blocks) for use in uses))[1:]:
@@ -69,8 +69,6 @@ def give_carried_memory_per_iteration(linear: UOp) -> UOp:
 
     Raises CompileError for a number of iterations without an upper bound.
     """
-    if not _has_private_memory_and_its_loops(linear):
-        return linear
     uniques, memories = fresh_uniques(linear), dict[tuple[UOp, _Loops], _ScopeMemory]()
     for buffer, uses in _collect_uses(linear).items():
         for scope in dict.fromkeys(_scope(buffer, use.blocks) for use in uses):
@@ -83,10 +81,15 @@ def give_carried_memory_per_iteration(linear: UOp) -> UOp:
     return _MemoryReplacement(linear, memories).rewrite() if memories else linear
 
 
-def _has_private_memory_and_its_loops(linear: UOp) -> bool:
+def has_private_memory_and_its_loops(linear: UOp) -> bool:
     """Return True if there are private Buffers, and loops of which each iteration may have its own."""
-    has_loops = any(u.op is Op.RANGE and u.arg.type in GRID | WORKGROUP for u in linear.src)
-    return has_loops and any(is_private_buffer(u) for u in linear.src)
+    has_loops = has_private_memory = False
+    for u in linear.src:  # no call per instruction: most lists have neither
+        if u.op is Op.RANGE:
+            has_loops = has_loops or u.arg.type in _PARALLEL
+        elif u.op is Op.BUFFER:
+            has_private_memory = has_private_memory or is_private_buffer(u)
+    return has_loops and has_private_memory
 
 
 def _scope(buffer: UOp, blocks: _Loops) -> _Loops:

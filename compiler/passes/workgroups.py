@@ -36,7 +36,11 @@ from uops.compiler.ir.lanes import (
     require_same_for_all_lanes,
     sort_specials_by_name,
 )
-from uops.compiler.passes.carried_memory import give_carried_memory_per_iteration, split_private_buffers_by_scope
+from uops.compiler.passes.carried_memory import (
+    give_carried_memory_per_iteration,
+    has_private_memory_and_its_loops,
+    split_private_buffers_by_scope,
+)
 from uops.compiler.target import Target
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
@@ -107,11 +111,14 @@ def lower_workgroups_to_loops_unless_supported(linear: UOp, target: Target) -> U
     Raises CompileError for a Barrier in a block in whose bound or condition lanes may differ. Raises it for a number of lanes
     without an upper bound, too, if values of all lanes are kept.
     """
-    linear = split_private_buffers_by_scope(linear)
+    has_private_memory = has_private_memory_and_its_loops(linear)
+    if has_private_memory:
+        linear = split_private_buffers_by_scope(linear)
     used = WORKGROUP_OPS.intersection(map(get_op, linear.src))
     if used and not (used <= target.ops and target.can_lanes_meet_at_barriers(linear)):
         linear = linear.replace(src=tuple(_WorkgroupLowering(linear).lower_kernel()))
-    return give_carried_memory_per_iteration(linear)
+        has_private_memory = has_private_memory_and_its_loops(linear)
+    return give_carried_memory_per_iteration(linear) if has_private_memory else linear
 
 
 def _parse_blocks(instructions: Iterable[UOp]) -> list[_Item]:
