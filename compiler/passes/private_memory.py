@@ -159,6 +159,8 @@ class _ListWithBlocks:
             return set()
         (position,) = target.positions
         if len(inner_blocks) == 1 and position is self.instructions[inner_blocks[0]]:
+            if self._has_memory_per_iteration(self.memory[store.buffer], inner_blocks[0]):
+                return set()  # each lane writes one element, of memory of its own (R128)
             return set(range(size)) if position.bound.op is Op.CONST and constant_extent(position) == size else set()
         if inner_blocks:
             return set()

@@ -318,7 +318,7 @@ class _Trial:
         if "triaged" not in journal_entries:
             self._confirmed_at = self.spent
             return self._finding_seen_at + CONFIRMING
-        return self._confirmed_at + REDUCING
+        return max(self._confirmed_at, self._finding_seen_at) + REDUCING  # both lines may appear between two looks
 
     def _reread_journal_and_note_cases_and_finding(self) -> dict[str, list[Json]]:
         """Read the journal so far, by kind of entry.

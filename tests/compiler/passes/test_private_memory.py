@@ -275,3 +275,22 @@ def test_memory_that_native_text_holds_is_not_shared():
     y = b.store(b.at(b.after(out, keep), 0), b.load(b.at(b.after(other, second), 0)))
     text = UOp(Op.CUSTOM, (b.after(one, y),), CustomArg("use({0});", dt.void))
     assert len(_buffers(_listed(text))) == 2
+
+
+@pytest.mark.parametrize("kind", [AxisType.LOCAL, AxisType.WARP], ids=lambda kind: kind.name)
+def test_a_loop_of_lanes_writes_one_element_of_each_lane_s_register(kind: AxisType) -> None:
+    """What an iteration writes, the next one reads, so nothing else may use that memory between."""
+    i, m = loop(0), loop(1, kind)
+    kept, passing = memory(1, N), memory(2, N)
+    beside = b.mod(b.add(m, c(1)), c(N))
+    clear = b.store(at(b.after(kept, i, m), m), c(0))
+    carried = b.load(at(b.after(kept, clear), beside), c(0), b.lt(c(0), i))
+    shown = b.store(at(OUT, m), carried)
+    keep = b.store(at(b.after(kept, clear, shown), beside), b.add(i, c(1)))
+    first = b.store(at(b.after(passing, b.after(i, keep), m), m), c(7))
+    second = b.store(at(b.after(passing, first), beside), c(100))
+    read = b.mul(b.load(at(b.after(passing, second), beside)), c(1000))
+    total = b.store(at(b.after(OUT, shown), m), b.add(b.load(at(b.after(OUT, shown), m)), read))
+    before = kernel(b.end(b.end(total, m), i))
+    after = reuse_private_memory(before)
+    assert outputs(after) == outputs(before) == [100_003] * N

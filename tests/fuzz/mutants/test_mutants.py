@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import CodeType
@@ -19,7 +20,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from uops.backends.testing.journal import JournalMismatch
+from uops.backends.testing.journal import Journal, JournalMismatch
 from uops.backends.testing.journal import encode_journal as chained
 from uops.cli import main
 from uops.fuzz.campaign.examine import Setup
@@ -478,3 +479,14 @@ def test_the_command_lists_the_catalogue_and_refuses_what_matches_nothing() -> N
 def test_hunts_draw_kinds_and_ask_oracles_that_there_are() -> None:
     assert set(hunt.KINDS) <= set(kinds.KINDS)
     assert hunt.NOT_DIFFERENTIAL <= set(ORACLES)
+
+
+def test_the_time_to_reduce_begins_when_a_finding_is_seen_already_triaged(tmp_path: Path) -> None:
+    (tmp_path / "campaign").mkdir()
+    trial = hunt._Trial(tmp_path, tmp_path, None)
+    with closing(Journal(tmp_path / "campaign" / hunt.JOURNAL, {"campaign": {}})) as journal:
+        journal.add({"batch": {"cases": 5, "findings": [1]}})
+        journal.add({"triaged": {"k": 3, "triaged": {"x": 1}}})
+    trial.spent = 200.0
+    lines = trial._reread_journal_and_note_cases_and_finding()
+    assert trial._note_triage_end_and_compute_phase_deadline(lines, 600.0) == 200.0 + hunt.REDUCING
