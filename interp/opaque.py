@@ -22,7 +22,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from uops.interp.standard_meanings import STANDARD_MEANINGS
+from uops.interp.tensor.storage import check_bool
 from uops.spec.errors import SpecError, Trap
 from uops.spec.ir.ops import Op
 from uops.spec.untrusted import escape_to_one_line
@@ -77,7 +80,8 @@ def require_meaning(kind: Op, name: str) -> Meaning:
 def call_custom_function(name: str, arguments: Sequence[Any], num_written: int) -> tuple[Any, ...]:
     """Return the arrays that CustomFunction `name` gives for the arguments that its Call writes.
 
-    Raises SpecError if they are not `num_written` arrays (R63: the Call declares which arguments it writes).
+    Raises SpecError if they are not `num_written` arrays (R63: the Call declares which arguments it writes), and Trap for a bool
+    byte other than 0 and 1 (R24, bool).
     """
     returned = require_meaning(Op.CUSTOM_FUNCTION, name)(*arguments)
     results = returned if isinstance(returned, tuple) else (returned,)
@@ -85,4 +89,7 @@ def call_custom_function(name: str, arguments: Sequence[Any], num_written: int) 
         raise SpecError(
             f"CustomFunction {escape_to_one_line(name)} gives {len(results)} arrays, its Call writes {num_written} (R63)"
         )
+    for result in results:
+        if isinstance(result, np.ndarray) and result.dtype == np.bool_:
+            check_bool(result, f"what CustomFunction {escape_to_one_line(name)} gives")
     return results

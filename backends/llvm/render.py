@@ -447,12 +447,26 @@ class _KernelRenderer:
         self.b.emit_void(f"store {storage_type(d)} {value}, ptr {self.address(target)}, align {d.itemsize}")
 
     def emit_nonatomic_add(self, u: UOp) -> None:
-        """Emit an atomic sum: a plain read, add and write, as one thread runs a kernel (R56)."""
-        target, value = u.index, u.value
-        d, t = value.dtype, storage_type(value.dtype)
-        old = self.b.emit(f"load {t}, ptr {self.address(target)}, align {d.itemsize}")
-        new = self.b.emit(f"{'fadd' if d.is_float else 'add'} {t} {old}, {self.render_operand(value)}")
-        self._store_scalar(target, d, new)
+        """Emit an atomic sum: a plain read, add and write, as one thread runs a kernel (R56).
+
+        Lanes of a vector take turns, as it may name an element several times.
+        """
+        d, t, x = u.value.dtype, storage_type(u.value.dtype), self.render_operand(u.value)
+        place = self._find_vector_address(u.index)
+        if place is None:
+            self._add_to_memory(self.address(u.index), t, d, x)
+        elif place.contiguous is not None:
+            self._add_to_memory(place.contiguous, vector_type(t, lanes_of(u.value)), d, x)
+        else:
+            for k, address in enumerate(place.lanes):
+                lane = self.b.emit(f"extractelement {vector_type(t, len(place.lanes))} {x}, i64 {k}")
+                self._add_to_memory(address, t, d, lane)
+
+    def _add_to_memory(self, address: str, t: str, d: DType, value: str) -> None:
+        """Emit a read of the type `t`, a sum and a write of it."""
+        old = self.b.emit(f"load {t}, ptr {address}, align {d.itemsize}")
+        new = self.b.emit(f"{'fadd' if d.is_float else 'add'} {t} {old}, {value}")
+        self.b.emit_void(f"store {t} {new}, ptr {address}, align {d.itemsize}")
 
     # Native text.
 

@@ -9,7 +9,7 @@ import pytest
 
 from uops.compiler import host_functions
 from uops.interp import standard_meanings as meanings
-from uops.interp.opaque import find_meaning, use_meanings
+from uops.interp.opaque import call_custom_function, find_meaning, use_meanings
 from uops.spec.errors import SpecError, Trap
 from uops.spec.ir.ops import Op
 
@@ -56,6 +56,12 @@ def test_the_interpreter_and_the_host_refuse_the_same_results(name: str, out: An
     for function in (getattr(meanings, name), host_functions.STANDARD_FUNCTIONS[name]):
         with pytest.raises(Trap, match=name):
             function(out.copy(), values)
+
+
+def test_a_function_that_gives_other_bytes_than_those_of_bool_traps() -> None:
+    stream = np.frombuffer(zlib.compress(b"\2\1"), np.uint8)
+    with pytest.raises(Trap, match="EncDec gives has a bool byte other than 0 and 1"):
+        call_custom_function("EncDec", [np.zeros(2, bool), stream], 1)
 
 
 def test_meanings_of_which_one_is_refused_leave_none() -> None:
