@@ -116,10 +116,12 @@ class MutantRun:
         """Write one line of the journal, and the program that shows the mutant."""
         line = {name: k and k._asdict() | {"text": ""} for name, k in zip(("everything", "differential"), kills, strict=True)}
         program = next((k.text for k in reversed(kills) if k is not None and k.text), "")
+        path = self.directory / PROGRAMS / f"{mutant.id}.uops"
         if program:
-            folder = self.directory / PROGRAMS
-            folder.mkdir(parents=True, exist_ok=True)
-            write_text(folder / f"{mutant.id}.uops", program)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_text(path, program)
+        else:
+            path.unlink(missing_ok=True)  # of an earlier text of the mutant
         self.journal.add(
             {"hunted": {"id": mutant.id, "text": _hunt_digest(mutant), "generator": VERSION, "absent": self._absent, **line}}
         )

@@ -220,15 +220,22 @@ def _check_same_bits_on_second_compile(c: OracleContext) -> Fault | None:
         c.subject.target.forget()
     with use_lowering_cache(LoweringCache()):
         outputs, fault = c.run_on_backend_and_judge(c.subject, guard_side=GuardSide.START if c.seed % 2 else GuardSide.END)
-    return fault or next(
-        (f for k in c.expectation.strict if (f := find_bit_difference_except_nan_payload(k, c.own_run[0][k], outputs[k]))), None
+    first_outputs, first_fault = c.own_run
+    return (
+        fault
+        or first_fault
+        or next(
+            (f for k in c.expectation.strict if (f := find_bit_difference_except_nan_payload(k, first_outputs[k], outputs[k]))),
+            None,
+        )
     )
 
 
 def _check_calls_for_aliasing_and_stale_caches(c: OracleContext) -> Fault | None:
     """Check the program as users call it: through all caches, or results that share memory; natively if the target can."""
-    return calls.find_first_fault_of_user_calls(
-        c.sample.graph, c.sample.inputs, c.require_target(), c.own_run[0], c.draw("called"), c.require_target().uncached
+    outputs, fault = c.own_run
+    return fault or calls.find_first_fault_of_user_calls(
+        c.sample.graph, c.sample.inputs, c.require_target(), outputs, c.draw("called"), c.require_target().uncached
     )
 
 

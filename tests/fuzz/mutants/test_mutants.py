@@ -490,3 +490,13 @@ def test_the_time_to_reduce_begins_when_a_finding_is_seen_already_triaged(tmp_pa
     trial.spent = 200.0
     lines = trial._reread_journal_and_note_cases_and_finding()
     assert trial._note_triage_end_and_compute_phase_deadline(lines, 600.0) == 200.0 + hunt.REDUCING
+
+
+def test_a_mutant_that_survives_when_hunted_again_keeps_no_program(tmp_path: Path) -> None:
+    mutant = load_mutants_by_id_or_class()[0]
+    hunted = MutantRun([mutant], tmp_path, seconds=1)
+    hunted._journal_hunt_and_save_killing_program(mutant, Kill("allowed", "value", 1.0, 1, 2, "a program"), None)
+    program = tmp_path / "programs" / f"{mutant.id}.uops"
+    assert program.read_text() == "a program"
+    hunted._journal_hunt_and_save_killing_program(mutant, None, None)
+    assert not program.exists()

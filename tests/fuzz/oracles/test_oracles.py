@@ -17,7 +17,7 @@ from uops.fuzz.generate.kinds import ProgramSample
 from uops.fuzz.oracles import calls, oracles
 from uops.fuzz.oracles.oracles import OracleContext
 from uops.fuzz.oracles.subject import Subject, SubjectRefused
-from uops.spec.errors import CompileError
+from uops.spec.errors import CompileError, Unsound
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 
@@ -170,3 +170,26 @@ def test_a_wrong_result_of_a_legal_form_is_found(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(oracles, "GuardedProgram", Wrong)
     _, found = judge_bestiary("param", 0)
     assert found is not None and found[0] == "compiled" and found[1].kind == "value"
+
+
+@pytest.mark.parametrize("name", ["again", "called"])
+def test_a_fault_that_the_first_run_alone_shows_is_the_fault(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = Subject("llvm")
+    compile_to_function, broken = subject.compile_to_function, iter([True])
+
+    def compile_with_one_fault(*arguments: Any, **named: Any) -> Callable[..., Any]:
+        f = compile_to_function(*arguments, **named)
+
+        def call(inputs: Any) -> Any:
+            if next(broken, False):
+                raise Unsound("4 bytes outside a buffer of 16 bytes were written")
+            return f(inputs)
+
+        return call
+
+    monkeypatch.setattr(subject, "compile_to_function", compile_with_one_fault)
+    x = b.param(0, (4,), dt.int32)
+    c = OracleContext(ProgramSample("tensor", b.add(x, x), {"p0": np.arange(4, dtype=np.int32)}), subject, seed=0)
+    assert c.own_run[1] is not None
+    objection = oracles.find_first_objection(c, oracles.select_oracles_in_table_order([name]))
+    assert objection is not None and "4 bytes outside" in str(objection)
