@@ -162,7 +162,13 @@ def _place_moved(m: Any, scope: TensorScope, u: UOp, sources: Sequence[Placement
     if placed.owners is None:
         return placed
     operands = [m.load_if_reference(scope.cells[s]) for s in (data_and_symbolic_sources(u) if u.op in SHAPED else u.src)[1:]]
-    return placed._replace(owners=MOVES[u.op](u, placed.owners, operands))
+    owners = placed.owners
+    if u.op is Op.INDEX:  # a position out of bounds may be gated off; if it is not, the access itself traps (R45)
+        extents = owners.shape[: len(operands)]
+        if 0 in extents:
+            owners = np.zeros((*[max(1, n) for n in extents], *owners.shape[len(operands) :]), owners.dtype)
+        operands = [np.clip(i, 0, max(1, n) - 1) for i, n in zip(operands, extents, strict=True)]
+    return placed._replace(owners=MOVES[u.op](u, owners, operands))
 
 
 def _place_bitcast(m: Any, scope: TensorScope, u: UOp, sources: Sequence[Placement]) -> Placement:

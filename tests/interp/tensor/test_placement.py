@@ -9,7 +9,7 @@ import pytest
 
 import uops.spec.ir.derive  # noqa: F401 - fills RULES
 from uops.interp import run
-from uops.spec.errors import Unsound
+from uops.spec.errors import Trap, Unsound
 from uops.spec.ir import args as A
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -114,3 +114,15 @@ def test_a_tuple_of_one_device_owns_the_whole() -> None:
 def test_a_sharded_value_without_elements_is_cast_to_wider_words(axis: int) -> None:
     x = b.param(0, (0, 4), dt.uint8, ("CPU:0", "CPU:1"), axis)
     assert run(b.bitcast(x, dt.uint16), {"p0": np.zeros((0, 4), np.uint8)}).values[0].shape == (0, 2)
+
+
+def test_a_position_out_of_bounds_that_is_gated_off_has_no_owner_to_ask() -> None:
+    sharded, i = b.param(0, (4, 6), dt.int32, ("CPU:0", "CPU:1"), 1), b.variable("i", 0, 9)
+    row = b.expand(b.reshape(b.const(7, dt.int32), (1,)), (6,))
+    gate, inputs = b.lt(i, 4), {"p0": np.arange(24, dtype=np.int32).reshape(4, 6)}
+    load, store = b.load(b.at(sharded, i), row, gate), b.after(sharded, b.store(b.at(sharded, i), row, gate))
+    assert run(load, {**inputs, "i": 7}).values[0].tolist() == [7] * 6
+    assert run(load, {**inputs, "i": 2}).values[0].tolist() == [*range(12, 18)]
+    assert run(store, {**inputs, "i": 7}).values[0].tolist() == inputs["p0"].tolist()
+    with pytest.raises(Trap, match="R45"):
+        run(b.load(b.at(sharded, i)), {**inputs, "i": 7})
