@@ -228,10 +228,11 @@ def _slice_or_bitcast_view(u: UOp, parent: StorageRef, operands: Sequence[Array]
 
 
 def _are_groups_adjacent_in_memory(byte_positions: Array, group_size: int, itemsize: int) -> bool:
-    """Return True if every `group_size` elements of `itemsize` bytes along the last axis are adjacent in memory."""
+    """Return True if every `group_size` elements of `itemsize` bytes along the last axis are adjacent in memory, or all outside."""
     whole_elements = byte_positions[..., : byte_positions.shape[-1] // group_size * group_size]
     groups = whole_elements.reshape((*whole_elements.shape[:-1], whole_elements.shape[-1] // group_size, group_size))
-    return bool((groups == groups[..., :1] + itemsize * np.arange(group_size)).all())
+    are_adjacent = (groups == groups[..., :1] + itemsize * np.arange(group_size)).all(-1)
+    return bool((are_adjacent | (groups < 0).all(-1)).all())
 
 
 #: The ops, beside After, of which a reference stays a reference (R51): op -> function of the node, the parent, the evaluated

@@ -339,3 +339,18 @@ def test_written_buffers_are_no_memory_of_the_caller() -> None:
     wide = B.store(B.param(0, (8,), dt.int32), B.expand(B.param(1, (1,), dt.int32), (8,)))
     written = run(wide, {"p0": np.zeros(8, np.int32), "p1": np.full(1, 3, np.int32)}).buffers["p0"]
     assert written.flags.writeable and written.flags.c_contiguous and written.tolist() == [3] * 8
+
+
+@pytest.mark.parametrize("d", [dt.int8, dt.uint16, dt.float32], ids=str)
+def test_a_gate_protects_a_view_of_words_whatever_their_size(d: dt.DType) -> None:
+    i, memory = B.variable("i", 0, 9), B.param(0, (4, 8), dt.uint8)
+    gate, inputs = B.lt(i, 4), {"p0": np.arange(32, dtype=np.uint8).reshape(4, 8)}
+    n = 8 // d.itemsize
+    alternative = B.expand(B.reshape(B.const(7, d), (1,)), (n,))
+    words = B.bitcast(B.at(memory, i), d)
+    load, store = B.load(words, alternative, gate), B.after(memory, B.store(words, alternative, gate))
+    assert run(load, {**inputs, "i": 7}).values[0].tolist() == [7] * n
+    assert run(load, {**inputs, "i": 2}).values[0].tobytes() == bytes(range(16, 24))
+    assert run(store, {**inputs, "i": 7}).values[0].tolist() == inputs["p0"].tolist()
+    with pytest.raises(Trap, match="R45"):
+        run(B.load(words), {**inputs, "i": 7})
