@@ -51,6 +51,15 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput["stacks"] = node.config.stash[STACKS].name
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Note the exit status of a worker that crashed: -9 is a kill, of which no stack tells."""
+    if error is not None:
+        status = node.gateway._io.popen.wait(timeout=10)
+        with Path(node.config.stash[STACKS].name, f"{node.gateway.id} status").open("w") as file:
+            file.write(f"exit status {status}")
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Show the stacks of the workers that crashed."""
     for file in sorted(Path(config.stash[STACKS].name).iterdir()):
