@@ -82,7 +82,8 @@ class SolverWorker:
         task = {"query": query, "steps": max_steps, "seconds": self.seconds, "seed": self.seed, "ask": list(constants_to_evaluate)}
         self._start_process_unless_running()
         try:
-            answer = json.loads(self._send_and_read_line(self.seconds + GRACE, json.dumps(task).encode() + b"\n"))
+            line = self._send_and_read_line(self.seconds + GRACE, json.dumps(task).encode() + b"\n")
+            answer, cpu_seconds = _parse_answer(line)
         except (BrokenPipeError, EOFError):
             self.close()
             return SolverAnswer("unknown", {}, "the solver's process died")
@@ -95,9 +96,8 @@ class SolverWorker:
         except BaseException:  # Ctrl-C: the answer that is still to come belongs to no later query
             self.close()
             raise
-        self.cpu_seconds += answer["spent"]
-        model = {name: Fraction(v) if isinstance(v, str) else v for name, v in answer["model"].items()}
-        return SolverAnswer(answer["result"], model, answer["reason"], answer["steps"])
+        self.cpu_seconds += cpu_seconds
+        return answer
 
     def _start_process_unless_running(self) -> None:
         """Start the process, unless it runs. Raises NoSolver."""
@@ -106,11 +106,11 @@ class SolverWorker:
                 raise NoSolver(f"the prover needs Z3: {install_command('prove')}")
             command = [sys.executable, "-P", "-m", "uops.compiler.prove.solver.worker"]
             path = os.pathsep.join(p for p in sys.path if p)
-            self.process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}
-            )
             self._unread = b""
             try:
+                self.process = subprocess.Popen(
+                    command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}
+                )
                 self._send_and_read_line(_START)
             except (EOFError, TimeoutError) as e:
                 self.close()
@@ -144,14 +144,24 @@ class SolverWorker:
 
     def close(self) -> None:
         """Kill the process, if it runs."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
-            for stream in (self.process.stdin, self.process.stdout):
+        process, self.process = self.process, None  # first: Ctrl-C may come at any time
+        if process is not None:
+            process.kill()
+            process.wait()
+            for stream in (process.stdin, process.stdout):
                 if stream is not None:
                     with contextlib.suppress(BrokenPipeError):  # a request that it has not read
                         stream.close()
-            self.process = None
+
+
+def _parse_answer(line: bytes) -> tuple[SolverAnswer, float]:
+    """Return the answer that a process wrote, and the processor seconds that it took. Raises ValueError for other text."""
+    try:
+        fields = json.loads(line)
+        model = {name: Fraction(v) if isinstance(v, str) else v for name, v in fields["model"].items()}
+        return SolverAnswer(fields["result"], model, fields["reason"], fields["steps"]), fields["spent"]
+    except (KeyError, TypeError) as e:
+        raise ValueError("the line is JSON but no answer") from e
 
 
 @dataclass(slots=True)

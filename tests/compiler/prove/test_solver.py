@@ -1,15 +1,16 @@
 """The door to the solver: limits, deaths, and answers as data."""
 
+import select
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from uops.compiler.prove.solver import solver
 from uops.compiler.prove.solver.solver import SolverPool, SolverWorker
 from uops.spec.errors import SpecError
 
@@ -67,17 +68,33 @@ def test_a_worker_over_its_time_is_killed_and_the_next_query_gets_a_new_one(
 
 def test_the_answer_of_an_interrupted_query_is_not_that_of_the_next(monkeypatch: pytest.MonkeyPatch, worker: SolverWorker) -> None:
     assert worker.run_query(PLAIN, 1_000_000).result == "sat"
-    select = solver.select.select
+    wait = select.select
     with monkeypatch.context() as patch:
 
-        def interrupt(read: object, written: object, *more: object) -> object:
+        def interrupt(read: list[int], written: list[int], *more: Any) -> Any:
             if not written:  # the query is sent
                 raise KeyboardInterrupt
-            return select(read, written, *more)
+            return wait(read, written, *more)
 
-        patch.setattr(solver.select, "select", interrupt)
+        patch.setattr(select, "select", interrupt)
         with pytest.raises(KeyboardInterrupt):
             worker.run_query(IMPOSSIBLE, 1_000_000)
+    assert worker.run_query(PLAIN, 1_000_000).result == "sat"
+
+
+def test_a_worker_whose_close_is_interrupted_starts_a_new_process(monkeypatch: pytest.MonkeyPatch, worker: SolverWorker) -> None:
+    assert worker.run_query(PLAIN, 1_000_000).result == "sat"
+    process = worker.process
+    assert process is not None
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(process, "wait", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            worker.close()
+    process.communicate()
     assert worker.run_query(PLAIN, 1_000_000).result == "sat"
 
 
@@ -106,8 +123,10 @@ def test_a_worker_that_dies_is_an_unknown(worker: SolverWorker) -> None:
         ("import time; time.sleep(60)", "killed after its time"),
         ("while True: print(end='x' * 4096, flush=True)", "killed after its time"),
         ("print('no answer', flush=True); input()", "the solver's process gave no answer but other text"),
+        ("print(7, flush=True); input()", "the solver's process gave no answer but other text"),
+        ('print(\'{"version": "1"}\', flush=True); input()', "the solver's process gave no answer but other text"),
     ],
-    ids=["takes nothing", "writes without an end", "speaks of other things"],
+    ids=["takes nothing", "writes without an end", "speaks of other things", "says a number", "says its version"],
 )
 def test_a_process_that_does_not_do_its_work_is_killed_on_time(
     monkeypatch: pytest.MonkeyPatch, worker: SolverWorker, program: str, reason: str
