@@ -98,7 +98,7 @@ def unite_in_float_hull(set_with_best: AnswerSet, added: AnswerSet) -> AnswerSet
 def floats_between(fmt: FloatFormat, best: int, low: Dyadic, high: Dyadic) -> AnswerSet:
     """Return the set of every float between the dyadic numbers `low` and `high` (m, e), and `best`.
 
-    A bound at or above 2**(emax + 1) includes infinity; in fp8e4m3, which has none, it includes NaN instead.
+    A bound at or above 2**(emax + 1) includes infinity. In fp8e4m3, which has none, a bound at or above 480 includes NaN instead.
     """
     lo, hi = fmt.key_ceil(*low), fmt.key_floor(*high)
     nan = fmt.is_nan(best)
@@ -116,8 +116,8 @@ def floats_within_ulps(
     """Return the set of all floats within `ulps` units in the last place of a number (R17).
 
     The number is (-1)**sign * significand * 2**exponent, as `FloatFormat.round_without_overflow` gives it. The unit is the spacing
-    there, in the last binade for a number beyond it. Infinity counts as 2**(emax + 1). `extra_error_exponent` k widens the set by
-    2**k more.
+    there, in the last binade for a number beyond it. Infinity counts as 2**(emax + 1), and the NaN of fp8e4m3 as 480.
+    `extra_error_exponent` k widens the set by 2**k more.
     """
     step = min(exponent, fmt.top)
     m = -(significand << (exponent - step)) if sign else significand << (exponent - step)

@@ -142,8 +142,8 @@ def split_into_cells(elements: Iterable[AnswerSet]) -> list[ByteCell]:
 def join_cells_enumerating_few_patterns(dtype: DType, cells: Sequence[ByteCell]) -> AnswerSet:
     """Return the element of `dtype` with these bytes, little-endian (R46).
 
-    Its set has every combination of the sets behind the bytes, if they are few (R30). Raises Trap for a bool byte other than 0
-    and 1.
+    Its set has every combination of the sets behind the bytes, if they are few and none holds every NaN; else *any* (R30).
+    Raises Trap for a bool byte other than 0 and 1.
     """
     first, _ = cells[0]
     is_whole = all(a is first and k == i for i, (a, k) in enumerate(cells))
@@ -176,7 +176,7 @@ def _join_bytes(parts: Sequence[int]) -> int:
 
 
 def enumerate_patterns_if_few(a: AnswerSet) -> list[int] | None:
-    """Return every bit pattern that an answer allows; None if they are more than `MAX_POINTS`."""
+    """Return every bit pattern that an answer allows; None if they are more than `MAX_POINTS`, or if every NaN is among them."""
     patterns = {a.best, *a.points}
     if a.anything:
         return None

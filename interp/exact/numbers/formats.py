@@ -150,7 +150,10 @@ class FloatFormat:
         return min(((e + shift - self.unit) << self.man_bits) + r, self.inf_mag) if r else 0
 
     def key_floor(self, m: int, e: int) -> int:
-        """Return the key of the greatest float at or below m * 2**e, m of either sign; infinity counts as the next power of two."""
+        """Return the key of the greatest float at or below m * 2**e, m of either sign.
+
+        Infinity counts as the next power of two. The NaN that stands for it in fp8e4m3 counts as 480, one spacing above 448.
+        """
         return self._round_magnitude_down_or_up(m, e, False) if m >= 0 else -self._round_magnitude_down_or_up(-m, e, True)
 
     def key_ceil(self, m: int, e: int) -> int:

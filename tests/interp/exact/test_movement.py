@@ -8,7 +8,7 @@ import pytest
 from uops.interp.exact import Bits, run
 from uops.spec.errors import SpecError, Trap, Unsupported
 from uops.spec.ir import build as B
-from uops.spec.ir.dtypes import bool_, float16, float32, index, int8, int16, int32, uint8, uint16
+from uops.spec.ir.dtypes import bool_, float16, float32, fp8e4m3, index, int8, int16, int32, uint8, uint16
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
@@ -213,6 +213,9 @@ def test_r30_bitcast_of_an_inexact_value_is_points_or_any():
     assert few.value_count_nans_as_one == 3 and not few.anything
     many = one(B.bitcast(B.add(x, x), int16), {"p0": Bits((0x7E00,))}).elements[0]
     assert many.anything
+    y = B.param(0, (1,), fp8e4m3)
+    every_nan = one(B.bitcast(B.add(y, y), uint8), {"p0": Bits((0x7F,))}).elements[0]
+    assert every_nan.anything  # though fp8e4m3 has only two NaNs
 
 
 def test_r46_slice_reinterprets_bytes_of_a_1d_source():
