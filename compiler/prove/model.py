@@ -11,6 +11,7 @@ keeps every bit). For rules that change values, a float is a REAL number (`reals
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
@@ -56,15 +57,25 @@ class EncodedValue:
     bits: Term | None = None
 
 
+@record(frozen=True, slots=True)
+class ZeroChoice:
+    """Which of two zeros one Max gives (R11): `first` is a free bool, true for `a`."""
+
+    dtype: DType
+    a: Term
+    b: Term
+    first: Term
+
+
 @dataclass(slots=True)
 class SmtEncoder:
     """Representations, and the assumptions made so far.
 
     `facts` define fresh constants. `definedness` says that no op trapped (R26). `choices` are free decisions that a ruling
-    leaves, as the sign of a zero from Max (R11): one of each pair of operands, since equal nodes are one (R27). `exact` makes casts
-    from and to floats functions of the exact value (see `casts`). `reals` represents floats as real numbers; `applications` are the
-    functions applied to them. `abstract` is set once a function stands for more than the query states of it: then a model of the
-    query need not be a counterexample.
+    leaves: of each Max, the sign of a zero (R11). `values` are those of the nodes encoded so far, as equal nodes are one (R27).
+    `exact` makes casts from and to floats functions of the exact value (see `casts`). `reals` represents floats as real numbers;
+    `applications` are the functions applied to them. `abstract` is set once a function stands for more than the query states of
+    it: then a model of the query need not be a counterexample.
     """
 
     machine: Representation = Representation.BITS
@@ -73,10 +84,17 @@ class SmtEncoder:
     reals: bool = False
     facts: list[Term] = field(default_factory=list)
     definedness: list[Term] = field(default_factory=list)
-    choices: dict[tuple[Term, Term], Term] = field(default_factory=dict)
+    choices: list[ZeroChoice] = field(default_factory=list)
+    values: dict[Hashable, EncodedValue] = field(default_factory=dict)
     applications: dict[tuple[str, Term], Term] = field(default_factory=dict)
     count: int = 0
     abstract: bool = False
+
+    def forget_nodes(self) -> None:
+        """Forget the nodes encoded so far, with their definedness and choices; the facts stay."""
+        self.definedness.clear()
+        self.choices.clear()
+        self.values.clear()
 
     def apply_uninterpreted(self, name: str, *args: Term, sort: Sort) -> Term:
         """Apply an uninterpreted function of this name, which makes the model abstract."""

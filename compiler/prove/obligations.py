@@ -16,11 +16,18 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cache, partial
 
 from uops.compiler.prove.casts import derive_facts_of_lossless_cast
-from uops.compiler.prove.model import EncodedValue, Representation, SmtEncoder, Unmodelled, encode_replacement_keeps_known_bits
+from uops.compiler.prove.model import (
+    EncodedValue,
+    Representation,
+    SmtEncoder,
+    Unmodelled,
+    ZeroChoice,
+    encode_replacement_keeps_known_bits,
+)
 from uops.compiler.prove.semantics import encode_op
 from uops.compiler.prove.solver import smt
 from uops.compiler.prove.solver.smt import Encoding, Term
@@ -92,18 +99,33 @@ def _encode_pattern(
     values_by_name: Mapping[str, EncodedValue],
     on_cast: Callable[[EncodedValue, EncodedValue], None],
 ) -> EncodedValue:
-    """Encode a typed pattern over the values in `values_by_name`, and report each cast to `on_cast`."""
+    """Encode a typed pattern over the values in `values_by_name`, and report each cast to `on_cast`.
+
+    Equal patterns make equal nodes, which are one node with one value (R27).
+    """
     p = t.pattern
     if p.name is not None:
         return values_by_name[p.name]
     if p.op is None:
         assert p.value is not None
         return m.make_constant(p.value, t.dtype)
+    key = _make_structural_key(t)
+    if key in m.values:
+        return m.values[key]
     src = [_encode_pattern(m, s, values_by_name, on_cast) for s in t.src]
     result = encode_op(m, p.op, src, t.dtype if p.op in CONVERSIONS else None)
     if p.op is Op.CAST:
         on_cast(src[0], result)
+    m.values[key] = result
     return result
+
+
+def _make_structural_key(t: TypedPattern) -> Hashable:
+    """Return a key that is equal for typed patterns that make equal nodes whatever their variables are."""
+    p = t.pattern
+    if p.name is not None:
+        return p.name
+    return (repr(p.value) if p.op is None else p.op, t.dtype, *map(_make_structural_key, t.src))
 
 
 def _collect_ops(*typed: TypedPattern | None) -> set[Op]:
@@ -237,9 +259,8 @@ def _encode_assumptions_and_claim(theory: Theory, rule: Rule, assignment: RuleTy
             lemmas[f"{before.dtype.short}>{after.dtype.short}"] = derive_facts_of_lossless_cast(m, before, after)
 
     lhs = _encode_pattern(m, assignment.lhs, env, assume_cast_lemma)
-    defined, left_choices = tuple(m.definedness), tuple(m.choices.values())
-    m.definedness.clear()
-    m.choices.clear()
+    defined, left_choices = tuple(m.definedness), tuple(m.choices)
+    m.forget_nodes()
     conditions = [_encode_pattern(m, c, env, assume_cast_lemma).term for c in assignment.when]
     conditions += _assume_witness_value_equals_evaluated_pattern(m, rule, assignment, env, assume_cast_lemma)
     conditions += [
@@ -247,7 +268,7 @@ def _encode_assumptions_and_claim(theory: Theory, rule: Rule, assignment: RuleTy
         for c in assignment.when
         if _is_whole_number_mod_equals_zero(m, c)
     ]
-    m.definedness.clear()
+    m.forget_nodes()
     rhs = _encode_pattern(m, assignment.rhs, env, assume_cast_lemma)
     claim = smt.and_(*m.definedness, _claim_for_some_left_side_choice(left_choices, encode_replacement_keeps_known_bits(lhs, rhs)))
     if theory.reals:
@@ -297,12 +318,20 @@ def _assume_witness_value_equals_evaluated_pattern(
     return [encode_replacement_keeps_known_bits(_encode_pattern(m, typed, env, on_cast), env["k"])]
 
 
-def _claim_for_some_left_side_choice(left_side_choices: Sequence[Term], claim: Term) -> Term:
-    """Return the disjunction of the claim over the choices of the left side, as any of its values may be kept."""
-    cases = [claim]
+def _claim_for_some_left_side_choice(left_side_choices: Sequence[ZeroChoice], claim: Term) -> Term:
+    """Return the disjunction of the claim over the choices of the left side, as any of its values may be kept.
+
+    Two Max of equal operands may be one node, as two variables may match one. So they choose alike (R27).
+    """
+    pairs = itertools.combinations(left_side_choices, 2)
+    cases = [smt.and_(*[_choose_alike_if_equal(c, d) for c, d in pairs if c.dtype is d.dtype], claim)]
     for c in left_side_choices:
-        cases = [smt.substitute(t, c, v) for t in cases for v in (smt.TRUE, smt.FALSE)]
+        cases = [smt.substitute(t, c.first, v) for t in cases for v in (smt.TRUE, smt.FALSE)]
     return smt.or_(*cases)
+
+
+def _choose_alike_if_equal(c: ZeroChoice, d: ZeroChoice) -> Term:
+    return smt.implies(smt.and_(smt.equals(c.a, d.a), smt.equals(c.b, d.b)), smt.equals(c.first, d.first))
 
 
 def has_lossless_cast_to_float_lemma(source: DType, target: DType) -> bool:

@@ -19,6 +19,7 @@ from uops.compiler.prove.model import (
     Representation,
     SmtEncoder,
     Unmodelled,
+    ZeroChoice,
     extract,
     to_float,
     zero_extend,
@@ -319,9 +320,8 @@ def _encode_nan_propagating_float_max(m: SmtEncoder, d: DType, a: Term, b: Term)
     """Encode Max: NaN if either operand is (R11); of two zeros either one, which is a choice."""
     nan = smt.or_(smt.app("fp.isNaN", a, sort=smt.BOOL), smt.app("fp.isNaN", b, sort=smt.BOOL))
     zeros = smt.and_(smt.app("fp.isZero", a, sort=smt.BOOL), smt.app("fp.isZero", b, sort=smt.BOOL))
-    if (a, b) not in m.choices:
-        m.choices[a, b] = m.fresh_constant("choice", smt.BOOL)
-    first = m.choices[a, b]
+    first = m.fresh_constant("choice", smt.BOOL)
+    m.choices.append(ZeroChoice(d, a, b, first))
     greater = smt.ite(zeros, smt.ite(first, a, b), smt.ite(smt.compare("fp.lt", a, b), b, a))
     return smt.ite(nan, smt.ite(smt.app("fp.isNaN", a, sort=smt.BOOL), a, b), greater)
 

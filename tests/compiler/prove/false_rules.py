@@ -156,6 +156,13 @@ NEAR = (
         where(eq(x, 0.0), float("nan"), 1.0),
         when=eq(x, 0.0) & eq(y, 0.0) & (operation(Op.RECIP, x) > operation(Op.RECIP, y)),
     ),
+    # two variables may match one node: then the two Max are one, too
+    Rule(
+        "max-of-zeros-of-two-variables",
+        operation(Op.RECIP, maximum(x, z)) + operation(Op.RECIP, maximum(y, z)),
+        where(eq(x, 0.0), float("nan"), 1.0),
+        when=eq(x, 0.0) & eq(y, 0.0) & eq(z, 0.0) & (operation(Op.RECIP, x) > operation(Op.RECIP, z)),
+    ),
     Rule("mod-small-unguarded-below", i % c, i, when=i < c),
     Rule("mod-small-unguarded-above", i % c, i, when=i >= 0),
     Rule("div-small-off-by-one", i // c, zero, when=(i >= 0) & (i <= c)),

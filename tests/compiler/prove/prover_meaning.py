@@ -33,7 +33,7 @@ def by_numpy(machine: Representation) -> Any:
         except Unmodelled:
             return [-1] * len(values[0])
         env = {f"x{k}": _argument(m, d, bits) for k, (d, bits) in enumerate(zip(kinds, values, strict=True))}
-        env |= {c.head: np.ones(len(values[0]), bool) for c in m.choices.values()}
+        env |= {c.first.head: np.ones(len(values[0]), bool) for c in m.choices}
         found = evaluate(v.term if v.bits is None else v.bits, env)
         return _bits(np.broadcast_to(found, len(values[0])), m, v)
 
@@ -70,8 +70,8 @@ def by_solver(worker: SolverWorker) -> Any:
             except Unmodelled:
                 return [-1] * len(values[0])
             term = v.term if v.bits is None else v.bits
-            for c in m.choices.values():
-                term = smt.substitute(term, c, smt.TRUE)
+            for c in m.choices:
+                term = smt.substitute(term, c.first, smt.TRUE)
             if v.dtype.is_float and v.bits is None:
                 term = smt.app("fp.to_ieee_bv", term, sort=smt.bv(term.sort.bits))
             names.append(f"answer{k}")

@@ -9,10 +9,11 @@ from uops.compiler.prove.counterexample import RuleCounterexample
 from uops.compiler.prove.obligations import obligations
 from uops.compiler.prove.solver.solver import SolverWorker
 from uops.compiler.prove.verdicts import ProofStatus, ProofVerdict, decide_obligation
-from uops.compiler.rewrite.pattern import BOOL, INDEX, cast, cst, var
+from uops.compiler.rewrite.pattern import BOOL, INDEX, Pattern, cast, cst, eq, maximum, operation, var, where
 from uops.compiler.rewrite.rule import Rule
 from uops.fuzz.bisect.replay import replay_counterexample
 from uops.spec.ir import dtypes as dt
+from uops.spec.ir.ops import Op
 
 
 @pytest.fixture(scope="module")
@@ -54,3 +55,30 @@ def test_a_large_index_of_whole_numbers_stays() -> None:
     (o,) = obligations(rule)
     refuted = ProofVerdict(o, ProofStatus.REFUTED, "whole", (("k", 2**72 - 1), ("p", False)))
     assert RuleCounterexample.from_verdict(rule, refuted).values["k"] == 2**72 - 1
+
+
+X, Y, P = var("x", (dt.float16,)), var("y", (dt.float16,)), var("p", BOOL)
+X8, Y8 = cast(var("x", (dt.fp8e4m3,)), dt.float16), cast(var("y", (dt.fp8e4m3,)), dt.float16)
+MAX8 = cast(maximum(var("x", (dt.fp8e4m3,)), var("y", (dt.fp8e4m3,))), dt.float16)
+
+
+def recip(a: Pattern) -> Pattern:
+    return operation(Op.RECIP, a)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "again", "expected"),
+    [
+        (X, Y, maximum(X, Y), ProofStatus.PROVED),  # one node, one value (R27)
+        (X, Y, maximum(where(P, X, X), Y), ProofStatus.REFUTED),  # +0 beside -0: infinities of both signs, whose sum is NaN
+        (X8, Y8, MAX8, ProofStatus.REFUTED),
+    ],
+    ids=["equal", "other operands", "other dtype"],
+)
+def test_each_node_of_a_right_side_chooses_between_zeros(
+    x: Pattern, y: Pattern, again: Pattern, expected: ProofStatus, worker: SolverWorker
+) -> None:
+    kept = recip(maximum(x, y))
+    left_side = where(P, kept, kept)
+    (o,) = obligations(Rule("recip-twice", left_side, kept + recip(again), when=eq(x, 0.0) & eq(y, 0.0)))
+    assert decide_obligation(worker, o).status is expected
