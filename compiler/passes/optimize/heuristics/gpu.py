@@ -5,9 +5,9 @@ parallel. In order, it decides:
 
 0. A product that fits a tensor core of the machine uses it. Its operands go through LOCAL memory (`tensor_tiles`). If no block of
    that schedule fits, they come from GLOBAL memory (TC), with two by two tiles per workgroup.
-1. A sum of products whose operands each depend on one of two output loops is tiled. A workgroup has a tile of both loops, and a
-   lane a register tile in it (UPCAST). The operands of a piece of the reduction go through LOCAL memory, from which all lanes of a
-   row or column load them.
+1. A sum over two loads, each of which depends on an output loop that the other does not, is tiled: a product of matrices, or
+   another function of the two. A workgroup has a tile of both loops, and a lane a register tile in it (UPCAST). The loads of a
+   piece of the reduction go through LOCAL memory, from which all lanes of a row or column load them.
 2. Without a reduction, loads that are contiguous along another loop than the store go through LOCAL memory, in squares.
 3. A reduction with contiguous loads, or with too few outputs to keep the machine busy, is shared by the lanes of a workgroup
    (GROUP_REDUCE).
@@ -85,9 +85,9 @@ def schedule_for_gpu(s: Schedule, machine: MachineModel, uniques: Iterator[int])
         for opt in (TC(0, -1, level) for level in range(3)):
             if find_rejection_reason(s, opt, machine) is None:
                 return _put_2x2_tiles_into_workgroup(apply(s, opt, machine), machine)
-    product = f.match_sole_sum_of_two_loads()
-    if product is not None:
-        tiled = _tile_matmul_if_padding_is_cheap(s, product, machine, uniques)
+    sum_of_two = f.match_sole_sum_of_two_loads()
+    if sum_of_two is not None:
+        tiled = _tile_sum_of_two_loads_if_padding_is_cheap(s, sum_of_two, machine, uniques)
         if tiled is not None:
             return tiled
     transposed = _stage_transposed_load_in_local_memory(s, f, machine, uniques)
@@ -100,8 +100,11 @@ def schedule_for_gpu(s: Schedule, machine: MachineModel, uniques: Iterator[int])
 
 
 @dataclass(frozen=True, slots=True)
-class _MatmulPattern:
-    """A Reduce of a product over the loop `steps`: `left` depends on the loop `rows`, `right` on the loop `columns`."""
+class _SumOfTwoLoads:
+    """A sum over the loop `steps` whose operand has two loads, as that of a product of matrices.
+
+    Both depend on `steps`. Only `left` depends on the output loop `rows`, and only `right` on the output loop `columns`.
+    """
 
     rows: UOp
     columns: UOp
@@ -136,8 +139,8 @@ class _GpuKernelFacts:
         most = max((len(self.enclosing_loops[a.node]) for a in loads), default=0)
         return [a for a in loads if len(self.enclosing_loops[a.node]) == most]
 
-    def match_sole_sum_of_two_loads(self) -> _MatmulPattern | None:
-        """Return the kernel's only Reduce as a product of two loads over one loop; None for any other kernel."""
+    def match_sole_sum_of_two_loads(self) -> _SumOfTwoLoads | None:
+        """Return the kernel's only Reduce as a sum over one loop of a value with two loads, multiplied or not; None for others."""
         if len(self.reduces) != 1 or len(ranges_closed_by(self.reduces[0])) != 1:
             return None
         u, (steps,) = self.reduces[0], ranges_closed_by(self.reduces[0])
@@ -149,7 +152,7 @@ class _GpuKernelFacts:
             rows = [r for r in self.outputs if r in loops_left and r not in loops_right]
             columns = [r for r in self.outputs if r in loops_right and r not in loops_left]
             if rows and columns and self.store is not None and self.store.stride(columns[-1]) == 1:
-                return _MatmulPattern(rows[-1], columns[-1], steps, left.node, right.node)
+                return _SumOfTwoLoads(rows[-1], columns[-1], steps, left.node, right.node)
         return None
 
 
@@ -183,10 +186,10 @@ def _put_2x2_tiles_into_workgroup(s: Schedule, machine: MachineModel) -> Schedul
 # ----------------------------------------------------------------------------------------------------------------- tiles
 
 
-def _tile_matmul_if_padding_is_cheap(
-    s: Schedule, p: _MatmulPattern, machine: MachineModel, uniques: Iterator[int]
+def _tile_sum_of_two_loads_if_padding_is_cheap(
+    s: Schedule, p: _SumOfTwoLoads, machine: MachineModel, uniques: Iterator[int]
 ) -> Schedule | None:
-    """Tile a product for the workgroup, or return None if it is too small for every tile."""
+    """Tile a sum of two loads for the workgroup, or return None if it is too small for every tile."""
     tiles = (*LARGE_TILES, *TILES) if machine.registers >= MANY_REGISTERS else TILES
     unless_idle = tiles[: tiles.index(LARGE_TILES[-1])] if machine.registers >= MANY_REGISTERS else ()
     for lanes_r, lanes_c, regs_r, regs_c in tiles:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
@@ -270,6 +271,15 @@ def test_a_product_is_tiled_and_its_operands_are_shared() -> None:
 
 
 LARGE = MachineModel(vector_bytes=16, workgroup=1024, local_memory=48 << 10, registers=255)
+
+
+@pytest.mark.parametrize("combine", [b.add, b.maximum, lambda x, y: b.add(b.mul(x, y), 1.0)], ids=["add", "max", "mul_add"])
+def test_a_sum_of_two_loads_that_are_not_multiplied_is_tiled(combine: Callable[[UOp, UOp], UOp]) -> None:
+    x, y = b.reshape(p(0, 32, 16), (32, 16, 1)), b.reshape(p(1, 16, 30), (1, 16, 30))
+    graph = b.reshape(b.reduce(combine(x, y), Op.ADD, (1,)), (32, 30))
+    s = schedule_for_gpu(first(graph), MACHINE, count(100))
+    assert len([a for a in s.axes if a.type is AxisType.LOCAL]) == 2
+    agrees(graph, launched(graph, s))
 
 
 def row_softmax(rows: int, columns: int) -> UOp:
