@@ -48,11 +48,15 @@ def order_outside_kernels(root: UOp) -> list[UOp]:
     return [u for u in toposort(root, gate=lambda u: u not in bodies) if u not in bodies]
 
 
+def list_possibly_written_slots(call: UOp) -> Sequence[int]:
+    """Return the numbers of the arguments that a Call may write: all, unless it says which (R63)."""
+    written: Sequence[int] | None = None if call.arg is None else call.arg.written
+    return range(len(call.arguments)) if written is None else written
+
+
 def list_possibly_written_arguments(call: UOp) -> Sequence[UOp]:
-    """Return the arguments that a Call may write: all, unless it says which (R63)."""
-    written = None if call.arg is None else call.arg.written
-    arguments: tuple[UOp, ...] = call.arguments
-    return arguments if written is None else [arguments[k] for k in written]
+    """Return the arguments that a Call may write."""
+    return [call.arguments[k] for k in list_possibly_written_slots(call)]
 
 
 def substitute_outside_kernels(root: UOp, replacements: dict[UOp, UOp]) -> UOp:

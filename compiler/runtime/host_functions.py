@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from uops.compiler.ir.bodies import list_possibly_written_slots
 from uops.compiler.ir.buffers import byte_offset
 from uops.compiler.native import HostFunction, find_function
 from uops.compiler.runtime.arguments import Array, evaluate_shape, is_variable, numpy_dtype
@@ -69,7 +70,7 @@ def _view_memory_as_flat_array(address: int, argument: MemoryArgument, shape: tu
 
 def make_host_function_kernel(call: UOp, target: str) -> HostFunctionKernel:
     """Return the kernel of a Call of a CustomFunction. Raises Unsupported if the target has not registered it."""
-    written = range(len(call.arguments)) if call.arg is None or call.arg.written is None else call.arg.written
+    written = list_possibly_written_slots(call)
     arguments = [None if is_variable(a) else _describe_memory(a, k in written) for k, a in enumerate(call.arguments)]
     extents = [n for a in arguments if a is not None for n in a.shape if isinstance(n, UOp)]
     names = dict.fromkeys(str(u.arg.name) for u in toposort(*extents) if is_variable(u)) if extents else ()

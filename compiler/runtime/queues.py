@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from queue import SimpleQueue
 from typing import NamedTuple
 
+from uops.compiler.ir.bodies import list_possibly_written_slots
 from uops.compiler.ir.buffers import byte_offset
 from uops.compiler.ir.devices import HOST
 from uops.spec.ir.node import UOp
@@ -70,7 +71,7 @@ class QueueSchedule(NamedTuple):
 
 def describe_launch_access(call: UOp) -> LaunchAccess:
     """Return the memory that a launch reads and writes. What it writes, it may read. Without a device it is the host's."""
-    written = range(len(call.arguments)) if call.arg is None or call.arg.written is None else call.arg.written
+    written = list_possibly_written_slots(call)
     memory = {k: a for k, a in enumerate(call.arguments) if not is_variable(base_memory(a))}
     ranges = {k: _describe_range(a) for k, a in memory.items()}
     devices = [base_memory(memory[k]).device for k in written if k in memory]

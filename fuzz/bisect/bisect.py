@@ -12,7 +12,7 @@ program, which is no finding.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +25,7 @@ from uops.backends.conformance.stage_judge import Fault, Judge, Key, Outputs, be
 from uops.compiler import config as configuration
 from uops.compiler.config import Config
 from uops.compiler.entry import convert_to_launch_or_tensor_graph
+from uops.compiler.ir.bodies import list_possibly_written_arguments
 from uops.compiler.log import record_transforms
 from uops.compiler.pipeline import PIPELINE, LoweringState, Pass, passes_from, run_pass_and_verify
 from uops.compiler.target import Target
@@ -245,12 +246,8 @@ def launches_pass_same_memory(before: UOp, after: UOp) -> bool:
 
 
 def memory_arguments_call_may_write(call: UOp) -> Iterator[UOp]:
-    """Yield the memory arguments that a Call writes; without a declaration, all of them (R63: undeclared means all are
-    written).
-    """
-    arguments = call.arguments
-    slots: Iterable[int] = range(len(arguments)) if call.arg is None or call.arg.written is None else call.arg.written
-    return (arguments[k] for k in slots if base_memory(arguments[k]).op in MEMORY_ROOTS)
+    """Yield the memory arguments that a Call may write (R63)."""
+    return (a for a in list_possibly_written_arguments(call) if base_memory(a).op in MEMORY_ROOTS)
 
 
 def find_last_kernel_writing_output(graph: UOp, judge: Judge, output: Key | None) -> int | None:
