@@ -177,7 +177,9 @@ def index(u: UOp, x: Array, operands: Sequence[Array] = ()) -> Array:
         if not are_all_within_bounds(i, x.shape[axis]):
             raise Trap(f"Index {_first_out_of_bounds(i, x.shape[axis])} is out of bounds for axis {axis} of {x.shape} (R45)")
     elements = x[make_outer_index(operands)]
-    return to_index_array(elements) if u.dtype is dt.index else np.asarray(elements, x.dtype)
+    if x.dtype == object:  # one wide integer is an int, of which NumPy would make an unsigned word or a float
+        return to_index_array(elements)
+    return np.asarray(elements, x.dtype)
 
 
 def _first_out_of_bounds(indices: Array, extent: int) -> int:
