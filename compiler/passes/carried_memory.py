@@ -15,7 +15,7 @@ a loop share its elements. That is right while no iteration uses them again afte
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from uops.compiler.ir.buffers import fresh_uniques
@@ -58,7 +58,8 @@ def split_private_buffers_by_scope(linear: UOp) -> UOp:
     """Return an instruction list in which all accesses to a private Buffer have one scope."""
     uniques, memories = fresh_uniques(linear), dict[tuple[UOp, _Loops], _ScopeMemory]()
     for buffer, uses in _collect_uses(linear).items():
-        for scope in list(dict.fromkeys(_scope(buffer, use.blocks) for use in uses))[1:]:
+        _, *others = _group_by_scope(buffer, uses)
+        for scope in others:
             new = buffer.replace(arg=replace(buffer.arg, unique=next(uniques)))
             memories[buffer, scope] = _ScopeMemory(new, int(buffer.arg.size))
     return _MemoryReplacement(linear, memories).rewrite() if memories else linear
@@ -71,8 +72,7 @@ def give_carried_memory_per_iteration(linear: UOp) -> UOp:
     """
     uniques, memories = fresh_uniques(linear), dict[tuple[UOp, _Loops], _ScopeMemory]()
     for buffer, uses in _collect_uses(linear).items():
-        for scope in dict.fromkeys(_scope(buffer, use.blocks) for use in uses):
-            inside = [use for use in uses if _scope(buffer, use.blocks) == scope]
+        for scope, inside in _group_by_scope(buffer, uses).items():
             carried = _find_carried_loops(scope, inside)
             if carried and _may_read_before_writing(linear, buffer, scope[-1], inside):
                 size = int(buffer.arg.size)
@@ -94,6 +94,13 @@ def has_private_memory_and_its_loops(linear: UOp) -> bool:
 
 def _scope(buffer: UOp, blocks: _Loops) -> _Loops:
     return tuple(r for r in blocks if r.op is Op.RANGE and has_memory_per_iteration(buffer, r))
+
+
+def _group_by_scope(buffer: UOp, uses: Iterable[_Use]) -> dict[_Loops, list[_Use]]:
+    groups: dict[_Loops, list[_Use]] = {}
+    for use in uses:
+        groups.setdefault(_scope(buffer, use.blocks), []).append(use)
+    return groups
 
 
 def _walk_with_blocks(linear: UOp) -> Iterator[tuple[int, UOp, _Loops]]:
@@ -208,7 +215,7 @@ class _MemoryReplacement:
             if u.op in MEMORY_ROOTS and u not in self.buffers:
                 self.out.prepend(u)
         for _, u, blocks in _walk_with_blocks(self.linear):
-            if u.op not in _REBUILT | MEMORY_ROOTS:
+            if u.op not in _REBUILT and u.op not in MEMORY_ROOTS:
                 self.values[u] = self.out.append(self._rebuild(u, blocks))
         return self.linear.replace(src=tuple(self.out))
 
