@@ -56,8 +56,7 @@ def pytest_testnodedown(node: Any, error: object) -> None:
     """Note the exit status of a worker that crashed: -9 is a kill, of which no stack tells."""
     if error is not None:
         status = node.gateway._io.popen.wait(timeout=10)
-        with Path(node.config.stash[STACKS].name, f"{node.gateway.id} status").open("w") as file:
-            file.write(f"exit status {status}")
+        Path(node.config.stash[STACKS].name, f"{node.gateway.id} status").write_text(f"exit status {status}")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
