@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from uops.interp.tensor.storage import BITS, NUMPY, Array, check_bool, to_index_array
+from uops.interp.tensor.storage import BITS, NUMPY, Array, check_bool
 from uops.spec.errors import SpecError, Trap, Unsupported
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UNSET, UOp
@@ -176,10 +176,7 @@ def index(u: UOp, x: Array, operands: Sequence[Array] = ()) -> Array:
     for axis, i in enumerate(operands):
         if not are_all_within_bounds(i, x.shape[axis]):
             raise Trap(f"Index {_first_out_of_bounds(i, x.shape[axis])} is out of bounds for axis {axis} of {x.shape} (R45)")
-    elements = x[make_outer_index(operands)]
-    if x.dtype == object:  # one wide integer is an int, of which NumPy would make an unsigned word or a float
-        return to_index_array(elements)
-    return np.asarray(elements, x.dtype)
+    return np.asarray(x[make_outer_index(operands)], x.dtype)  # of one wide int, NumPy would make an unsigned word
 
 
 def _first_out_of_bounds(indices: Array, extent: int) -> int:

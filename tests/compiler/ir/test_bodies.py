@@ -6,7 +6,13 @@ from dataclasses import replace
 import pytest
 
 from uops.compiler.config import Config
-from uops.compiler.ir.bodies import KernelBodyCache, map_kernel_bodies, renumber_loops_and_map_nodes
+from uops.compiler.ir.bodies import (
+    KernelBodyCache,
+    list_possibly_written_arguments,
+    list_possibly_written_slots,
+    map_kernel_bodies,
+    renumber_loops_and_map_nodes,
+)
 from uops.compiler.log import record_transforms
 from uops.compiler.pipeline import lower, stages
 from uops.compiler.runtime.program import compile
@@ -252,3 +258,12 @@ def test_one_body_may_not_and_global_memory_may_not_anywhere() -> None:
     one, two = (b.sink(b.store(b.at(b.param(0, (n,), dt.int32), 0), b.const(0)), name="one") for n in (4, 8))
     assert "BUFFER.C5" in broken(UOp(Op.LINEAR, (b.call(one, small, written=(0,)), b.call(two, large, written=(0,)))))
     assert any(u.op is Op.BUFFER for u in toposort(twice))
+
+
+def test_a_call_may_write_what_it_declares_and_else_all() -> None:
+    memory = [b.buffer(4, dt.int32, unique=k) for k in range(3)]
+    body = b.sink(b.store(b.param(0, (4,), dt.int32), b.param(1, (4,), dt.int32)))
+    for declared, slots in ((None, [0, 1, 2]), ((), []), ((0, 2), [0, 2])):
+        call = b.call(body, *memory) if declared is None else b.call(body, *memory, written=declared)
+        assert list(list_possibly_written_slots(call)) == slots
+        assert list(list_possibly_written_arguments(call)) == [memory[k] for k in slots]

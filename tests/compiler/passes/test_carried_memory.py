@@ -72,6 +72,18 @@ def test_the_lanes_that_a_loop_carries_registers_of_may_be_a_variable_number(n: 
     judge(root, {"p0": zeros(), "n": n})
 
 
+@pytest.mark.parametrize("trips", [0, 1])
+def test_a_loop_that_may_have_no_iterations_does_not_certainly_write_a_register(trips: int) -> None:
+    rounds, lane = b.range_(3, 1, AxisType.LOOP), b.range_(N, 2, AxisType.LOCAL)
+    again, reg = b.range_(b.variable("trips", 0, 1), 3, AxisType.LOOP), register(1)
+    first = b.store(b.at(b.after(reg, rounds, lane), 0), b.cast(lane, I32), b.eq(rounds, 0))
+    other = b.end(b.store(b.at(b.after(reg, first, again), 0), b.cast(b.add(lane, 100), I32)), again)
+    shown = b.store(b.at(out(), lane), b.load(b.at(b.after(reg, other), 0)))
+    root = kernel(b.end(b.end(shown, lane), rounds))
+    found = judge(root, {"p0": zeros(), "trips": trips}, targets=("c", "llvm", "opencl"))
+    assert found["p0"].tolist() == [k + 100 * trips for k in range(N)]
+
+
 @pytest.mark.parametrize("kind", LANE_TYPES)
 def test_a_register_inside_of_lanes_is_another_than_outside(kind: AxisType) -> None:
     lane, reg = b.range_(N, 1, kind), register(1)

@@ -156,6 +156,8 @@ NEAR = (
         where(eq(x, 0.0), float("nan"), 1.0),
         when=eq(x, 0.0) & eq(y, 0.0) & (operation(Op.RECIP, x) > operation(Op.RECIP, y)),
     ),
+    # two casts of one value are no one node
+    Rule("two-casts-equal", eq(to(v("x", I32), dt.uint8, dt.int32), to(v("x", I32), dt.int8, dt.int32)), as_pattern(True)),
     # two variables may match one node: then the two Max are one, too
     Rule(
         "max-of-zeros-of-two-variables",

@@ -9,6 +9,7 @@ from uops.interp import run
 from uops.spec.errors import SpecError, Trap
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
 
@@ -354,3 +355,11 @@ def test_a_gate_protects_a_view_of_words_whatever_their_size(d: dt.DType) -> Non
     assert run(store, {**inputs, "i": 7}).values[0].tolist() == inputs["p0"].tolist()
     with pytest.raises(Trap, match="R45"):
         run(B.load(words), {**inputs, "i": 7})
+
+
+@pytest.mark.parametrize("positions", [(0, 9), (9, 0)])
+def test_a_word_of_which_one_half_is_outside_is_no_view(positions: tuple[int, int]) -> None:
+    at = B.param(1, (2,), dt.int32)
+    word = B.bitcast(UOp(Op.INDEX, (B.param(0, (8,), dt.uint8), at)), dt.uint16)
+    with pytest.raises(Trap, match="R45"):
+        run(B.load(word), {"p0": np.arange(8, dtype=np.uint8), "p1": np.array(positions, np.int32)})

@@ -125,17 +125,20 @@ def test_an_access_whose_position_becomes_a_constant_stays_in_its_loop() -> None
     assert uops.compile(graph, "llvm")(x).values[0].tolist() == uops.run(graph, x).values[0].tolist() == [40]
 
 
-def _call_on_one_memory_twice(body: UOp, memory: UOp) -> UOp:
-    return b.contiguous(b.after(memory, b.call(body, memory, memory, written=(0,))))
+def _call_on_one_memory_twice(body: UOp, memory: UOp, written: int = 0) -> UOp:
+    return b.contiguous(b.after(memory, b.call(body, memory, memory, written=(written,))))
 
 
+@pytest.mark.parametrize("written", [0, 1])
 @pytest.mark.parametrize("write", ["store", "atomic add"])
 @pytest.mark.parametrize("n", [8, 64, 256])
-def test_a_vector_of_a_memory_that_is_two_arguments_is_read_before_the_first_element_is_written(n: int, write: str) -> None:
-    p, q = (b.param(k, (n,), dt.int32) for k in range(2))
+def test_a_vector_of_a_memory_that_is_two_arguments_is_read_before_the_first_element_is_written(
+    n: int, write: str, written: int
+) -> None:
+    p, q = (b.param(k, (n,), dt.int32) for k in (written, 1 - written))
     flipped = b.flip(q, (True,))
     effect = b.store(p, flipped) if write == "store" else UOp(Op.ATOMICADD, (p, flipped))
-    graph = _call_on_one_memory_twice(b.sink(effect, name="k"), b.buffer(n, dt.int32, unique=1))
+    graph = _call_on_one_memory_twice(b.sink(effect, name="k"), b.buffer(n, dt.int32, unique=1), written)
     x = {"b1": np.arange(n, dtype=np.int32)}
     expected = x["b1"][::-1] if write == "store" else np.full(n, n - 1)
     assert uops.run(graph, x).values[0].tolist() == expected.tolist()
