@@ -59,7 +59,7 @@ class EncodedValue:
 
 @record(frozen=True, slots=True)
 class ZeroChoice:
-    """Which of two zeros one Max gives (R11): `first` is a free bool, true for `a`."""
+    """The choice of one Max between the zeros `a` and `b` (R11): `first` is a free bool, true for `a`."""
 
     dtype: DType
     a: Term
