@@ -10,6 +10,9 @@ every path from an access of one Buffer in LOCAL memory to an access of another 
 
 from __future__ import annotations
 
+import functools
+import itertools
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 
 from uops.compiler.ir.lanes import is_lane_loop
@@ -109,6 +112,7 @@ class _ControlFlow:
         self.instructions = instructions
         self.successors: list[list[int]] = [[k + 1] for k in range(len(instructions))]
         self.lanes: list[bool] = []
+        self.loops_around: list[tuple[int, ...]] = []  # the positions of the Ranges around each instruction, outermost first
         self.loops: dict[int, int] = {}  # position of a Range -> that of its End
         self.buffer: dict[int, UOp] = {}
         memory: dict[UOp, UOp] = {}
@@ -121,6 +125,7 @@ class _ControlFlow:
                 if u.op is Op.END:
                     self.loops[start] = k
                     self.successors[k].append(start + 1)
+            self.loops_around.append(tuple(j for j in opened if instructions[j].op is Op.RANGE))
             self.lanes.append(lanes or any(is_lane_loop(instructions[j]) for j in opened))
             if u.op is Op.RANGE or u.op is Op.IF:
                 opened.append(k)
@@ -132,17 +137,22 @@ class _ControlFlow:
             elif named in memory:
                 self.buffer[k] = memory[named]
 
-    def is_lifetime_boundary(self, buffer: UOp, position: int) -> bool:
-        """Return True if an instruction opens or closes a loop whose iterations have memory of their own (R128)."""
-        u = self.instructions[position]
-        r = u if u.op is Op.RANGE else u.ranges[0] if u.op is Op.END else None
-        return r is not None and has_memory_per_iteration(buffer, r)
+    def find_lifetime_boundaries(self, buffers: Sequence[UOp]) -> set[int]:
+        """Return the positions of the Ranges and Ends at which the contents of Buffers end.
+
+        They open and close loops around all accesses, whose iterations have memory of their own (R128). Inside any other loop there
+        are none: its next iteration finds the contents.
+        """
+        first, *others = [set(self.loops_around[k]) for k, b in self.buffer.items() if b in buffers] or [set[int]()]
+        common = sorted(first.intersection(*others))
+        own = itertools.takewhile(lambda k: all(has_memory_per_iteration(b, self.instructions[k]) for b in buffers), common)
+        return {k for start in own for k in (start, self.loops[start])}
 
 
 def _overwrites_live_contents(flow: _ControlFlow, sharing: Sequence[UOp]) -> bool:
     """Return True if some Store to one Buffer stands where another one has contents that are still read."""
     for b in sharing:
-        written, read = _may_be_written(flow, b), _may_be_read(flow, b)
+        written, read = _may_be_written(flow, b), _find_elements_that_may_be_read(flow, b)
         writes = (k for k, other in flow.buffer.items() if other is not b and other in sharing)
         if any(flow.instructions[k].op is not Op.LOAD and written[k] and read[k + 1] for k in writes):
             return True
@@ -152,12 +162,13 @@ def _overwrites_live_contents(flow: _ControlFlow, sharing: Sequence[UOp]) -> boo
 def _may_be_written(flow: _ControlFlow, buffer: UOp) -> list[bool]:
     """Return, per position, whether the Buffer may have contents before it."""
     before = [False] * (len(flow.instructions) + 1)
+    boundaries = flow.find_lifetime_boundaries((buffer,))
     pending = list(range(len(flow.instructions)))
     while pending:
         k = pending.pop()
         u = flow.instructions[k]
         holds = before[k] or (flow.buffer.get(k) is buffer and u.op is not Op.LOAD)
-        if flow.is_lifetime_boundary(buffer, k):
+        if k in boundaries:
             holds = False
         for s in flow.successors[k]:
             if holds and not before[s]:
@@ -167,26 +178,25 @@ def _may_be_written(flow: _ControlFlow, buffer: UOp) -> list[bool]:
     return before
 
 
-def _may_be_read(flow: _ControlFlow, buffer: UOp) -> list[bool]:
-    """Return, per position, whether the contents before it may be read from there on.
+def _find_elements_that_may_be_read(flow: _ControlFlow, buffer: UOp) -> list[int]:
+    """Return, per position, the set of elements whose contents before it may be read from there on, as a bit mask.
 
-    A Store of every element, and a loop that is nothing but such Stores, end them.
+    A Store ends the contents of the elements that it certainly writes. A loop that stores to every element ends them all.
     """
-    live = [False] * (len(flow.instructions) + 1)
+    live = [0] * (len(flow.instructions) + 1)
+    boundaries = flow.find_lifetime_boundaries((buffer,))
     changed = True
     while changed:
         changed = False
         for k in reversed(range(len(flow.instructions))):
             u = flow.instructions[k]
-            after = any(live[s] for s in flow.successors[k])
+            now = functools.reduce(operator.or_, (live[s] for s in flow.successors[k]))
             if flow.buffer.get(k) is buffer:
-                now = u.op is not Op.STORE or (after and not _writes_whole_memory(u, buffer))
-            elif u.op is Op.RANGE and k in flow.loops and _fills_memory(flow, k, buffer):
-                now = False
-            else:
-                now = after and not flow.is_lifetime_boundary(buffer, k)
-            if now and not live[k]:
-                live[k] = changed = True
+                now = now & ~_find_written_elements(u, buffer) if u.op is Op.STORE else (1 << buffer.arg.size) - 1
+            elif k in boundaries or (k in flow.loops and _fills_memory(flow, k, buffer)):
+                now = 0
+            if now != live[k]:
+                live[k], changed = now, True
     return live
 
 
@@ -198,19 +208,20 @@ def _find_ungated_store_position(store: UOp, buffer: UOp) -> UOp | None:
     return target.positions[0] if strip_afters(target.operand) is buffer else None
 
 
-def _writes_whole_memory(store: UOp, buffer: UOp) -> bool:
+def _find_written_elements(store: UOp, buffer: UOp) -> int:
+    """Return the set of elements of a Buffer that a Store certainly writes, as a bit mask."""
     position = _find_ungated_store_position(store, buffer)
     if position is None:
-        return False
-    if position.op is Op.CONST:
-        return bool(buffer.arg.size == 1 and position.arg.value == 0)
-    return set(position.constant_elements or ()) == set(range(buffer.arg.size))
+        return 0
+    elements = (position.arg.value,) if position.op is Op.CONST else position.constant_elements or ()
+    inside = range(buffer.arg.size)  # a Store that is never executed may name others
+    return functools.reduce(operator.or_, (1 << int(k) for k in elements if k in inside), 0)
 
 
 def _fills_memory(flow: _ControlFlow, start: int, buffer: UOp) -> bool:
     """Return True if a loop stores to every element of a Buffer, each once, and reads none."""
     r, inside = flow.instructions[start], range(start + 1, flow.loops[start])
-    if r.bound.op is not Op.CONST or r.bound.arg.value != buffer.arg.size:
+    if r.bound.op is not Op.CONST or r.bound.arg.value != buffer.arg.size or has_memory_per_iteration(buffer, r):
         return False
     blocks = (Op.RANGE, Op.IF)
     accesses = [flow.instructions[k] for k in inside if flow.buffer.get(k) is buffer]
@@ -222,12 +233,13 @@ def _fills_memory(flow: _ControlFlow, start: int, buffer: UOp) -> bool:
 def _has_barrier_free_path_between_buffers(flow: _ControlFlow, sharing: Sequence[UOp]) -> bool:
     """Return True if some path leads from an access of one Buffer to one of another without a Barrier, among lanes."""
     since: list[frozenset[UOp]] = [frozenset()] * (len(flow.instructions) + 1)
+    boundaries = flow.find_lifetime_boundaries(sharing)
     pending = list(range(len(flow.instructions)))
     while pending:
         k = pending.pop()
         u, here = flow.instructions[k], flow.buffer.get(k)
         accessed = since[k] | {here} if here in sharing and here is not None and flow.lanes[k] else since[k]
-        if u.op is Op.BARRIER or (u.op in (Op.END, Op.RANGE) and (_meets_at(flow, k) or flow.is_lifetime_boundary(sharing[0], k))):
+        if u.op is Op.BARRIER or (u.op in (Op.END, Op.RANGE) and (_meets_at(flow, k) or k in boundaries)):
             accessed = frozenset()
         for s in flow.successors[k]:
             if not accessed <= since[s]:

@@ -1,10 +1,13 @@
 """Plans of LOCAL and REG memory that are wrong are refuted."""
 
+import pytest
+
 from uops.compiler.validate import terms as T
 from uops.compiler.validate.launches.private import generate_private_plan_claims
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.args import AddrSpace
+from uops.spec.ir.args import AddrSpace, RangeArg
+from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 
@@ -113,6 +116,66 @@ def test_a_loop_that_reads_what_it_fills_does_not_end_contents():
     stored = b.store(b.at(b.after(one, keep, r), r), b.const(9, dt.int32))
     loaded = b.load(b.at(b.after(one, stored), b.sub(1, r)))
     before = _listed(b.end(b.store(b.at(b.after(out, keep, r), r), loaded), r))
+    assert _refuted(before, _merged(before, other, one, first))
+
+
+@pytest.mark.parametrize("stored", [(0, 1), (1,)], ids=["all", "some"])
+@pytest.mark.parametrize("loop", [AxisType.LOOP, AxisType.REDUCE], ids=lambda t: t.name)
+def test_stores_to_single_elements_end_the_contents_of_an_earlier_iteration(loop, stored):
+    out, one, other = b.param(0, (2,), dt.int32), _private(2, 1), _private(2, 2)
+    i = b.range_(2, 0, loop)
+    first = [_store(one, k, 3, i) for k in stored]
+    keep = _store(out, i, b.add(_load(one, 0, *first), _load(one, 1, *first)))
+    second = [_store(other, k, 4, keep) for k in (0, 1)]
+    last = _store(out, i, b.add(_load(other, 0, *second), _load(other, 1, *second)), keep)
+    before = _listed(b.end(last, i))
+    assert bool(_refuted(before, _merged(before, other, one, keep))) is (len(stored) == 1)
+
+
+@pytest.mark.parametrize("position", [-1, 1 << 62])
+def test_a_position_out_of_bounds_in_a_loop_that_never_runs_ends_no_contents(position):
+    out, one, other, never = b.param(0, (2,), dt.int32), _private(1, 1), _private(1, 2), b.range_(0, 0)
+    first = _store(one, 0, 3)
+    skipped = b.end(_store(one, position, 7, first, never), never)
+    second = _store(other, 0, 4, skipped)
+    keep = _store(out, 0, _load(other, 0, second))
+    before = _listed(_store(out, 1, _load(one, 0, keep), keep))
+    assert _refuted(before, _merged(before, other, one, first))
+
+
+def _lane_registers_around_which_a_loop_runs(carries, lanes):
+    """Return a list, and the same on merged registers: lanes in a loop store to a register, and then to another.
+
+    If `carries`, each iteration of the loop reads the first register before it stores to it.
+    """
+    out, one, other = b.param(0, (2,), dt.int32), _private(1, 1), _private(1, 2)
+    i, m = b.range_(2, 0), b.range_(2, 1, lanes)
+    carried = _store(out, m, _load(one, 0, i, m)) if carries else i
+    first = _store(one, 0, 3, carried, m)
+    keep = _store(out, m, _load(one, 0, first))
+    second = _store(other, 0, 4, keep)
+    last = _store(out, m, _load(other, 0, second), keep)
+    before = _listed(b.end(b.end(last, m), i))
+    return before, _merged(before, other, one, keep)
+
+
+@pytest.mark.parametrize("lanes", [AxisType.LOCAL, AxisType.WARP, AxisType.GLOBAL], ids=lambda t: t.name)
+@pytest.mark.parametrize("carries", [True, False])
+def test_a_loop_around_lanes_keeps_the_contents_of_their_registers_R128(carries, lanes):
+    assert bool(_refuted(*_lane_registers_around_which_a_loop_runs(carries, lanes))) is carries
+
+
+@pytest.mark.parametrize("store_in_lanes", [lambda one, out, m: _store(out, m, 9), lambda one, out, m: _store(one, m, 9)],
+                         ids=["result", "register"])  # fmt: skip
+@pytest.mark.parametrize("lanes", [AxisType.LOCAL, AxisType.WARP, AxisType.GLOBAL], ids=lambda t: t.name)
+def test_a_loop_of_lanes_leaves_the_contents_of_registers_outside_R128(lanes, store_in_lanes):
+    out, one, other = b.param(0, (2,), dt.int32), _private(2, 1), _private(2, 2)
+    first = _store(one, 1, 3, _store(one, 0, 2))
+    m = UOp(Op.RANGE, (b.const(2, dt.index),), RangeArg(0, lanes))
+    inner = b.end(store_in_lanes(b.after(one, first), b.after(out, first), m), m)
+    second = _store(other, 1, 5, _store(other, 0, 4, inner))
+    keep = _store(out, 0, _load(other, 0, second))
+    before = _listed(_store(out, 1, _load(one, 1, keep), keep))
     assert _refuted(before, _merged(before, other, one, first))
 
 
