@@ -55,7 +55,7 @@ def fuse_max_and_argmax(s: Schedule, machine: MachineModel, uniques: Iterator[in
     f = next((f for f in map(_match_argmax, nodes_with_op(s.effect, Op.REDUCE)) if f is not None), None)
     if f is None or not _reads_contiguously(f):
         return None
-    n, lanes = constant_extent(f.r), machine.vector_bytes // max(f.x.dtype.itemsize, f.v.dtype.itemsize)
+    n, lanes = constant_extent(f.r), min(machine.lanes(f.x.dtype), machine.lanes(f.v.dtype))
     vectors = next((k for k in range(VECTORS, 0, -1) if n % (lanes * k) == 0), 0)
     return _build_fused_argmax(s, f, lanes, vectors, uniques) if vectors and n > lanes * vectors else None
 

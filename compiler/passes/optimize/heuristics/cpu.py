@@ -176,7 +176,7 @@ def _choose_strategy_and_vectorize_output_loop(
         if across is not None:
             return _vectorize_two_loops_as_square_tile(s, lane_loop, across, lanes)
         streams = summed and all(a.stride(lane_loop) is not None for a in f.loads)
-        vectors = min(COLUMN_VECTORS, machine.registers // 2) if streams else _elementwise_vector_count(f)
+        vectors = max(1, min(COLUMN_VECTORS, machine.registers // 2)) if streams else _elementwise_vector_count(f)
         if streams and constant_extent(lane_loop) > lanes * vectors and shortest_reduce_extent(f, lane_loop) >= SWEPT_ROWS:
             return _accumulate_column_tiles_row_by_row(s, f, lane_loop, None, lanes, machine, uniques)
         return split_into_vectors_or_vectorize_whole(s, lane_loop, lanes, vectors, AxisType.UPCAST)
@@ -203,17 +203,12 @@ def _accumulate_column_tiles_row_by_row(
 ) -> Schedule:
     """Accumulate reduced columns row by row, in tiles whose accumulators fit half of the first cache.
 
-    Some rows are added together. `unrolled_output_loop` is another output loop; the columns are read once for all its iterations.
+    A tile has at least ELEMENTWISE_VECTORS vectors. Some rows are added together. `unrolled_output_loop` is another output loop;
+    the columns are read once for all its iterations.
     """
     n = lanes * ELEMENTWISE_VECTORS
-    most = (
-        (machine.caches or CACHES)[0]
-        // 2
-        // f.itemsize
-        // (constant_extent(unrolled_output_loop) if unrolled_output_loop is not None else 1)
-        // n
-        * n
-    )
+    unrolled = constant_extent(unrolled_output_loop) if unrolled_output_loop is not None else 1
+    most = max(n, (machine.caches or CACHES)[0] // 2 // f.itemsize // unrolled // n * n)
     tiles = -(-constant_extent(lane_loop) // most)
     if (
         machine.cores > 1 and count_executed_alu_and_memory_operations(f.order, f.enclosing_loops) >= WORTH

@@ -81,7 +81,7 @@ def tile_product_in_registers(
     s: Schedule, f: VectorizationFacts, row_loop: UOp, lane_loop: UOp, machine: MachineModel, uniques: Iterator[int]
 ) -> Schedule:
     """Compute a product in register tiles, with a packed panel of the operand that the rows share."""
-    full = machine.vector_bytes // f.itemsize
+    full = max(1, machine.vector_bytes // f.itemsize)
     lanes = min(full, 1 << (constant_extent(lane_loop) - 1).bit_length())
     beside = _find_second_column_loop(s, f, row_loop, lane_loop) if constant_extent(lane_loop) <= 2 * lanes else None
     tile = _choose_register_tile(
@@ -195,7 +195,7 @@ def _pack_reused_panel_or_block_deep_reduce(
         return _compute_deep_reduce_in_blocks(s, tiles, columns, size, machine, uniques)
     beside = _choose_panel_count_to_fill_together(columns, cache // size, machine) if beside > 1 else 1
     s, load, over = _split_columns_and_find_panel_load(s, tiles, columns, beside)
-    s = stage_in_one_local_buffer(s, [(load, over)], next(uniques), machine.vector_bytes // load.dtype.itemsize)
+    s = stage_in_one_local_buffer(s, [(load, over)], next(uniques), machine.lanes(load.dtype))
     return flatten_loop_nests(s, only_reduces=True)
 
 
@@ -260,7 +260,7 @@ def _compute_deep_reduce_in_blocks(
     for r in inner:  # the part becomes the outermost of these loops, whose order stays
         s = apply(s, Swap(axis_number(s, innermost), axis_number(s, r)))
     s, load, over = _split_columns_and_find_panel_load(s, row_tiles, column_loop, beside)
-    lanes = machine.vector_bytes // load.dtype.itemsize
+    lanes = machine.lanes(load.dtype)
     s = stage_in_one_local_buffer(s, [(load, tuple(r for r in over if r is not depth))], next(uniques), lanes)
     inside = (row_tiles, over[0]) if beside > 1 else (row_tiles,)
     blocked = accumulate_in_output_memory_if_allowed(s, VectorizationFacts(s).reduces[0], inside, depth)

@@ -70,6 +70,39 @@ def test_a_machine_without_vectors_changes_nothing() -> None:
     assert schedule_for_cpu_vectors(s, PLAIN, count(100)) is s
 
 
+NARROWER_THAN_AN_ELEMENT = MachineModel(vector_bytes=4)
+#: Machines that no target describes, each with a program whose schedule depends on what is small.
+EXTREMES = {
+    "gemm of wide elements": (
+        NARROWER_THAN_AN_ELEMENT,
+        lambda: matmul(p(0, 12, 40, dtype=dt.float64), p(1, 40, 24, dtype=dt.float64)),
+    ),
+    "panel of wide elements": (
+        NARROWER_THAN_AN_ELEMENT,
+        lambda: matmul(p(0, 60, 16, dtype=dt.float64), b.permute(p(1, 64, 16, dtype=dt.float64), (1, 0))),
+    ),
+    "argmax of wide elements": (
+        NARROWER_THAN_AN_ELEMENT,
+        lambda: Tensor.of(p(0, 5, 96, dtype=dt.float64)).argmax(1).uop,
+    ),
+    "columns and one register": (MachineModel(vector_bytes=8, registers=1), PROGRAMS["column sums"]),
+    "few rows and a small cache": (
+        MachineModel(vector_bytes=64, registers=32, caches=(1024, 8192)),
+        lambda: matmul(p(0, 8, 200), p(1, 200, 256)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EXTREMES)
+def test_schedules_for_extreme_machines_keep_the_result(name: str) -> None:
+    machine, make_graph = EXTREMES[name]
+    graph = make_graph()
+    scheduled = optimize(rangeify(callify(graph)), machine)
+    (out,) = outputs(graph)
+    got = run(scheduled, inputs(graph)).buffers[f"b{out.buffer.arg.unique}"].reshape(out.shape)
+    np.testing.assert_allclose(got, run(graph, inputs(graph)).values[0], rtol=2e-5)
+
+
 def test_a_gemm_is_a_tile_of_registers() -> None:
 
     axes = schedule_for_cpu_vectors(first(matmul(p(0, 96, 64), p(1, 64, 128))), WIDE, count(100)).axes
