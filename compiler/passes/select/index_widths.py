@@ -40,13 +40,13 @@ _COUNTERS = frozenset({Op.CONST, Op.RANGE, Op.PARAM})
 _INT32_BOUNDS, _INT64_BOUNDS = (dt.int32.min, dt.int32.max), (dt.int64.min, dt.int64.max)
 
 
-def choose_index_dtype(nodes: Iterable[UOp], error_root: UOp) -> DType:
-    """Return int32 if it holds every index value among `nodes`, else int64. A constant that only spells a shape is no value.
+def choose_index_dtype(nodes: Iterable[UOp], kernel: UOp) -> DType:
+    """Return int32 if it holds every index value of a kernel, else int64. A constant that only spells a shape is no value.
 
-    Raises CompileError for a value that int64 does not hold.
+    `nodes` are those of the kernel. Raises CompileError for a value that int64 does not hold.
     """
     chosen, (least, most) = dt.int32, _INT32_BOUNDS
-    sizes: set[UOp] | None = None
+    values: set[UOp] | None = None
     for u in nodes:
         if u.dtype is not _INDEX or u.op is Op.STACK:
             continue
@@ -54,15 +54,20 @@ def choose_index_dtype(nodes: Iterable[UOp], error_root: UOp) -> DType:
         lo, hi = (u.min_max if cached is UNSET else cached) or (_INDEX.min, _INDEX.max)
         if least <= lo and hi <= most:
             continue
-        if sizes is None:
-            sizes = set(toposort(*(p.extents for p in nodes if p.op is Op.PARAM and p.src)))
-        if u.op is Op.CONST and u in sizes:
-            continue
+        if u.op is Op.CONST:
+            if values is None:
+                values = set(toposort(kernel, gate=_is_no_param))
+            if u not in values:
+                continue
         if not (_INT64_BOUNDS[0] <= lo and hi <= _INT64_BOUNDS[1]):
             detail = f"the value may be anything in [{lo}, {hi}], which int64 does not hold"
-            raise untranslatable_error("R08 (index dtype)", u, detail, error_root)
+            raise untranslatable_error("R08 (index dtype)", u, detail, kernel)
         chosen = dt.int64
     return chosen
+
+
+def _is_no_param(u: UOp) -> bool:
+    return u.op is not Op.PARAM
 
 
 def as_integer(x: UOp, integer_dtype: DType) -> UOp:
