@@ -113,7 +113,7 @@ class IndexLanes(NamedTuple):
     @property
     def constant_lane_offsets(self) -> tuple[int, ...] | None:
         """Distance of each lane from the first; None if it is not constant."""
-        if tuple in [type(k) for k in self.terms.values()]:
+        if tuple in map(type, self.terms.values()):
             return None
         return _offsets_from_first(self.constant)
 
@@ -149,9 +149,14 @@ def _scale_coefficient(k: int | tuple[int, ...], factors: tuple[int, ...]) -> in
 
 
 class IndexSums:
-    """The index values of one kernel as sums, piece by piece, memoized."""
+    """The index values of one kernel as sums, piece by piece, memoized.
 
-    def __init__(self) -> None:
+    A sum is used only if `integer_dtype` holds all that computes it (R08, index dtype). Multiplied out, a sum may need wider
+    integers than the value that spells it: (n - 70000) * 70000 has the constant -4900000000. Such a value is computed as it stands.
+    """
+
+    def __init__(self, integer_dtype: DType) -> None:
+        self.least, self.most = integer_dtype.min, integer_dtype.max
         self.position_tables: dict[UOp, list[int]] = {}
         self.lanes: dict[tuple[UOp, LanePositions], IndexLanes | None] = {}
         self.scalars: dict[UOp, IndexLanes] = {}
@@ -175,9 +180,9 @@ class IndexSums:
         return u, lane_positions
 
     def derive_index_lanes_if_affine(self, index_value: UOp, lane_positions: LanePositions) -> IndexLanes | None:
-        """Return the lanes of a piece of an index value; None if they are no sums of scalars.
+        """Return the lanes of a piece of an index value; None if they are no sums of scalars that the machine integer holds.
 
-        One lane always is a sum, and so is a value of shape ().
+        One lane always is a sum, and so is a value of shape (), if only of one term.
         """
         index_value, lane_positions = self.trace_below_movement_except_pad(
             index_value, lane_positions if index_value.shape else SCALAR
@@ -189,10 +194,30 @@ class IndexSums:
                 if index_value.shape == ()
                 else self._derive_stack_or_combined_lanes(index_value, lane_positions)
             )
+            if lanes is not None and lanes.terms and not self._fits_machine_integer(lanes):
+                lanes = None
             self.lanes[key] = (
                 IndexLanes({(index_value, lane_positions[0]): 1}, (0,)) if lanes is None and len(lane_positions) == 1 else lanes
             )
         return self.lanes[key]
+
+    def _fits_machine_integer(self, lanes: IndexLanes) -> bool:
+        """Return True if the machine integer holds every number that computes the lanes.
+
+        These are coefficients, products, sums of the first terms, constants, and offsets of lanes from the first. The bounds are
+        those of all lanes together.
+        """
+        low: float = 0  # bounds of the sum of the first terms
+        high: float = 0
+        for (u, _), k in lanes.terms.items():
+            factors = (k, k) if isinstance(k, int) else (min(k), max(k))
+            least, most = u.min_max or (dt.index.min, dt.index.max)
+            products = (factors[0] * least, factors[0] * most, factors[1] * least, factors[1] * most)
+            low, high = low + min(products), high + max(products)
+            if self.least > min(low, *factors, *products) or max(high, *factors, *products) > self.most:
+                return False
+        first, least, most = lanes.constant[0], min(lanes.constant), max(lanes.constant)
+        return self.least <= min(least, least - first, low + least) and max(most, most - first, high + most) <= self.most
 
     def _derive_scalar_lane(self, u: UOp) -> IndexLanes:
         if u not in self.scalars:

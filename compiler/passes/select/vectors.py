@@ -98,11 +98,11 @@ class VectorSelector:
         self.order = toposort(kernel)
         self.root, self.machine, self.uniques = kernel, machine, uniques
         self.plan_reduce, self.build_reduce = plan_reduce, build_reduce
-        self.index_sums = IndexSums()
+        self.index_dtype = choose_index_dtype(self.order, kernel)
+        self.index_sums = IndexSums(self.index_dtype)
         self.memory = _find_memory_and_its_views(self.order)
         self.width = max(1, machine.vector_bytes // _widest_element(self.order))
         self.access_bytes = machine.access_bytes
-        self.index_dtype = choose_index_dtype(self.order, kernel)
         self.wanted_pieces: dict[UOp, dict[LanePositions, None]] = {}
         self.store_pieces: dict[UOp, list[LanePositions]] = {}  # by Store
         self.transposes: dict[UOp, list[TransposeSquare]] = {}  # by Load

@@ -4,6 +4,7 @@ import pytest
 
 from uops.compiler.passes.select.positions import IndexLanes, IndexSums
 from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
@@ -29,7 +30,31 @@ LANES = stack(LOOP, b.mul(LOOP, 2))
     ids=["no term is left", "its own difference", "a sum of one coefficient", "a product of one coefficient", "two coefficients"],
 )
 def test_a_coefficient_is_a_tuple_only_where_lanes_differ(value: UOp, lanes: IndexLanes) -> None:
-    found = IndexSums().derive_index_lanes_if_affine(value, (0, 1))
+    found = IndexSums(dt.int32).derive_index_lanes_if_affine(value, (0, 1))
     assert found == lanes
     is_constant = all(isinstance(k, int) for k in lanes.terms.values())
     assert (found.constant_lane_offsets is not None) == is_constant
+
+
+FAR, NEAR, SIGNED = b.variable("far", 70_000, 70_010), b.variable("near", 0, 2 * 10**9), b.variable("signed", -(10**8), 10**8)
+SCALED = b.mul(b.sub(FAR, 70_000), 70_000)
+BALANCED = b.add(b.sub(NEAR, 2 * 10**9), b.range_(2 * 10**9, 1))
+APART = stack(b.sub(SIGNED, 2 * 10**9), b.add(SIGNED, 2 * 10**9))
+
+
+@pytest.mark.parametrize(
+    ("value", "lanes"),
+    [
+        (SCALED, IndexLanes({(FAR, 0): 70_000}, (-4_900_000_000,))),
+        (BALANCED, IndexLanes({(NEAR, 0): 1, (b.range_(2 * 10**9, 1), 0): 1}, (-2 * 10**9,))),
+        (APART, IndexLanes({(SIGNED, 0): 1}, (-2 * 10**9, 2 * 10**9))),
+    ],
+    ids=["a product and a constant", "the sum of two terms", "the distance of two lanes"],
+)
+def test_a_sum_that_the_integer_does_not_compute_stays_as_it_is_written_R08(value: UOp, lanes: IndexLanes) -> None:
+    """Every value that is written fits int32; multiplied out, reordered or as an offset, one does not."""
+    positions = tuple(range(len(lanes.constant)))
+    assert IndexSums(dt.int64).derive_index_lanes_if_affine(value, positions) == lanes
+    found = IndexSums(dt.int32).derive_index_lanes_if_affine(value, positions)
+    assert found == (IndexLanes({(value, 0): 1}, (0,)) if len(positions) == 1 else None)
+    assert IndexSums(dt.int32).derive_index_lanes_if_affine(value, (0,)) is not None

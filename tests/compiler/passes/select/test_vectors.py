@@ -220,6 +220,27 @@ def test_a_gather_by_loaded_positions() -> None:
     agree(scheduled(graph, split(0, 16, UPCAST)), {"p0": floats(50), "p1": at})
 
 
+def test_lanes_at_an_offset_that_would_wrap_when_multiplied_out_are_one_vector_R08() -> None:
+    """(n - 70000) * 70000 fits int32, but its constant of the form 70000 * n - 4900000000 does not."""
+    n, lane, size = b.variable("n", 70_000, 70_010, 1), b.range_(8, 0, UPCAST), 700_008
+    place = b.at(p(0, size, dtype=dt.int8), b.add(b.mul(b.sub(n, 70_000), 70_000), lane))
+    body = b.sink(b.end(b.store(place, b.const(1, dt.int8)), lane), name="k")
+    root = UOp(Op.LINEAR, (b.call(body, b.buffer(size, dt.int8, unique=0), n, written=(0,)),))
+    selected = agree(root, {"b0": np.zeros(size, np.int8), "n": 70_005})["selected"]
+    assert [u.value.shape for u in toposort(selected) if u.op is Op.STORE] == [(8,)]
+    assert dt.int64 not in {u.dtype for u in toposort(selected)}
+
+
+def test_lanes_that_are_further_apart_than_the_integer_holds_R08() -> None:
+    """The lanes are n - 2e9 and n + 2e9, which fit int32; their distance does not."""
+    n, lane = b.variable("n", -(10**8), 10**8, 1), b.range_(2, 0, UPCAST)
+    step = b.mul(lane, 2 * 10**9)
+    value = b.cast(b.add(b.add(b.sub(step, 2 * 10**9), step), n), dt.int64)
+    body = b.sink(b.end(b.store(b.at(p(0, 2, dtype=dt.int64), lane), value), lane), name="k")
+    root = UOp(Op.LINEAR, (b.call(body, b.buffer(2, dt.int64, unique=0), n, written=(0,)),))
+    agree(root, {"b0": np.zeros(2, np.int64), "n": -7})
+
+
 class Plain(LlvmTarget):
     """The same target without a description."""
 
