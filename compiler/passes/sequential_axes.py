@@ -9,9 +9,9 @@ hand). The order of LOOP and REDUCE is one of the orders that an unordered loop 
   target's compiler takes minutes for code of that length. Kernels with Wmmas keep them, since their fragments lie along them.
 - The loops around an AtomicAdd of less than 32 bits become sequential, as no target has an atomic sum of such words. A kernel in
   which lanes meet keeps them.
-- Workgroups and lanes become sequential around an access of memory that is also accessed outside of them, where one of the two
-  writes: what stands outside happens once (R127), but concurrent lanes would each do it. A kernel in which lanes meet keeps them.
-  Private memory counts only if it is the same outside of them (R128).
+- Workgroups and lanes become sequential around an access of written memory if another access stands outside of them, in fewer of
+  the same loops. What stands outside happens once (R127), but concurrent lanes would each do it. Loops side by side stay, and so do
+  the loops of a kernel in which lanes meet. Private memory counts only if it is the same outside of them (R128).
 - In sequential loops alone, an AtomicAdd of a small float becomes a Load, a sum and a Store. Several of them in a loop take turns.
   In a list of instructions they keep their order (`lower_small_float_atomics_in_sequential_list`).
 """
@@ -71,7 +71,10 @@ def serialize_axes_and_atomics_that_targets_lack(body: UOp) -> UOp:
 
 
 def _find_parallel_loops_conflicting_with_outside(order: list[UOp]) -> set[UOp]:
-    """Return the workgroups and lanes that access memory which is accessed outside of them too, unless all accesses read."""
+    """Return the workgroups and lanes around an access of memory, and not around another access in fewer of the same loops.
+
+    Memory that nothing writes is left out. Loops side by side are not returned: neither access stands in the loops of the other.
+    """
     parallel = {u for u in order if u.op is Op.RANGE and u.arg.type in GRID | WORKGROUP}
     if not parallel:
         return set()

@@ -67,7 +67,7 @@ def map_stored_views_to_layouts(order: Sequence[UOp], use_counts: Mapping[UOp, i
         if not before and (s in cheap or (s.op not in ALU and s.op is not Op.REDUCE)):
             continue
         chain = (*before, v)
-        if not keeps_last_axis_contiguous(value, chain):
+        if not walks_along_rows_of_value(value, chain):
             continue
         chains[v] = value, chain
         if before:
@@ -84,8 +84,11 @@ class MarkedAxis(NamedTuple):
     is_marked: bool
 
 
-def keeps_last_axis_contiguous(value: UOp, chain: Sequence[UOp]) -> bool:
-    """Return True if consecutive elements along the last axis of `value` are consecutive in the last view of `chain`."""
+def walks_along_rows_of_value(value: UOp, chain: Sequence[UOp]) -> bool:
+    """Return True if the last axis of the last view of `chain` walks forward along rows of `value`, or parts of them.
+
+    A row lies along the last axis of `value`. Its parts may be apart in the view, and in another order.
+    """
     shape: list[int] = [n for n in value.shape if n != 1]
     if not shape:
         return False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from kernel_judge import judge
@@ -41,6 +43,21 @@ def test_a_kernel_whose_loops_all_have_forms_is_the_same_node() -> None:
     assert serialize_axes_and_atomics_that_targets_lack(body) is body
     adds = b.sink(b.end(add_one(p(0, 4), i), i), name="k")
     assert serialize_axes_and_atomics_that_targets_lack(adds) is adds
+
+
+@pytest.mark.parametrize(("is_beside", "kind"), [(True, AxisType.GLOBAL), (False, AxisType.LOOP)])
+def test_lanes_run_in_order_if_their_memory_is_written_outside_of_them_but_not_beside_them(is_beside: bool, kind: AxisType) -> None:
+    """Loops side by side, of which one reads what the other writes, stay."""
+    i, j = b.range_(8, 0, AxisType.GLOBAL), b.range_(8, 1, AxisType.GLOBAL)
+    written, copy = p(0, 8), p(1, 8)
+    first = b.end(b.store(b.at(written, i), b.const(7)), i) if is_beside else b.store(b.at(written, 0), b.const(7))
+    second = b.end(b.store(b.at(copy, j), b.load(b.at(b.after(written, first), b.sub(7, j)))), j)
+    body = b.sink(second, name="k")
+    body = body.replace(arg=replace(body.arg, scheduled=True))
+    assert set(types(body)) == {kind}
+    memory = [b.buffer(8, dt.int32, unique=k) for k in (0, 1)]
+    launch = UOp(Op.LINEAR, (b.call(body, *memory, written=(0, 1)),))
+    judge(launch, {"b0": np.arange(8, dtype=np.int32), "b1": np.zeros(8, np.int32)})
 
 
 @pytest.mark.parametrize("bound", [0, -2, b.variable("n", 0, 4, 1)], ids=["zero", "negative", "variable"])

@@ -17,7 +17,7 @@ from uops.compiler.ir.work import estimate_work_per_element
 from uops.compiler.passes.callify.callify import callify
 from uops.compiler.passes.rangeify.cost import RealiseCostModel
 from uops.compiler.passes.rangeify.kernels import clamp_to_placeholder_bounds
-from uops.compiler.passes.rangeify.layouts import keeps_last_axis_contiguous
+from uops.compiler.passes.rangeify.layouts import walks_along_rows_of_value
 from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules import INDEXING
@@ -249,13 +249,15 @@ def test_the_values_of_a_layout_are_those_of_the_view() -> None:
 def test_the_last_axis_stays_the_last_one() -> None:
     """Lanes are its: a product is not stored as columns because a transposition reads it."""
     x = b.exp2(p(0, 4, 6))
-    assert keeps_last_axis_contiguous(x, [b.reshape(x, (2, 2, 6))])
-    assert not keeps_last_axis_contiguous(x, [b.permute(x, (1, 0))])
+    assert walks_along_rows_of_value(x, [b.reshape(x, (2, 2, 6))])
+    assert not walks_along_rows_of_value(x, [b.permute(x, (1, 0))])
     split = b.reshape(x, (4, 2, 3))
-    assert keeps_last_axis_contiguous(x, [split, b.permute(split, (1, 0, 2))])
-    assert not keeps_last_axis_contiguous(x, [split, b.permute(split, (0, 2, 1))])
-    assert keeps_last_axis_contiguous(x, [split, b.flip(split, (True, True, False))])
-    assert not keeps_last_axis_contiguous(x, [split, b.flip(split, (False, False, True))])
+    assert walks_along_rows_of_value(x, [split, b.permute(split, (1, 0, 2))])
+    assert not walks_along_rows_of_value(x, [split, b.permute(split, (0, 2, 1))])
+    assert walks_along_rows_of_value(x, [split, b.flip(split, (True, True, False))])
+    assert not walks_along_rows_of_value(x, [split, b.flip(split, (False, False, True))])
+    halves = b.reshape(x, (8, 3))
+    assert walks_along_rows_of_value(x, [halves, b.flip(halves, (True, False))])  # the halves of a row in reversed order
 
 
 # Reshape
