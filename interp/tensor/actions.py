@@ -261,7 +261,7 @@ def _eval_store(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[
     expected = m.shape(scope, buffer)
     if value.shape != expected or value.dtype != NUMPY[buffer.dtype]:
         raise SpecError(f"Store of {value.dtype} {value.shape} into {buffer.dtype} {expected}", claim="STORE.C1")
-    _reject_undeclared_write(scope, target)
+    memory.reject_undeclared_write(scope, target)
     live = gate[0] if gate else None
     access = StorageAccess(m.next_access_bit(), u, target, live)
     own_bit = scope.own_accesses[u] = 1 << access.bit
@@ -271,18 +271,6 @@ def _eval_store(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[
     )
     memory.store_elements_by_replacing_data(target, value, live)
     return VOID
-
-
-def _reject_undeclared_write(scope: TensorScope, target: StorageRef) -> None:
-    """Raise SpecError if a Call that declares what it writes writes something else (R63)."""
-    declared = scope.call.arg.written if scope.call is not None and scope.call.arg is not None else None
-    if declared is None:
-        return
-    ref: StorageRef | None = target
-    while ref is not None and not (ref.scope is scope and ref.node.op is Op.PARAM):
-        ref = ref.parent
-    if ref is not None and ref.node.arg.slot not in declared:
-        raise SpecError(f"the Call writes argument {ref.node.arg.slot}, but declares {declared} (R63)")
 
 
 def _eval_void(m: TensorMachine, scope: TensorScope, u: UOp, sources: Sequence[UOp]) -> Cell:

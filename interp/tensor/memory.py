@@ -29,7 +29,7 @@ from uops.interp.ops.movement import (
 )
 from uops.interp.tensor.scope import TensorScope
 from uops.interp.tensor.storage import NUMPY, Array, check_bool
-from uops.spec.errors import Trap
+from uops.spec.errors import SpecError, Trap
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
@@ -358,6 +358,20 @@ def load_elements_zeroing_inactive(ref: StorageRef, active_mask: Array | None = 
     if ref.node.dtype is dt.bool_:
         check_bool(out, describe(ref.node))
     return out
+
+
+def reject_undeclared_write(scope: TensorScope, target: StorageRef) -> None:
+    """Raise SpecError if a Call around `scope` that declares what it writes does not declare this write (R63)."""
+    enclosing: TensorScope | None = scope
+    while enclosing is not None:
+        call = enclosing.call
+        declared = call.arg.written if call is not None and call.arg is not None else None
+        ref: StorageRef | None = None if declared is None else target
+        while ref is not None and not (ref.scope is enclosing and ref.node.op is Op.PARAM):
+            ref = ref.parent
+        if ref is not None and ref.node.arg.slot not in declared:
+            raise SpecError(f"the Call writes argument {ref.node.arg.slot}, but declares {declared} (R63)")
+        enclosing = enclosing.outer
 
 
 def _unwritten_trap(ref: StorageRef) -> Trap:

@@ -70,6 +70,8 @@ class KernelBindings:
                     self.operands[leaf] = self._make_value_operand_or_reject(leaf, cell)
                 continue
             storage = cell.storage
+            if leaf in self.effects.stored_bases:
+                references.reject_undeclared_write(scope, cell)
             if leaf in arguments:
                 size = storage.data.size if cell.covers_storage else math.prod(references.shape_of(cell))
                 expected = sizes[leaf]

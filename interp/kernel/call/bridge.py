@@ -29,7 +29,7 @@ from uops.interp.kernel.call.bodies import (
 from uops.interp.opaque import call_custom_function
 from uops.interp.tensor.checks import note_call
 from uops.interp.tensor.machine import TensorMachine
-from uops.interp.tensor.memory import StorageRef, TensorStorage
+from uops.interp.tensor.memory import StorageRef, TensorStorage, reject_undeclared_write
 from uops.interp.tensor.placement import check_derived_devices_and_axes_of_kernel
 from uops.interp.tensor.scope import VOID, Cell, TensorScope
 from uops.spec.errors import SpecError, UopsError
@@ -126,6 +126,8 @@ def _run_custom_function(m: TensorMachine, scope: TensorScope, u: UOp) -> None:
     for k, a in enumerate(u.arguments):
         cell = scope.cells[a]
         if cell.__class__ is StorageRef:
+            if k in written_arguments:
+                reject_undeclared_write(scope, cell)
             bindings[k] = MemoryBinding(cell, arenas.get(cell.storage), a)
             contents.append(bindings[k].copy_and_mark_read_or_trap_if_unwritten(u, k in written_arguments))
         else:

@@ -12,7 +12,8 @@ from uops.interp.tensor.machine import TensorMachine
 from uops.spec.errors import SpecError, Trap
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.args import CallArg
+from uops.spec.ir.args import CallArg, NameArg, SinkArg
+from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
 
@@ -182,6 +183,43 @@ def test_r63_declared_writes():
     run(B.call(kernel(), b, P(0), P(1), written=(0,)), X)
     with pytest.raises(SpecError, match="R63"):
         run(B.call(kernel(), b, P(0), P(1), written=(1, 2)), X)
+
+
+def _through_function() -> UOp:
+    f = B.function(B.tuple_(B.after(P(1), B.store(P(1), P(0)))), P(0), P(1))
+    return B.get(f, 0)
+
+
+def _through_loop() -> UOp:
+    i = B.range_(3, 0)
+    return B.end(B.store(B.at(P(1), i), B.load(B.at(P(0), i))), i)
+
+
+_COPY = B.sink(B.store(P(1), P(0)))
+_KERNEL = UOp(Op.SINK, _COPY.src, SinkArg("k"))
+_FUNCTION = UOp(Op.CUSTOM_FUNCTION, (), NameArg("sort"))
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        _through_function(),
+        _through_loop(),
+        B.call(_COPY, P(0), P(1)),
+        B.call(_COPY, P(0), P(1), written=(1,)),
+        B.call(B.sink(B.call(_COPY, P(0), P(1))), P(0), P(1)),
+        B.call(_KERNEL, P(0), P(1), written=(1,)),
+        B.call(_FUNCTION, P(1), P(0), written=(0,)),
+    ],
+    ids=["function", "loop", "call", "declaring call", "two calls", "kernel", "custom function"],
+)
+def test_r63_a_call_declares_what_the_bodies_inside_it_write(write):
+    """Each of these writes argument 1 of the Call."""
+    for written in (None, (1,), (0, 1)):
+        assert value(B.after(P(1), B.call(B.sink(write), P(0), P(1), written=written)), **X) == [1, 2, 3]
+    for written in ((), (0,)):
+        with pytest.raises(SpecError, match=r"the Call writes argument 1, but declares .*R63"):
+            run(B.after(P(1), B.call(B.sink(write), P(0), P(1), written=written)), X)
 
 
 def test_a_value_argument_of_a_call_is_read_only():
