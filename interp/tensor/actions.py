@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -16,12 +17,21 @@ from uops.interp.tensor import memory
 from uops.interp.tensor.machine import PLANS, Action, FindSources, TensorMachine, reject_foreign_op
 from uops.interp.tensor.memory import StorageAccess, StorageRef, describe
 from uops.interp.tensor.scope import VOID, WAIT, Cell, TensorScope
-from uops.interp.tensor.storage import NUMPY, Array, check_variable_bounds, to_index_array, validate_input, validate_variable
+from uops.interp.tensor.storage import (
+    NUMPY,
+    Array,
+    check_variable_bounds,
+    const_to_array,
+    to_index_array,
+    validate_input,
+    validate_variable,
+)
 from uops.spec.errors import SpecError
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import UNSET, UOp
 from uops.spec.ir.ops import MARKERS, Op
+from uops.spec.ir.scope import is_variable
 from uops.spec.verify.infer import is_kernel_or_custom_function_body
 
 _ndarray = np.ndarray
@@ -150,14 +160,37 @@ def _take_or_await_checked_argument(m: TensorMachine, scope: TensorScope, u: UOp
         m.frames.append((outer, [argument]))
         return WAIT
     cell = outer.cells[argument]
+    if scope.call is not None:
+        return _bind_call_argument(m, outer, scope, u, argument)
     _check_argument_dtype_and_evaluated_shape(m, scope, u, argument)
     if u.arg.bounds is not None:
         check_variable_bounds(u.arg.name or f"p{slot}", int(m.load_if_reference(cell)), u.arg.bounds)
-    return memory.alias(cell, scope, u) if scope.call is not None and cell.__class__ is StorageRef else cell
+    return cell
+
+
+def _bind_call_argument(m: TensorMachine, outer: TensorScope, scope: TensorScope, u: UOp, argument: UOp) -> Cell:
+    """Return the cell of Param `u` of a Call's body: a variable's value in its own dtype, or memory in the Param's shape.
+
+    Raises SpecError unless a variable gets one integer, and another Param the dtype and number of elements that it has (R86).
+    """
+    a, cell = u.arg, outer.cells[argument]
+    if is_variable(u):
+        if not argument.dtype.is_integer or argument.shape != ():
+            raise SpecError(f"argument {a.slot} for {a.name!r} is {argument.dtype} of shape {argument.shape} (R86)")
+        number = int(m.load_if_reference(cell))
+        if a.bounds is not None:
+            check_variable_bounds(a.name, number, a.bounds)
+        return const_to_array(number, a.dtype)
+    given, expected = m.shape(outer, argument), m.shape(scope, u)
+    if argument.dtype is not a.dtype or math.prod(given) != math.prod(expected):
+        raise SpecError(f"argument {a.slot} is {argument.dtype} of shape {given}, its Param {a.dtype} of {expected} (R86)")
+    if cell.__class__ is StorageRef:
+        return memory.alias(cell, scope, u) if given == expected else memory.reshape_view(cell, scope, u, expected)
+    return cell if given == expected else cell.reshape(expected)
 
 
 def _check_argument_dtype_and_evaluated_shape(m: TensorMachine, scope: TensorScope, u: UOp, argument: UOp) -> None:
-    """Raise SpecError unless an argument has its Param's dtype and shape (R64)."""
+    """Raise SpecError unless a Function's argument has its Param's dtype and shape (R64)."""
     assert scope.outer is not None
     if argument.dtype is not u.arg.dtype:
         raise SpecError(f"argument {u.arg.slot} has dtype {argument.dtype}, its Param {u.arg.dtype} (R64)")

@@ -250,6 +250,14 @@ def alias(parent: StorageRef, scope: TensorScope, node: UOp) -> StorageRef:
     return StorageRef(parent.storage, scope, node, parent)
 
 
+def reshape_view(parent: StorageRef, scope: TensorScope, node: UOp, shape: tuple[int, ...]) -> StorageRef:
+    """Return the same elements in another shape, as a Param of a Call has them (R86)."""
+    move: Move = lambda u, x, more: x.reshape(shape)  # noqa: E731 - one function for data and for positions
+    ref = StorageRef(parent.storage, scope, node, parent, move, move)
+    ref.covers_storage, ref.is_injective, ref.is_plain_view = parent.covers_storage, parent.is_injective, parent.is_plain_view
+    return ref
+
+
 def shape_of(ref: StorageRef) -> tuple[int, ...]:
     """Return the shape of the elements of `ref`."""
     return (

@@ -131,9 +131,11 @@ def _place_buffer_or_param(m: Any, scope: TensorScope, u: UOp, sources: Sequence
     """
     device = u.arg.device
     if sources:
-        given = sources[0]
-        return given._replace(
-            device=device if given.open and given.device is None else given.device, open=given.open or device is None
+        given, shape = sources[0], _value_shape(scope, u)
+        return Placement(
+            device if given.open and given.device is None else given.device,
+            given.owners if given.owners is None or shape is None else given.owners.reshape(shape),  # of a Call (R86)
+            given.open or device is None,
         )
     axis = 0 if u.op is Op.BUFFER else u.arg.axis
     if not isinstance(device, tuple) or axis is None:

@@ -65,7 +65,7 @@ class KernelBindings:
         refs_of_storage: dict[TensorStorage, dict[UOp, StorageRef]] = {}
         sizes = body.sizes
         for leaf, cell in cells.items():
-            if cell.__class__ is not StorageRef:
+            if cell.__class__ is not StorageRef or (leaf in arguments and is_variable(leaf)):
                 if cell is not VOID:  # an effect outside of all loops has happened already
                     self.operands[leaf] = self._make_value_operand_or_reject(leaf, cell)
                 continue
@@ -135,7 +135,7 @@ class KernelBindings:
         return SpecError(f"argument {leaf.arg.slot} has {count} elements of {d}, its Param {expected} of {leaf.dtype} (R86)")
 
     def _make_value_operand_or_reject(self, leaf: UOp, cell: Any) -> Array | FlatMemory:
-        """Return the operand of a leaf that is no reference: a variable, or for a Call's argument memory that can only be read."""
+        """Return the operand of a leaf that is a value: a variable, or for a Call's argument memory that can only be read."""
         value = self.m.load_if_reference(cell)
         if leaf not in self.arguments:
             return value

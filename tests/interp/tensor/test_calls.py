@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 import numpy as np
@@ -220,6 +221,44 @@ def test_r63_a_call_declares_what_the_bodies_inside_it_write(write):
     for written in ((), (0,)):
         with pytest.raises(SpecError, match=r"the Call writes argument 1, but declares .*R63"):
             run(B.after(P(1), B.call(B.sink(write), P(0), P(1), written=written)), X)
+
+
+@pytest.mark.parametrize("name", [None, "k"], ids=["tensor", "kernel"])
+@pytest.mark.parametrize("argument", [B.const(3), B.const(3, dt.uint8), B.param(7, (), dt.int32), B.variable("v", 0, 99)])
+def test_r86_a_variable_of_a_call_takes_one_integer_of_any_dtype(name, argument):
+    out, n = B.param(8, (), dt.int32), B.variable("n", 0, 9, 0)
+    store = B.store(B.param(1, (), dt.int32), B.cast(B.mul(n, B.index(100)), dt.int32))  # beyond uint8
+    root = B.after(out, B.call(UOp(Op.SINK, (store,), name and SinkArg(name)), argument, out))
+    inputs = {"p8": np.array(4, np.int32), "p7": np.array(3, np.int32), "v": 3}
+    assert value(root, **inputs) == 300
+    if argument.op is Op.PARAM:
+        with pytest.raises(Trap, match="R48"):
+            run(root, {**inputs, "p7": np.array(10, np.int32), "v": 10})
+
+
+@pytest.mark.parametrize("name", [None, "k"], ids=["tensor", "kernel"])
+def test_r86_an_argument_of_a_call_has_as_many_elements_as_its_param(name):
+    whole, data = B.param(3, (2, 3), dt.int32), np.arange(6, dtype=np.int32).reshape(2, 3)
+
+    def negated(argument: UOp) -> UOp:
+        n = B.param(0, (math.prod(argument.shape),), dt.int32)
+        return B.after(whole, B.call(UOp(Op.SINK, (B.store(n, B.neg(n)),), name and SinkArg(name)), argument))
+
+    assert value(negated(whole), p3=data) == [[0, -1, -2], [-3, -4, -5]]
+    assert value(negated(B.shrink(whole, (0, 1), (2, 2))), p3=data) == [[0, -1, -2], [3, -4, -5]]
+    copied = B.call(UOp(Op.SINK, (B.store(P(0, 6), P(1, 6)),), name and SinkArg(name)), whole, B.neg(whole))
+    assert value(B.after(whole, copied), p3=data) == [[0, -1, -2], [-3, -4, -5]]
+    for wrong in (B.shrink(whole, (0, 0), (2, 2)), B.bitcast(whole, dt.int16)):
+        call = B.call(UOp(Op.SINK, (B.store(P(0, 6), P(0, 6)),), name and SinkArg(name)), wrong)
+        with pytest.raises(SpecError, match="R86"):
+            run(call, {"p3": data}, check=False)
+
+
+def test_r86_a_sharded_argument_in_another_shape():
+    whole = B.param(3, (4, 6), dt.int32, ("CPU:0", "CPU:1"), 0)
+    flat = B.param(0, (24,), dt.int32, ("CPU:0", "CPU:1"), 0)
+    data = np.arange(24, dtype=np.int32).reshape(4, 6)
+    assert value(B.after(whole, B.call(B.sink(B.store(flat, B.neg(flat))), whole)), p3=data) == (-data).tolist()
 
 
 def test_a_value_argument_of_a_call_is_read_only():
