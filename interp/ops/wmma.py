@@ -8,7 +8,7 @@ names both.
 `multiply_tile_grid(d, grid, a, b, acc)` does this for each tile of a grid (R178, the configuration of a Wmma).
 
 `allowed_error(d, a, b, acc)` bounds, per element of D, the distance between `multiply_fragments` and any result that the
-descriptor's accumulator permits; infinity where some order may overflow.
+descriptor's accumulator permits. It is infinity where some order may overflow, or no bound holds.
 """
 
 from __future__ import annotations
@@ -148,8 +148,9 @@ def allowed_error(d: Descriptor, a: Array, b: Array, acc: Array) -> Array:
     """Return, per element of D's fragments, the greatest distance from `multiply_fragments` that the accumulator permits.
 
     S is the sum of magnitudes of the products and of C's element, and e the relative errors of `sum_relative_errors_and_count`.
-    The bound is e S / (1 - e), plus the loss by underflow, plus the one rounding of `multiply_fragments`. It is 0 where an
-    operand is infinite or NaN: the results are equal, or both NaN. The errors are float64.
+    The bound is e S / (1 - e), plus the loss by underflow, plus the one rounding of `multiply_fragments`. It is infinity where
+    some order may overflow, and everywhere if e is 1 or more. Otherwise it is 0 where an operand is infinite or NaN: the results
+    are equal, or both NaN. If the accumulator flushes, it is infinity there for a factor that is subnormal. The errors are float64.
     """
     left, right, start = (
         gather_matrix_and_check_copies(d, "A", a),
@@ -169,7 +170,8 @@ def allowed_error(d: Descriptor, a: Array, b: Array, acc: Array) -> Array:
         total = a_size.aligned @ b_size.aligned + c_size.aligned
         lost = a_size.whole @ b_size.whole - a_size.normal @ b_size.normal + c_size.whole - c_size.normal if flushes else 0.0
         unit = out.smallest_normal if flushes else out.smallest_subnormal
-        bound = total * (relative / (1 - relative) + out.unit_roundoff) + (count + 1) * unit + lost
+        growth = relative / (1 - relative) if relative < 1 else math.inf
+        bound = total * (growth + out.unit_roundoff) + (count + 1) * unit + lost
         bound *= 1 + 2.0**-40  # computed with roundings of 2^-53 each
         bound = np.where(total + bound < out.max_finite, bound, math.inf)
     special = _nonfinite_mask(left.astype(f64), right.astype(f64), start.astype(f64))

@@ -385,6 +385,15 @@ def test_the_bound_of_nearest_rounding_is_that_of_a_reduce():
     np.testing.assert_allclose(allowed_error(d, *_fragments(d, given)), (4 + 1) * 2.0**-53 * 5, rtol=1e-9)
 
 
+@pytest.mark.parametrize("bits", [0, 3, 4])
+def test_the_bound_is_infinite_where_the_relative_errors_add_up_to_one(bits):
+    (d,) = descriptors_named("v_wmma_bf16_16x16x16_bf16")
+    d = dataclasses.replace(d, accumulator=dataclasses.replace(d.accumulator, bits=bits))
+    assert sum_relative_errors_and_count(d.accumulator, d.dims[2])[0] >= 1
+    given = [np.ones(d.shape(o), STORAGE[_dtype(d, o)]) for o in OPERANDS]
+    assert (allowed_error(d, *_fragments(d, given)) == np.inf).all()
+
+
 def test_the_bound_counts_the_cuts_of_alignment():
     (d,) = descriptors_named("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
     assert sum_relative_errors_and_count(d.accumulator, 16) == (2 * (10 * 2.0**-24 + 2.0**-23), 22)
