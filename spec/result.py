@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 class Result(NamedTuple):
     """The outputs of one run.
 
-    `values` has one array per value of the root, in order. `buffers` maps `b<unique>` to the final contents of each written Buffer.
+    `values` has one array per value of the root, in order. `buffers` maps `b<unique>` to the final contents of each written Buffer,
+    and `p<slot>` to those of each free Param that was written.
     """
 
     values: tuple[Any, ...]

@@ -58,7 +58,7 @@ def float64_to_float32_truncated_sticky(x: Array) -> Array:
     """Convert float64 to float32 by cutting off bits, with a sticky last bit.
 
     This suits targets whose results lie in float32's normal range. It is cheaper than `float64_to_float32_odd`, and equal to it
-    except where the result is subnormal in float32.
+    except where the result is subnormal in float32. Beyond float32's greatest value it gives infinity.
     """
     b = x.view(i64)
     cut = (b | ((b & _DROPPED) + _DROPPED)) & _KEPT
