@@ -374,11 +374,12 @@ def reject_undeclared_write(scope: TensorScope, target: StorageRef) -> None:
     while enclosing is not None:
         call = enclosing.call
         declared = call.arg.written if call is not None and call.arg is not None else None
-        ref: StorageRef | None = None if declared is None else target
-        while ref is not None and not (ref.scope is enclosing and ref.node.op is Op.PARAM):
-            ref = ref.parent
-        if ref is not None and ref.node.arg.slot not in declared:
-            raise SpecError(f"the Call writes argument {ref.node.arg.slot}, but declares {declared} (R63)")
+        if declared is not None:
+            ref: StorageRef | None = target
+            while ref is not None and not (ref.scope is enclosing and ref.node.op is Op.PARAM):
+                ref = ref.parent
+            if ref is not None and ref.node.arg.slot not in declared:
+                raise SpecError(f"the Call writes argument {ref.node.arg.slot}, but declares {declared} (R63)")
         enclosing = enclosing.outer
 
 
