@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from uops.compiler.decompose import NATIVE
 from uops.compiler.runtime.frame import Kernel as Kernel  # what a loader gives is part of the contract
@@ -41,6 +41,40 @@ PLAIN_OPS: frozenset[Op] = SHIFT | BITWISE | COMPARE | {
 STACK_LIMIT = 1 << 20
 
 
+class Thresholds(NamedTuple):
+    """Sizes from which schedules for large programs pay, as measured on CPUs.
+
+    A model of a machine may have smaller ones. Small programs are then compiled as large ones are, which is how tests reach them.
+
+    - `threaded_operations`: fewest operations on single elements that pay for threads: some 20 us of one core. Handing work to
+      threads costs 2 to 5 us while they are awake and 50 us while they sleep.
+    - `split_reduce_elements`: elements per result from which a Reduce is split into parts that cores share.
+    - `kernel_cost`: cost of one more kernel, in operations on single elements.
+    - `shared_scan_elements`: steps of all scans of a kernel from which cores share them: some 150 us of one core.
+    - `scan_columns`: most accumulators of a tile of columns: what the first cache holds beside rows.
+    - `scatter_vectors`: fewest outputs, in vectors, that pay for clearing memory and adding to the outputs that addends select.
+    - `workgroup_scatter`: fewest outputs, and fewest addends, that pay for leaving the outputs of a column to one workgroup.
+    - `reused_rows`: fewest rows of a product that pay for a panel whose operands are gathered.
+    - `packed_row_tiles`: fewest tiles of rows whose shared panel is copied into LOCAL memory.
+    - `swept_rows`: fewest rows from which reduced columns are accumulated row by row.
+    - `block_rows`: fewest rows of a block of a fused chain that pay for its loops.
+    - `workgroup_reduce_steps`: fewest steps of a Reduce that the lanes of a workgroup share.
+    """
+
+    threaded_operations: int = 200_000
+    split_reduce_elements: int = 1 << 19
+    kernel_cost: int = 4000
+    shared_scan_elements: int = 1 << 17
+    scan_columns: int = 2048
+    scatter_vectors: int = 8
+    workgroup_scatter: int = 512
+    reused_rows: int = 24
+    packed_row_tiles: int = 4
+    swept_rows: int = 16
+    block_rows: int = 32
+    workgroup_reduce_steps: int = 128
+
+
 @dataclass(frozen=True, slots=True)
 class MachineModel:
     """The hardware as schedules and instruction selection see it. The defaults describe no hardware: scalar code for one core.
@@ -52,6 +86,7 @@ class MachineModel:
     - `local_memory`: bytes of LOCAL memory of a workgroup; `workgroup`: the most lanes of one, 0 for none.
     - `access_bytes`: size of the widest access of one lane of a workgroup, 0 for that of a vector.
     - `tensor_cores`: the instructions that TC may choose from.
+    - `thresholds`: sizes from which schedules for large programs pay.
     """
 
     vector_bytes: int = 0
@@ -65,6 +100,7 @@ class MachineModel:
     workgroup: int = 0
     access_bytes: int = 0
     tensor_cores: tuple[WmmaArg, ...] = ()
+    thresholds: Thresholds = Thresholds()
 
     def lanes(self, d: DType) -> int:
         """Return the elements of `d` in one vector register; 1 if there are no vectors."""

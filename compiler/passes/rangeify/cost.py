@@ -27,8 +27,6 @@ from uops.spec.ir.ops import ALU, Op
 
 #: Cost of writing one element to memory.
 WRITE_COST = 4
-#: Cost of a kernel beside its work: the launch, and the loss of reuse in caches.
-KERNEL_COST = 4000
 #: Greatest work per element of a value that may be computed twice in one kernel; a schedule may still keep it in LOCAL memory.
 STAGED_COST = 48
 #: Most references at which one value is computed.
@@ -45,7 +43,7 @@ class RealiseCostModel:
     """Costs and properties of the values of one body, most of them computed on demand."""
 
     def __init__(self, order: Sequence[UOp], closed_reduces: Mapping[UOp, ClosedReduce], machine: MachineModel = PLAIN) -> None:
-        self.order, self.closed_reduces = order, closed_reduces
+        self.order, self.closed_reduces, self.kernel_cost = order, closed_reduces, machine.thresholds.kernel_cost
         self.tensor_core_casts = {(c.dtype_in, c.dtype_out) for c in machine.tensor_cores}
         self.noncontraction_values = self._find_noncontraction_reduces_and_epilogues(order)
 
@@ -135,7 +133,7 @@ class RealiseCostModel:
         one_kernel = all(r.kernel is first.kernel for r in refs)
         if one_kernel and times <= 3 * elements and cost <= STAGED_COST:
             return False
-        return times * cost > elements * (cost + WRITE_COST) + times * READ_COST + KERNEL_COST
+        return times * cost > elements * (cost + WRITE_COST) + times * READ_COST + self.kernel_cost
 
     def is_epilogue_of_unshared_sum(self, u: UOp, allow_smaller_sums: bool) -> bool:
         """Return True if `u` is the result of elementwise arithmetic on a sum that nothing else uses.

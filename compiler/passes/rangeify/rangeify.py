@@ -35,7 +35,7 @@ def rangeify(root: UOp, machine: MachineModel = PLAIN, simplify: Callable[[UOp],
     """Split a callified program into kernels. `simplify` brings index expressions into normal form."""
     simplify = simplify or Rewriter(INDEXING)
     indexing = IndexArithmetic(simplify)
-    body = split_large_reduces(root.body, indexing)
+    body = split_large_reduces(root.body, indexing, machine)
     if body is not root.body:
         root = root.replace(src=(body, *root.arguments))
     state = RangeifyState(indexing, order_outside_kernels(body), root.arguments, _HANDLERS, machine)

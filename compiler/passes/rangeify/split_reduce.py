@@ -16,24 +16,24 @@ from uops.compiler.ir.bodies import order_outside_kernels
 from uops.compiler.ir.views import IndexArithmetic
 from uops.compiler.log import log_transform
 from uops.compiler.passes.rangeify.elements import find_closed_forms_of_reduces
+from uops.compiler.target import PLAIN, MachineModel
 from uops.spec.ir import build as B
 from uops.spec.ir.node import UOp, nodes_with_op
 from uops.spec.ir.ops import Op
 
-#: Elements per result from which a Reduce is split.
-MIN_ELEMENTS = 1 << 19
 #: Most results of a Reduce that is split; more results keep the cores busy by themselves.
 MAX_RESULTS = 8
 #: Most parts of a split, and fewest parts that a factor of the extent may give.
 MAX_PARTS, MIN_PARTS = 64, 32
 
 
-def split_large_reduces(body: UOp, indexing: IndexArithmetic) -> UOp:
+def split_large_reduces(body: UOp, indexing: IndexArithmetic, machine: MachineModel = PLAIN) -> UOp:
     """Split every large Reduce of a body into two stages."""
-    if not any(_is_large_reduce_with_few_results(u) for u in nodes_with_op(body, Op.REDUCE)):
+    least = machine.thresholds.split_reduce_elements
+    if not any(_is_large_reduce_with_few_results(u, least) for u in nodes_with_op(body, Op.REDUCE)):
         return body
     order = order_outside_kernels(body)
-    large = {u for u in order if u.op is Op.REDUCE and _is_large_reduce_with_few_results(u)}
+    large = {u for u in order if u.op is Op.REDUCE and _is_large_reduce_with_few_results(u, least)}
     large -= find_closed_forms_of_reduces(order, indexing).keys()
     done: dict[UOp, UOp] = {}
     for u in order:
@@ -44,11 +44,12 @@ def split_large_reduces(body: UOp, indexing: IndexArithmetic) -> UOp:
     return done[body]
 
 
-def _is_large_reduce_with_few_results(u: UOp) -> bool:
+def _is_large_reduce_with_few_results(u: UOp, min_elements_per_result: int) -> bool:
     shape, axes = u.operand.shape, u.arg.axes
     if not axes or not all(isinstance(n, int) for n in shape) or math.prod(u.shape) > MAX_RESULTS:
         return False
-    return math.prod(shape) >= MIN_ELEMENTS * math.prod(u.shape) and shape[_choose_first_long_enough_reduced_axis(u)] >= MIN_PARTS
+    is_large = math.prod(shape) >= min_elements_per_result * math.prod(u.shape)
+    return is_large and shape[_choose_first_long_enough_reduced_axis(u)] >= MIN_PARTS
 
 
 def _choose_first_long_enough_reduced_axis(u: UOp) -> int:

@@ -28,9 +28,8 @@ from uops.backends.conformance.cases.launches import KernelBuilder, make_launch
 from uops.backends.native_entry import sharing
 from uops.backends.worker.client import BackendWorker, WorkerCase
 from uops.compiler import Config, compile
-from uops.compiler.passes.optimize.heuristics import threads as thread_choice
 from uops.compiler.runtime.frame import KernelLaunch, ProgramFrame
-from uops.compiler.target import MachineModel
+from uops.compiler.target import MachineModel, Thresholds
 from uops.spec.errors import Unsupported
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
@@ -127,14 +126,13 @@ PROGRAMS: dict[str, Callable[[], UOp]] = {
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_with_threads_has_the_bits_of_one_without(target: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(thread_choice, "WORTH", 0)
     monkeypatch.setattr(sharing, "PIECE_WORK", 1)
     monkeypatch.setattr(sharing, "available_cores", lambda: 3)
     graph, rng = PROGRAMS[name](), np.random.default_rng(1)
     given = {k: rng.standard_normal((37, 29)).astype(np.float32) for k in ("p0", "p1")}
     runs = {}
     for cores in (1, 3):
-        target.machine = MachineModel(cores=cores)
+        target.machine = MachineModel(cores=cores, thresholds=Thresholds(threaded_operations=0))
         program = compile(graph, target, Config(reuse=False))
         shared = [launch for launch in program._launches if launch.thread_extent > 1 and launch.kernel.part]
         assert bool(shared) == (cores > 1) == (program._native_entry is not None)

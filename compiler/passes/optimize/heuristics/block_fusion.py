@@ -34,8 +34,6 @@ from uops.spec.ir.node import UOp, substitute, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import base_memory, open_ranges
 
-#: Fewest rows of a block that pay for its loops.
-LEAST_ROWS = 32
 #: Most bytes of LOCAL memory for a chain: it is on the stack of a thread.
 _MOST_BYTES = 1 << 19
 
@@ -135,9 +133,9 @@ class _ChainFinder:
         extents = [constant_extent(r) for r in first.loops[:common_loop_count]]
         return (
             common_loop_count < 2
-            or max(extents) < LEAST_ROWS
+            or max(extents) < self.machine.thresholds.block_rows
             or max(extents[:-1]) < self.machine.cores
-            or row_bytes * LEAST_ROWS > _max_block_bytes(self.machine)
+            or row_bytes * self.machine.thresholds.block_rows > _max_block_bytes(self.machine)
         )
 
 
@@ -202,7 +200,7 @@ def _choose_rows_per_block_or_zero(chain: Sequence[ChainKernel], common_loop_cou
     rows = math.prod(constant_extent(r) for r in chain[0].loops[:common_loop_count])
     n = constant_extent(chain[0].loops[common_loop_count - 1])
     most = _max_block_bytes(machine) // row
-    block = next((k for k in range(min(n, most), LEAST_ROWS - 1, -1) if n % k == 0), 0)
+    block = next((k for k in range(min(n, most), machine.thresholds.block_rows - 1, -1) if n % k == 0), 0)
     reread = sum(_count_bytes_reread_in_each_block(p, common_loop_count) for p in chain)
     outer = max(constant_extent(r) for r in chain[0].loops[: common_loop_count - 1])
     return block if rows * row > cache and reread <= cache // 2 and outer >= machine.cores else 0

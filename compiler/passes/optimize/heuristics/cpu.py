@@ -26,7 +26,6 @@ from uops.compiler.ir.work import estimate_work_per_element
 from uops.compiler.passes.optimize.heuristics.argmax import fuse_max_and_argmax
 from uops.compiler.passes.optimize.heuristics.products import (
     REDUCE_VECTORS,
-    REUSED_ROWS,
     find_loop_that_reuses_lane_loads,
     stage_strided_operand_of_narrow_product,
     tile_product_in_registers,
@@ -35,7 +34,7 @@ from uops.compiler.passes.optimize.heuristics.products import (
 )
 from uops.compiler.passes.optimize.heuristics.sweep import interchange_output_and_reduce_loops
 from uops.compiler.passes.optimize.heuristics.symbolic import vectorize_contiguous_loops_if_machine_masks
-from uops.compiler.passes.optimize.heuristics.threads import WORTH, count_executed_alu_and_memory_operations
+from uops.compiler.passes.optimize.heuristics.threads import count_executed_alu_and_memory_operations
 from uops.compiler.passes.optimize.schedule.accesses import flatten_loop_nests
 from uops.compiler.passes.optimize.schedule.local_memory import (
     find_uses_of_costliest_recomputed_value,
@@ -75,8 +74,6 @@ KEPT_WORK = 14
 _MOST_KEPT = 3
 #: Most rows of a product whose columns, if no cache holds them, are read once in order.
 FEW_ROWS = 16
-#: Fewest rows from which reduced columns are accumulated row by row.
-SWEPT_ROWS = 16
 #: Most rows that are added to a tile of columns together.
 ROWS_TOGETHER = 8
 #: Most rows added together, times the rows of a product that share the columns.
@@ -126,7 +123,7 @@ def _vectorize_outputs_reduces_and_fills(
     staged = stage_strided_operand_of_narrow_product(s, f, lanes, machine, uniques)
     if staged is not None:
         return vectorize_dot_products_if_contiguous(staged, VectorizationFacts(staged), lanes)
-    lane = _choose_lane_loop_unless_reduces_are_cheaper(s, f, lanes)
+    lane = _choose_lane_loop_unless_reduces_are_cheaper(s, f, lanes, machine)
     if lane is None and len(f.reduces) == 1 and not f.unvectorizable:
         return vectorize_dot_products_if_contiguous(s, f, lanes)
     if lane is not None:
@@ -142,7 +139,9 @@ def _vectorize_outputs_reduces_and_fills(
     return s
 
 
-def _choose_lane_loop_unless_reduces_are_cheaper(s: Schedule, f: VectorizationFacts, lanes: int) -> UOp | None:
+def _choose_lane_loop_unless_reduces_are_cheaper(
+    s: Schedule, f: VectorizationFacts, lanes: int, machine: MachineModel
+) -> UOp | None:
     """Return the output loop for vector lanes, or None if reduce loops suit better.
 
     The loop is contiguous in the Store, and its loads cost no more than those along the reduce loops.
@@ -152,7 +151,7 @@ def _choose_lane_loop_unless_reduces_are_cheaper(s: Schedule, f: VectorizationFa
         return None
     inner = [u for u in f.reduces if lane in f.enclosing_loops[u.operand]]
     rows = find_loop_that_reuses_lane_loads(s, f, lane)
-    if not inner or (rows is not None and constant_extent(rows) >= REUSED_ROWS):
+    if not inner or (rows is not None and constant_extent(rows) >= machine.thresholds.reused_rows):
         return lane
     across = sum(f.gather_cost(lane, f.direct_loads(u)) for u in inner)
     last = [r for u in inner if constant_extent(r := ranges_closed_by(u)[-1]) >= lanes]
@@ -177,7 +176,11 @@ def _choose_strategy_and_vectorize_output_loop(
             return _vectorize_two_loops_as_square_tile(s, lane_loop, across, lanes)
         streams = summed and all(a.stride(lane_loop) is not None for a in f.loads)
         vectors = max(1, min(COLUMN_VECTORS, machine.registers // 2)) if streams else _elementwise_vector_count(f)
-        if streams and constant_extent(lane_loop) > lanes * vectors and shortest_reduce_extent(f, lane_loop) >= SWEPT_ROWS:
+        if (
+            streams
+            and constant_extent(lane_loop) > lanes * vectors
+            and shortest_reduce_extent(f, lane_loop) >= machine.thresholds.swept_rows
+        ):
             return _accumulate_column_tiles_row_by_row(s, f, lane_loop, None, lanes, machine, uniques)
         return split_into_vectors_or_vectorize_whole(s, lane_loop, lanes, vectors, AxisType.UPCAST)
     streamed = shortest_reduce_extent(f, lane_loop) * constant_extent(lane_loop) * f.itemsize > (machine.caches or CACHES)[1]
@@ -211,7 +214,8 @@ def _accumulate_column_tiles_row_by_row(
     most = max(n, (machine.caches or CACHES)[0] // 2 // f.itemsize // unrolled // n * n)
     tiles = -(-constant_extent(lane_loop) // most)
     if (
-        machine.cores > 1 and count_executed_alu_and_memory_operations(f.order, f.enclosing_loops) >= WORTH
+        machine.cores > 1
+        and count_executed_alu_and_memory_operations(f.order, f.enclosing_loops) >= machine.thresholds.threaded_operations
     ):  # a tile per core at least
         tiles = max(tiles, min(machine.cores, constant_extent(lane_loop) // n))
     tile = -(-constant_extent(lane_loop) // (tiles * n)) * n

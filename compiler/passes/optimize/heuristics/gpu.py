@@ -59,8 +59,6 @@ LANES, REDUCING = 64, 64
 BUSY, BUSY_LARGE = 4096, 1 << 16
 #: Lanes of neighbouring outputs, and lanes of the reduction, where loads are contiguous across outputs.
 ACROSS = (32, 16)
-#: Fewest steps of a reduction that lanes share.
-LONG = 128
 #: Most elements of a row that a lane of a reduction stores.
 MOST_UPCAST = 16
 #: Share of added iterations up to which an axis is padded.
@@ -293,7 +291,7 @@ def _split_long_reduces_across_lanes(s: Schedule, f: _GpuKernelFacts, machine: M
         across = s.outputs and any(a.stride(s.outputs[-1]) == 1 for a in loads)
         outer = any(x.arg.type is AxisType.REDUCE for x in f.enclosing_loops[u])  # nested in another reduction
         busy = BUSY_LARGE if machine.registers >= MANY_REGISTERS else BUSY
-        if n < LONG or outer or (outputs >= busy and (across or not contiguous)):
+        if n < machine.thresholds.workgroup_reduce_steps or outer or (outputs >= busy and (across or not contiguous)):
             continue
         if across and not contiguous and machine.registers >= MANY_REGISTERS and len(f.reduces) == 1:
             return _split_reduce_and_neighbouring_outputs(s, r, machine)

@@ -61,10 +61,6 @@ ROW_LOADS = 2
 DOTS = 12
 #: Most dot products side by side of one output loop.
 DOT_ROWS = 4
-#: Fewest tiles of rows whose shared panel is copied into LOCAL memory.
-PACKED_ROWS = 4
-#: Fewest rows of a product that pay for a panel whose operands are gathered.
-REUSED_ROWS = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +173,7 @@ def _pack_reused_panel_or_block_deep_reduce(
     tiles, columns = loops[row_loop.arg.axis_id], loops[lane_loop.arg.axis_id]
     if tiles not in s.outputs or columns not in s.outputs:
         return s
-    if constant_extent(tiles) < PACKED_ROWS or _find_panel_load_and_loops(s, tiles, columns) is None:
+    if constant_extent(tiles) < machine.thresholds.packed_row_tiles or _find_panel_load_and_loops(s, tiles, columns) is None:
         return s
     if s.outputs.index(tiles) < s.outputs.index(columns) and tiles.arg.axis_id < columns.arg.axis_id:
         s = apply(s, Swap(axis_number(s, tiles), axis_number(s, columns)))
@@ -383,6 +379,6 @@ def stage_strided_operand_of_narrow_product(
     over = (*(r for r in s.outputs if r in loops), *(r for r in ranges_closed_by(u) if r in loops))
     size = math.prod(map(constant_extent, over)) * load.dtype.itemsize
     reuses = math.prod(constant_extent(r) for r in s.outputs if r not in loops)
-    if reuses < REUSED_ROWS or size * 2 > (machine.caches or CACHES)[1] or not loops <= set(over):
+    if reuses < machine.thresholds.reused_rows or size * 2 > (machine.caches or CACHES)[1] or not loops <= set(over):
         return None
     return stage_in_one_local_buffer(s, [(load, over)], next(uniques))

@@ -46,10 +46,6 @@ from uops.spec.ir.scope import open_ranges, ranges_closed_by
 
 #: Fewest steps of a scan, and elements of a window, that pay for a loop-carried value.
 LEAST = 8
-#: Steps of all scans of a kernel from which cores share them: some 150 us of one core.
-SHARED = 1 << 17
-#: Most accumulators of a tile of columns: what the first cache holds beside rows.
-_MOST_COLUMNS = 2048
 #: Most parts of one row; the last part reads everything before it.
 _MOST_PARTS = 4
 #: Elements that are read side by side while the prefix of a part is reduced.
@@ -177,25 +173,25 @@ def _choose_scan_threads_and_column_tiles(
     outer, inner, threads = s.outputs[:k], s.outputs[k + 1 :], dict[UOp, UOp]()
     extents = [n for n in (axis_of(r).extent for r in s.outputs) if isinstance(n, int)]
     constant = len(extents) == len(s.outputs)
-    cores = machine.cores if not s.ordered_ids and constant and math.prod(extents) >= SHARED else 1
+    cores = machine.cores if not s.ordered_ids and constant and math.prod(extents) >= machine.thresholds.shared_scan_elements else 1
     if cores > 1 and outer:
         first, *rest = outer
         threads[first] = first.replace(arg=RangeArg(first.arg.axis_id, AxisType.THREAD))
         outer, cores = (threads[first], *rest), 1
     loops = _ScanLoops(outer, i, inner, substitutions=threads)
     if has_columns and constant:
-        return _tile_scan_columns(loops, machine.lanes(sum_dtype), cores, next_id(s))
+        return _tile_scan_columns(loops, machine.lanes(sum_dtype), machine.thresholds.scan_columns, cores, next_id(s))
     if has_columns:  # of symbolic extents: one column after the other
         return _ScanLoops((*outer, *inner), i)
     return loops if cores == 1 or inner else _split_scan_across_cores_with_prefix_reduces(i, cores, next_id(s))
 
 
-def _tile_scan_columns(scan_loops: _ScanLoops, lanes: int, cores: int, first_free_id: int) -> _ScanLoops:
-    """Let all inner loops take a step together, in tiles that fit the accumulators' memory and a core's share."""
+def _tile_scan_columns(scan_loops: _ScanLoops, lanes: int, max_columns: int, cores: int, first_free_id: int) -> _ScanLoops:
+    """Let all inner loops take a step together, in tiles of at most `max_columns` that fit a core's share."""
     ids, substitutions = itertools.count(first_free_id), dict(scan_loops.substitutions)
     around: list[UOp] = []
     columns: list[UOp] = []
-    room = _MOST_COLUMNS
+    room = max_columns
     for k, r in reversed([*enumerate(scan_loops.inner)]):
         n = constant_extent(r)
         shared = k == 0 and cores > 1 and n % (cores * lanes) == 0

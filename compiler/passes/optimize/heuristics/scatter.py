@@ -32,10 +32,6 @@ from uops.spec.ir.node import UOp, nodes_with_op, substitute, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import base_memory, open_ranges, ranges_closed_by
 
-#: Fewest outputs, in vectors of the machine, among which an addend is selected, that pay for clearing memory and going through it.
-LEAST_VECTORS = 8
-#: Fewest outputs, and fewest addends, that pay for leaving the outputs of a column to one workgroup.
-LEAST_OF_GROUP = 512
 #: Most lanes of a workgroup that share a column.
 MOST_LANES = 256
 #: Bytes of the least numbers that are added atomically; loops around sums of smaller ones run in order.
@@ -55,9 +51,9 @@ class _Scatter(NamedTuple):
 
 def build_scatter_body(s: Schedule, machine: MachineModel = PLAIN) -> UOp | None:
     """Return the SCHEDULED body of a kernel whose sum an output loop selects, or None for any other kernel."""
-    scatter = _match_sole_sum_as_scatter(
-        s, LEAST_OF_GROUP if machine.workgroup else LEAST_VECTORS * machine.lanes(s.effect.value.dtype)
-    )
+    thresholds = machine.thresholds
+    least = thresholds.workgroup_scatter if machine.workgroup else thresholds.scatter_vectors * machine.lanes(s.effect.value.dtype)
+    scatter = _match_sole_sum_as_scatter(s, least)
     if scatter is None:
         return None
     effect = (
@@ -161,7 +157,7 @@ def _clear_add_in_order_and_store_values(s: Schedule, scatter: _Scatter, machine
 def _clear_add_atomically_and_store_values(s: Schedule, scatter: _Scatter, machine: MachineModel) -> UOp | None:
     """Return the same for workgroups, each with a column; None if there are too few addends, or sums of them are not atomic."""
     first, *rest = scatter.loops
-    if axis_of(first).extent < LEAST_OF_GROUP or scatter.reduce.dtype.itemsize < _LEAST_ATOMIC_BYTES:
+    if axis_of(first).extent < machine.thresholds.workgroup_scatter or scatter.reduce.dtype.itemsize < _LEAST_ATOMIC_BYTES:
         return None
     ids, width = itertools.count(next_id(s)), min(machine.workgroup, MOST_LANES)
     memory, (position,) = s.effect.buffer.operand, s.effect.buffer.positions

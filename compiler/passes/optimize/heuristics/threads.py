@@ -25,9 +25,6 @@ from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import ALU, Op
 from uops.spec.ir.scope import open_ranges
 
-#: Fewest operations on single elements that pay for threads: some 20 us of one core. Handing work to threads costs 2 to 5 us while
-#: they are awake and 50 us while they sleep.
-WORTH = 200_000
 #: Iterations per core from which an outer loop is preferred to a longer inner one: with more pieces, the load balances.
 PER_CORE = 4
 #: Ops that count as one operation per element.
@@ -39,10 +36,11 @@ def assign_thread_loop_if_worthwhile(s: Schedule, machine: MachineModel) -> Sche
     if machine.cores < 2 or s.ordered_ids or any(r.bound.op is not Op.CONST or r.arg.type is AxisType.THREAD for r in s.ranges):
         return s
     order = toposort(s.effect)
-    if len(order) * math.prod(map(_extent, s.ranges)) < WORTH:  # an upper bound of its operations
+    least = machine.thresholds.threaded_operations
+    if len(order) * math.prod(map(_extent, s.ranges)) < least:  # an upper bound of its operations
         return s
     needs = open_ranges(order)
-    if count_executed_alu_and_memory_operations(order, needs) < WORTH:
+    if count_executed_alu_and_memory_operations(order, needs) < least:
         return s
     r = _choose_thread_loop_around_all_fills(s, [needs[u] for u in order if u.op is Op.END], machine.cores)
     if r is None:

@@ -7,11 +7,14 @@ import pytest
 
 import uops
 from uops.compiler import Config, lower
-from uops.compiler.passes.rangeify.split_reduce import MAX_PARTS, MAX_RESULTS, MIN_ELEMENTS, MIN_PARTS
+from uops.compiler.passes.rangeify.split_reduce import MAX_PARTS, MAX_RESULTS, MIN_PARTS
+from uops.compiler.target import Thresholds
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
+
+MIN_ELEMENTS = Thresholds().split_reduce_elements
 
 Shape = tuple[int, ...]
 

@@ -14,10 +14,10 @@ from scheduled_programs import p, softmax
 from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler.config import Config
-from uops.compiler.passes.optimize.heuristics.block_fusion import LEAST_ROWS, fuse_kernel_chains
+from uops.compiler.passes.optimize.heuristics.block_fusion import fuse_kernel_chains
 from uops.compiler.pipeline import lower, stages
 from uops.compiler.runtime.program import Compiled
-from uops.compiler.target import MachineModel
+from uops.compiler.target import MachineModel, Thresholds
 from uops.fuzz.bisect.bisect import bisect
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -27,6 +27,7 @@ from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import base_memory, open_ranges
 
+LEAST_ROWS = Thresholds().block_rows
 HEADS, ROWS, WIDTH = 2, 2 * LEAST_ROWS, 4
 
 

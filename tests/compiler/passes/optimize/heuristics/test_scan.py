@@ -10,11 +10,11 @@ import pytest
 from uops import Tensor
 from uops.compiler.passes.callify.callify import callify, outputs
 from uops.compiler.passes.optimize.heuristics import scan
-from uops.compiler.passes.optimize.heuristics.scan import SHARED, build_prefix_scan_body
+from uops.compiler.passes.optimize.heuristics.scan import build_prefix_scan_body
 from uops.compiler.passes.optimize.optimize import optimize
 from uops.compiler.passes.optimize.schedule.schedule import Schedule, create_initial_schedule
 from uops.compiler.passes.rangeify.rangeify import rangeify
-from uops.compiler.target import PLAIN, MachineModel
+from uops.compiler.target import PLAIN, MachineModel, Thresholds
 from uops.interp import run
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -24,6 +24,8 @@ from uops.spec.ir.ops import Op
 from uops.spec.rows import compositions as c
 from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.verifier import verify
+
+SHARED = Thresholds().shared_scan_elements
 
 
 def first(graph: UOp) -> Schedule:
@@ -209,11 +211,10 @@ def test_cores_share_the_rows_of_scans_and_the_parts_of_a_long_one() -> None:
 def test_parts_of_a_row_begin_with_what_is_before_them(
     n: int, cores: int, dtype: dt.DType, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(scan, "SHARED", 16)
     monkeypatch.setattr(scan, "LANES", 8)
     graph = b.mul(c.prefix_sum(b.param(0, (n,), dtype)), 2)
     given = {"p0": (np.arange(n) % 3).astype(dtype.name)}
-    launch = optimize(rangeify(callify(graph)), MachineModel(cores=cores))
+    launch = optimize(rangeify(callify(graph)), MachineModel(cores=cores, thresholds=Thresholds(shared_scan_elements=16)))
     verify(launch, Dialect.SCHEDULED)
     assert any(r.op is Op.RANGE and r.arg.type is AxisType.THREAD for r in toposort(launch))
     (out,) = outputs(graph)

@@ -10,12 +10,11 @@ import pytest
 from uops.backends import registry
 from uops.backends.conformance.stage_judge import Judge
 from uops.compiler.passes.callify.callify import callify
-from uops.compiler.passes.optimize.heuristics import scatter
 from uops.compiler.passes.optimize.heuristics.scatter import build_scatter_body
 from uops.compiler.passes.optimize.optimize import optimize
 from uops.compiler.passes.optimize.schedule.schedule import create_initial_schedule
 from uops.compiler.passes.rangeify.rangeify import rangeify
-from uops.compiler.target import PLAIN, MachineModel
+from uops.compiler.target import MachineModel, Thresholds
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.axes import AxisType
@@ -26,18 +25,14 @@ from uops.spec.rows import compositions
 from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.verifier import verify
 
-VECTORS = MachineModel(vector_bytes=16, masks=True)
-GROUPS = MachineModel(workgroup=8, local_memory=1 << 15)
+#: Small sums pay for workgroups and vectors, so that a test can run them lane by lane.
+FEW_PAY = Thresholds(scatter_vectors=2, workgroup_scatter=8)
+SCALAR = MachineModel(thresholds=FEW_PAY)
+VECTORS = MachineModel(vector_bytes=16, masks=True, thresholds=FEW_PAY)
+GROUPS = MachineModel(workgroup=8, local_memory=1 << 15, thresholds=FEW_PAY)
 INDICES = np.array([3, 11, 0, 3, -1, 12, 5, 11, 3, 7], np.int32)
 #: Numbers whose sums are exact in every order, one of which no output gets.
 ADDENDS = np.array([1, 2, 4, 8, np.nan, np.inf, 16, 32, 64, 128])
-
-
-@pytest.fixture(autouse=True)
-def few_pay(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small sums pay for workgroups and vectors, so that a test can run them lane by lane."""
-    monkeypatch.setattr(scatter, "LEAST_VECTORS", 2)
-    monkeypatch.setattr(scatter, "LEAST_OF_GROUP", 8)
 
 
 def sum_selected(
@@ -110,7 +105,7 @@ def assert_computes(graph: UOp, launch: UOp, given: dict[str, np.ndarray]) -> No
     assert judge.find_fault_after_pass("optimize", graph, judge.reference_outputs(), outputs) is None
 
 
-@pytest.mark.parametrize("machine", [PLAIN, VECTORS, GROUPS], ids=["plain", "vectors", "groups"])
+@pytest.mark.parametrize("machine", [SCALAR, VECTORS, GROUPS], ids=["plain", "vectors", "groups"])
 @pytest.mark.parametrize("name", EQUAL)
 def test_a_selected_sum_becomes_a_scatter(name: str, machine: MachineModel) -> None:
     columns = {"columns": (6,), "columns of vectors": (3, 4), "transposed": (6,), "rows of addends": (3,)}.get(name, ())
@@ -119,7 +114,7 @@ def test_a_selected_sum_becomes_a_scatter(name: str, machine: MachineModel) -> N
     assert_computes(EQUAL[name], launch, inputs(columns=columns))
 
 
-@pytest.mark.parametrize("machine", [PLAIN, GROUPS], ids=["plain", "groups"])
+@pytest.mark.parametrize("machine", [SCALAR, GROUPS], ids=["plain", "groups"])
 @pytest.mark.parametrize("d", DTYPES, ids=str)
 def test_dtypes_that_are_summed_in_themselves(d: DType, machine: MachineModel) -> None:
     graph = sum_selected(lambda k, i: choose(b.eq(i, k), d))
@@ -128,7 +123,7 @@ def test_dtypes_that_are_summed_in_themselves(d: DType, machine: MachineModel) -
     assert_computes(graph, launch, inputs(d))
 
 
-@pytest.mark.parametrize("machine", [PLAIN, GROUPS], ids=["plain", "groups"])
+@pytest.mark.parametrize("machine", [SCALAR, GROUPS], ids=["plain", "groups"])
 def test_an_index_of_64_bits_that_is_out_of_range_has_a_width(machine: MachineModel) -> None:
     """Times the columns, it would be beyond int64 (R08)."""
     n = len(INDICES)
@@ -171,7 +166,7 @@ OTHERS: dict[str, UOp] = {
 }
 
 
-@pytest.mark.parametrize("machine", [PLAIN, GROUPS], ids=["plain", "groups"])
+@pytest.mark.parametrize("machine", [SCALAR, GROUPS], ids=["plain", "groups"])
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_sums_stay(name: str, machine: MachineModel) -> None:
     for call in rangeify(callify(OTHERS[name])).src:
@@ -189,14 +184,14 @@ STORED = {
 def test_a_sum_that_is_not_stored_once_everywhere_stays(name: str) -> None:
     """What keeps its contents, or is stored twice, is no memory for sums."""
     graph = b.sink(STORED[name](b.buffer(12, dt.float32, unique=1), EQUAL["sum alone"]))
-    launch = lower(graph, PLAIN)
+    launch = lower(graph, SCALAR)
     where = np.arange(12) % 5
     given = {"p3": where > 1 if name == "under a gate" else where.astype(np.int32), "b1": np.arange(12, dtype=np.float32)}
     assert not is_scatter(launch)
     assert_computes(graph, launch, inputs() | given)
 
 
-@pytest.mark.parametrize("machine", [PLAIN, GROUPS], ids=["plain", "groups"])
+@pytest.mark.parametrize("machine", [SCALAR, GROUPS], ids=["plain", "groups"])
 def test_a_sum_that_is_added_to_memory_in_place_stays(machine: MachineModel) -> None:
     """The memory would be cleared before it is read."""
     memory = b.buffer(12, dt.float32, unique=1)
@@ -208,5 +203,5 @@ def test_a_sum_that_is_added_to_memory_in_place_stays(machine: MachineModel) -> 
 
 def test_sums_of_less_than_32_bits_are_no_work_for_lanes() -> None:
     graph = sum_selected(lambda k, i: choose(b.eq(i, k), dt.int16), dt.int16)
-    assert is_scatter(lower(graph, PLAIN)) and not is_scatter(lower(graph, GROUPS))
-    assert_computes(graph, lower(graph, PLAIN), inputs(dt.int16))
+    assert is_scatter(lower(graph, SCALAR)) and not is_scatter(lower(graph, GROUPS))
+    assert_computes(graph, lower(graph, SCALAR), inputs(dt.int16))

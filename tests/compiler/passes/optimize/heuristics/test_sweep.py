@@ -13,12 +13,12 @@ import uops
 from uops import Tensor
 from uops.backends.arrays import STORAGE
 from uops.compiler.passes.callify.callify import callify
-from uops.compiler.passes.optimize.heuristics.cpu import SWEPT_ROWS, schedule_for_cpu_vectors
+from uops.compiler.passes.optimize.heuristics.cpu import schedule_for_cpu_vectors
 from uops.compiler.passes.optimize.heuristics.threads import assign_thread_loop_if_worthwhile
 from uops.compiler.passes.optimize.schedule.optops import apply
 from uops.compiler.passes.optimize.schedule.schedule import RejectedOptOp, close_output_loops_into_sink, create_initial_schedule
 from uops.compiler.passes.rangeify.rangeify import rangeify
-from uops.compiler.target import STACK_LIMIT, MachineModel
+from uops.compiler.target import STACK_LIMIT, MachineModel, Thresholds
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace, BufferArg
@@ -27,6 +27,8 @@ from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import open_ranges
 from uops.spec.optops import Split
+
+SWEPT_ROWS = Thresholds().swept_rows
 
 WIDE = MachineModel(vector_bytes=64, registers=32, caches=(32 << 10, 1 << 20), fma=True)
 

@@ -13,14 +13,13 @@ from uops.backends.native_entry import sharing, table
 from uops.compiler import Config, compile, stages
 from uops.compiler.ir.loops import estimate_executed_instruction_count, find_parallelizable_outer_thread_loop
 from uops.compiler.passes.callify.callify import callify, outputs
-from uops.compiler.passes.optimize.heuristics import threads
 from uops.compiler.passes.optimize.heuristics.cpu import schedule_for_cpu_vectors
 from uops.compiler.passes.optimize.heuristics.threads import assign_thread_loop_if_worthwhile
 from uops.compiler.passes.optimize.schedule.local_memory import stage_in_one_local_buffer
 from uops.compiler.passes.optimize.schedule.schedule import close_output_loops_into_sink, create_initial_schedule
 from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.compiler.runtime.frame import KernelLaunch
-from uops.compiler.target import MachineModel
+from uops.compiler.target import MachineModel, Thresholds
 from uops.interp import run
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -49,17 +48,20 @@ def is_thread(u: UOp) -> bool:
     return u.arg.type is AxisType.THREAD
 
 
+EAGER = Thresholds(threaded_operations=0)
+
+
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every kernel is worth the threads, and every iteration a piece; there are three cores."""
-    monkeypatch.setattr(threads, "WORTH", 0)
+    """Every iteration is a piece; there are three cores."""
     monkeypatch.setattr(sharing, "PIECE_WORK", 1)
     monkeypatch.setattr(sharing, "available_cores", lambda: 3)
 
 
 def many_cores() -> LlvmTarget:
+    """Return a target for which every kernel is worth threads."""
     target = LlvmTarget(LlvmTier.FAST, ObjectCache(None))
-    target.machine = MachineModel(vector_bytes=32, registers=16, masks=True, cores=3, caches=(32768, 1 << 20))
+    target.machine = MachineModel(vector_bytes=32, registers=16, masks=True, cores=3, caches=(32768, 1 << 20), thresholds=EAGER)
     return target
 
 

@@ -19,9 +19,8 @@ from uops.compiler.passes.optimize.schedule.schedule import (
     create_initial_schedule,
     set_output_loop_types_before_optops,
 )
-from uops.compiler.passes.rangeify import cost
 from uops.compiler.passes.rangeify.rangeify import rangeify
-from uops.compiler.target import PLAIN, MachineModel
+from uops.compiler.target import PLAIN, MachineModel, Thresholds
 from uops.interp import run
 from uops.spec.bestiary.legalize import legalize
 from uops.spec.errors import Trap
@@ -42,12 +41,8 @@ T = AxisType
 I32, F32 = dt.int32, dt.float32
 
 
-@pytest.fixture(autouse=True)
-def one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Casts stay in the product's kernel: the cost model thinks of machines that convert element by element."""
-    monkeypatch.setattr(cost, "KERNEL_COST", 1 << 40)
-
-
+#: Casts stay in the product's kernel: the cost model thinks of machines that convert element by element.
+ONE_KERNEL = Thresholds(kernel_cost=1 << 40)
 # ------------------------------------------------------------------------------------------------------- kernels by hand
 
 
@@ -88,7 +83,7 @@ PRODUCT = matmul(p(0, 8, 12), p(1, 12, 16))
 
 
 def started(graph: UOp, parallel: bool = True) -> tuple[UOp, Schedule]:
-    launch = rangeify(callify(graph))
+    launch = rangeify(callify(graph), MachineModel(thresholds=ONE_KERNEL))
     (call,) = launch.src
     s = create_initial_schedule(call.body)
     assert s is not None
@@ -285,7 +280,7 @@ def _is_not_read_before_it_is_written(space: AddrSpace) -> None:
 
 _DESCRIPTOR = next(d for d in DESCRIPTORS if "m16n8k8" in d.name and d.dtype_in is dt.float16)
 _TILE = A.WmmaArg(_DESCRIPTOR.name, _DESCRIPTOR.dims, _DESCRIPTOR.dtype_in, _DESCRIPTOR.dtype_out, "GPU", _DESCRIPTOR.threads)
-_MACHINE = MachineModel(vector_bytes=16, workgroup=256, local_memory=48 << 10, tensor_cores=(_TILE,))
+_MACHINE = MachineModel(vector_bytes=16, workgroup=256, local_memory=48 << 10, tensor_cores=(_TILE,), thresholds=ONE_KERNEL)
 _N, _M, _K = _TILE.dims
 
 

@@ -27,10 +27,9 @@ from uops.compiler.passes.optimize.schedule.schedule import (
 )
 from uops.compiler.passes.optimize.schedule.tensor_core import TensorCoreMatch, match_tensor_core_or_explain_mismatch
 from uops.compiler.passes.optimize.schedule.tensor_tiles import WorkgroupTile, tile_product_for_workgroup
-from uops.compiler.passes.rangeify import cost
 from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.compiler.passes.select.select import select
-from uops.compiler.target import PLAIN_DTYPES, PLAIN_OPS, MachineModel
+from uops.compiler.target import PLAIN_DTYPES, PLAIN_OPS, MachineModel, Thresholds
 from uops.interp import run
 from uops.interp.tensor.storage import NUMPY
 from uops.spec.errors import SpecError, Trap
@@ -45,13 +44,8 @@ from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.verifier import verify
 from uops.spec.wmma import DESCRIPTORS, Descriptor
 
-
-@pytest.fixture(autouse=True)
-def one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Casts stay in the product's kernel: the cost model thinks of machines that convert element by element."""
-    monkeypatch.setattr(cost, "KERNEL_COST", 1 << 40)
-
-
+#: Casts stay in the product's kernel: the cost model thinks of machines that convert element by element.
+ONE_KERNEL = Thresholds(kernel_cost=1 << 40)
 FLOAT32 = (dt.float32, dt.float64, dt.int32)
 USABLE = [d for d in DESCRIPTORS if d.dtype_out in FLOAT32]
 
@@ -61,7 +55,9 @@ def arg(d: Descriptor) -> WmmaArg:
 
 
 def machine(*descriptors: Descriptor) -> MachineModel:
-    return MachineModel(vector_bytes=16, workgroup=256, local_memory=48 << 10, tensor_cores=tuple(map(arg, descriptors)))
+    return MachineModel(
+        vector_bytes=16, workgroup=256, local_memory=48 << 10, tensor_cores=tuple(map(arg, descriptors)), thresholds=ONE_KERNEL
+    )
 
 
 def named(name: str, dtype_in: dt.DType | None = None) -> Descriptor:
@@ -94,7 +90,7 @@ def gemm(m: int, k: int, n: int, d: Descriptor, transposed: bool = False) -> UOp
 
 
 def started(graph: UOp, parallel: bool = True) -> tuple[UOp, Schedule]:
-    launch = rangeify(callify(graph))
+    launch = rangeify(callify(graph), MachineModel(thresholds=ONE_KERNEL))
     (call,) = launch.src
     s = create_initial_schedule(call.src[0])
     assert s is not None
@@ -283,7 +279,7 @@ def test_tc_comes_first_and_what_it_made_is_left_whole() -> None:
 
 def test_the_hand_written_choice_uses_a_tensor_core() -> None:
     graph, on = gemm(32, 32, 16, BF16), machine(BF16)
-    launch = optimize(rangeify(callify(graph)), on)
+    launch = optimize(rangeify(callify(graph), on), on)
     assert count(Op.WMMA, launch) == 1
     (out,) = outputs(graph)
     got = run(launch, given(graph)).buffers[f"b{out.buffer.arg.unique}"].reshape(out.shape)
@@ -329,11 +325,10 @@ def test_a_barrier_that_is_missing_in_a_panel_is_a_trap_R55() -> None:
         agrees(graph, launch, without, on, only=("scheduled",))
 
 
-def test_a_cast_that_a_tensor_core_takes_stays_in_the_product_s_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
+def test_a_cast_that_a_tensor_core_takes_stays_in_the_product_s_kernel() -> None:
     graph = callify(gemm(256, 256, 256, BF16))
     assert len(rangeify(graph).src) == 3
-    assert len(rangeify(graph, machine(BF16)).src) == 1
+    assert len(rangeify(graph, replace(machine(BF16), thresholds=Thresholds())).src) == 1
 
 
 @pytest.mark.parametrize(("size", "blocks"), [(2048, (128, 128)), (1024, (128, 64)), (32, (32, 32))])
