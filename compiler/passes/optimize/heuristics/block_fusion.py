@@ -15,6 +15,7 @@ every block reads again. Each part of a fused kernel is scheduled by itself (`pa
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -32,7 +33,7 @@ from uops.spec.ir.args import AddrSpace, BufferArg, RangeArg, SinkArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, substitute, toposort
 from uops.spec.ir.ops import Op
-from uops.spec.ir.scope import base_memory, open_ranges
+from uops.spec.ir.scope import base_memory, is_variable, open_ranges
 
 #: Most bytes of LOCAL memory for a chain: it is on the stack of a thread.
 _MOST_BYTES = 1 << 19
@@ -152,7 +153,7 @@ def _make_chain_kernel_if_fusible(call: UOp) -> ChainKernel | None:
     order = toposort(s.effect, *s.outputs)
     constant = all(u.bound.op is Op.CONST for u in order if u.op is Op.RANGE)
     only_params = all(u.operand.op is Op.PARAM and u.operand.arg.name is None for u in order if u.op is Op.INDEX)
-    if not constant or not only_params or build_prefix_scan_body(s, iter((0,))) is not None:
+    if not constant or not only_params or build_prefix_scan_body(s, itertools.count()) is not None:
         return None
     return ChainKernel(call, s.effect, s.outputs)
 
@@ -236,7 +237,8 @@ class _ChainFusion:
         extents = [constant_extent(r) for r in chain[0].loops[:common]]
         extents[-1] //= rows
         self.around = [UOp(Op.RANGE, (index_constant(n),), RangeArg(k, AxisType.LOOP)) for k, n in enumerate(extents)]
-        self.axis = common
+        used = (int(u.arg.axis_id) for part in chain for u in toposort(part.effect, *part.loops) if u.op is Op.RANGE)
+        self.axis = 1 + max(used)  # a new loop is none of those that it replaces, or stands beside
         self.arguments = [chain[-1].argument(0)]
         self.local: dict[UOp, UOp] = {}  # memory between two kernels -> LOCAL memory of a block
 
@@ -273,8 +275,10 @@ class _ChainFusion:
 
     def _map_params_and_local_addresses(self, part: ChainKernel, row_in_block: UOp) -> dict[UOp, UOp]:
         """Map the Params and addresses of a kernel to those of the fused kernel, where memory between two kernels is LOCAL."""
-        redirected: dict[UOp, UOp] = {}
-        for u in toposort(part.effect):
+        order = toposort(part.effect)
+        variables = {u: self.renumber_param_and_add_argument(u, part.argument(u.arg.slot)) for u in order if is_variable(u)}
+        redirected = dict(variables)
+        for u in order:
             if u.op is not Op.INDEX:
                 continue
             argument = part.argument(u.operand.arg.slot)
@@ -283,7 +287,8 @@ class _ChainFusion:
                 continue
             t, outer = extract_affine_sum(u.positions[0]), part.loops[: self.common]
             terms = {row_in_block: t.terms[outer[-1]], **{x: k for x, k in t.terms.items() if x not in outer}}
-            redirected[u] = UOp(Op.INDEX, (self.local[argument], build_affine_sum(AffineSum(terms, t.constant))))
+            position = substitute(build_affine_sum(AffineSum(terms, t.constant)), variables)
+            redirected[u] = UOp(Op.INDEX, (self.local[argument], position))
         return redirected
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scheduled_programs import p, softmax
 
+import uops
 from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler.config import Config
@@ -18,6 +19,7 @@ from uops.compiler.passes.optimize.heuristics.block_fusion import fuse_kernel_ch
 from uops.compiler.pipeline import lower, stages
 from uops.compiler.runtime.program import Compiled
 from uops.compiler.target import MachineModel, Thresholds
+from uops.compiler.tensor import capture
 from uops.fuzz.bisect.bisect import bisect
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -170,3 +172,47 @@ def test_a_copy_from_another_device_is_in_no_chain() -> None:
 
     assert devices_of_calls("D1") == [["D0", "D0"], ["D1", "D0"], ["D1", "D1"]]
     assert len(devices_of_calls("D0")) < 3  # on one device they are joined
+
+
+def joined_names(graph: UOp, target: LlvmTarget) -> list[str]:
+    return [k.arg.name for k in kernels(graph, target) if k.arg is not None and k.arg.name.startswith("joined")]
+
+
+def whole_numbers(**shapes: tuple[int, ...]) -> dict[str, Any]:
+    rng = np.random.default_rng(3)
+    return {k: rng.integers(-4, 5, shape).astype(np.float32) for k, shape in shapes.items()}
+
+
+def test_variables_of_a_chain_are_arguments_of_the_joined_kernel() -> None:
+    n = b.variable("n", 1, 5)
+    scores = products(b.mul(p(0, HEADS, ROWS, WIDTH), b.cast(n, dt.float32)), p(1, HEADS, WIDTH, ROWS))
+    graph = products(scores, p(2, HEADS, ROWS, WIDTH))
+    assert joined_names(graph, Small(20 << 10))
+    inputs = whole_numbers(p0=(HEADS, ROWS, WIDTH), p1=(HEADS, WIDTH, ROWS), p2=(HEADS, ROWS, WIDTH))
+    for value in (2, 5):
+        wanted = value * inputs["p0"] @ inputs["p1"] @ inputs["p2"]
+        program = Compiled(graph, Small(20 << 10), Config(reuse=False, verify=True, threads=1))
+        np.testing.assert_array_equal(program(inputs | {"n": value}).values[0], wanted)
+
+
+SMALL_BLOCKS = Thresholds(block_rows=4)
+
+
+def test_a_loop_over_the_rows_of_a_block_is_none_of_the_kernel_s_own() -> None:
+    """The rows of a block are as many as the columns of the first kernel: a loop over either would be the same node."""
+    sums = b.reshape(b.reduce(p(0, 3, 14, 9, 14), Op.ADD, (2,)), (3, 14, 14))
+    graph = products(b.contiguous(sums), p(1, 3, 14, 9))
+    target = Small(2 << 10, thresholds=SMALL_BLOCKS)
+    assert joined_names(graph, target)
+    inputs = whole_numbers(p0=(3, 14, 9, 14), p1=(3, 14, 9))
+    found = Compiled(graph, target, Config(reuse=False, verify=True, threads=1))(inputs).values[0]
+    np.testing.assert_array_equal(found, inputs["p0"].sum(2) @ inputs["p1"])
+
+
+def test_two_scans_in_one_kernel_are_no_part_of_a_chain() -> None:
+    """Tell a kernel of two prefix sums from a part of a chain, as of one."""
+    x = np.arange(256, dtype=np.float32).reshape(16, 16) % 5
+    t = uops.Tensor(x)
+    graph, inputs = capture((t.relu().cumsum(1) + t.cumsum(1)).transpose(0, 1) + 1)
+    found = Compiled(graph, Small(), Config(reuse=False, verify=True))(inputs).values[0]
+    np.testing.assert_array_equal(found, 2 * x.cumsum(1).T + 1)
