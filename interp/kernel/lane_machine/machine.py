@@ -227,18 +227,20 @@ class LaneMachine:
         for i in self._iteration_order(loop, n):
             lane.prefix = (*stamp, i)
             lane.values[counter_slot] = self._make_checked_range_value(loop.range, i, lane)
+            outside = self.private
             if is_workgroup:
                 lane.key, lane.group = (*key, counter_slot, i), (*group, counter_slot, i)
+                if self._is_workgroup_run_once(stamp):
+                    self.private = {}  # dropped with the workgroup, which uses none of the memories outside of it (R128)
             yield from self.run_block(loop.block, lane)
             if loop.innermost and loop.closer.op is Op.REDUCE:
                 self._collect_reduce_term(self.slots[loop.closer], loop.closer, lane)
-            if is_workgroup and self._is_workgroup_finished(stamp):
-                self.private.clear()
+            self.private = outside
         lane.prefix, lane.key, lane.group = prefix, key, group
 
-    def _is_workgroup_finished(self, stamp: Stamp) -> bool:
-        """Return True if the memories of a workgroup that ended are not used again: no loop of another kind is around it."""
-        return not self.private or all(isinstance(x, Loop) and x.type in WORKGROUP_AXES for x, _ in self.order.decode_stamp(stamp))
+    def _is_workgroup_run_once(self, stamp: Stamp) -> bool:
+        """Return True if no loop of another kind is around a loop over workgroups, so that each of them runs once."""
+        return all(isinstance(x, Loop) and x.type in WORKGROUP_AXES for x, _ in self.order.decode_stamp(stamp))
 
     def _eval_loop_bound(self, r: UOp, lane: LaneState, stamp: Stamp) -> int:
         """Return the trip count of a Range or Special; a Special's bound stands outside of all lanes."""

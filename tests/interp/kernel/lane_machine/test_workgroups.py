@@ -245,6 +245,30 @@ def test_registers_belong_to_one_lane(agree: Agree) -> None:
     assert agree(root, {"p0": zeros(4)}).buffers["p0"].tolist() == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("kind", [AxisType.GLOBAL, AxisType.THREAD])
+@pytest.mark.parametrize("space", [AddrSpace.REG, AddrSpace.LOCAL])
+def test_memory_outside_of_a_loop_over_workgroups_outlives_the_loop(kind: AxisType, space: AddrSpace, agree: Agree) -> None:
+    """R128: memory outside of the loop is another than memory inside, and each workgroup has its own."""
+    memory = b.buffer(1, I32, addrspace=space, unique=2)
+    put = b.store(b.at(memory, 0), b.const(5, I32))
+    group = b.range_(3, 1, kind)
+    inside = b.after(memory, put, group)
+    put_inside = b.store(b.at(inside, 0), b.cast(group, I32))
+    loop = b.end(b.store(b.at(p(0, 3), group), b.load(b.at(b.after(inside, put_inside), 0))), group)
+    root = kernel(b.store(b.at(p(1, 1), 0), b.load(b.at(b.after(memory, put, loop), 0))))
+    found = agree(root, {"p0": zeros(3), "p1": zeros(1)}).buffers
+    assert found["p0"].tolist() == [0, 1, 2] and found["p1"].tolist() == [5]
+
+
+@pytest.mark.parametrize("kind", [AxisType.GLOBAL, AxisType.THREAD])
+def test_a_workgroup_reads_nothing_that_the_one_before_it_left(kind: AxisType, fault: Fault) -> None:
+    group = b.range_(2, 1, kind)
+    memory = b.after(b.buffer(1, I32, addrspace=AddrSpace.REG, unique=2), group)
+    put = b.store(b.at(memory, 0), b.const(5, I32), b.eq(group, 0))
+    root = kernel(b.end(b.store(b.at(p(0, 2), group), b.load(b.at(b.after(memory, put), 0))), group))
+    assert "which was never written (R61)" in fault(root, {"p0": zeros(2)})
+
+
 # Wmma
 
 
