@@ -35,12 +35,15 @@ from uops.spec.untrusted import escape_to_one_line
 def evaluate_param_as_argument_or_input(t: NodeEvaluation) -> Array | ExactRef | NodeResult:
     """Evaluate a Param.
 
-    A bound one is its argument (R64). A free one is named storage, and a named one a bounded number (R48).
+    A bound one is its argument (R64, R86). A free one is named storage, and a named one a bounded number (R48).
     """
     arg: ParamArg = t.u.arg
     shape = t.require_canonical_integer_vector(t.u.extents) if t.u.src else ()
     if t.frame.args is not None and arg.slot is not None:
-        return _take_checked_argument_of_param(t, arg, shape)
+        if arg.slot >= len(t.frame.args):
+            raise SpecError(f"R64: no argument for Param {arg.slot}")
+        take = _bind_call_argument if t.frame.is_call else _take_checked_argument_of_param
+        return take(t, arg, shape, t.frame.args[arg.slot])
     t.check_size(shape)
     name = arg.name if arg.name is not None else f"p{arg.slot}"
     if name not in t.machine.inputs:
@@ -53,19 +56,44 @@ def evaluate_param_as_argument_or_input(t: NodeEvaluation) -> Array | ExactRef |
     return reference_to_storage(t.machine.get_or_create_storage_filled_if_input(name, t.u, layout.count(shape)), shape, 0)
 
 
-def _take_checked_argument_of_param(t: NodeEvaluation, arg: ParamArg, shape: tuple[int, ...]) -> NodeResult:
-    """Return the argument that a bound Param stands for. Raises SpecError if it does not fit (R64), Trap if out of bounds."""
-    args = t.frame.args or ()
-    if arg.slot is None or arg.slot >= len(args):
-        raise SpecError(f"R64: no argument for Param {arg.slot}")
-    argument = args[arg.slot]
+def _take_checked_argument_of_param(t: NodeEvaluation, arg: ParamArg, shape: tuple[int, ...], argument: NodeResult) -> NodeResult:
+    """Return the argument that a Param of a Function stands for.
+
+    Raises SpecError if it does not fit (R64), Trap if out of bounds.
+    """
     v = argument.value
     if not isinstance(v, Array | ExactRef) or v.dtype is not arg.dtype or v.shape != shape:
-        got = f"{v.dtype.name}{v.shape}" if isinstance(v, Array | ExactRef) else "void"
-        raise SpecError(f"R64: Param {arg.slot} is {arg.dtype.name}{shape}, its argument {got}")
+        raise SpecError(f"R64: Param {arg.slot} is {arg.dtype.name}{shape}, its argument {_describe_type(v)}")
     if arg.bounds is not None:
         _check_bounds(arg, t.load_if_reference(v))
     return argument
+
+
+def _bind_call_argument(t: NodeEvaluation, arg: ParamArg, shape: tuple[int, ...], argument: NodeResult) -> Array | ExactRef:
+    """Return the value of a Call's variable in its own dtype, or the argument's elements in the shape of its Param.
+
+    Raises SpecError unless a variable gets one integer, and another Param the dtype and number of elements that it has (R86).
+    """
+    v = argument.value
+    if not isinstance(v, Array | ExactRef):
+        raise SpecError(f"R86: the argument of Param {arg.slot} is void")
+    if arg.name is not None:
+        if v.shape != () or not v.dtype.is_integer:
+            raise SpecError(f"R86: variable {escape_to_one_line(arg.name)} gets {_describe_type(v)}")
+        given = t.load_if_reference(v)
+        _check_bounds(arg, given)
+        (number,) = integers(given)
+        return make_scalar(arg.dtype, bits_of(arg.dtype, number))
+    if v.dtype is not arg.dtype or layout.count(v.shape) != layout.count(shape):
+        raise SpecError(f"R86: Param {arg.slot} is {arg.dtype.name}{shape}, its argument {_describe_type(v)}")
+    if isinstance(v, Array):
+        return make_array(v.dtype, shape, elements_of(v))
+    return ExactRef(v.storage, v.dtype, shape, v.places, t.happened_before)
+
+
+def _describe_type(v: Array | ExactRef | ResultTuple | None) -> str:
+    """Return the dtype and shape of a result for a message."""
+    return f"{v.dtype.name}{v.shape}" if isinstance(v, Array | ExactRef) else "void"
 
 
 def _check_bounds(arg: ParamArg, v: Array) -> None:

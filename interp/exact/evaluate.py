@@ -18,6 +18,7 @@ from uops.interp.exact.values import Array, ExactRef, ExactStorage, elements_of
 from uops.spec.errors import Crash, SpecError, Trap, Unsupported
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import CALL_LIKE, Op
+from uops.spec.ir.scope import is_variable, scope_nodes
 from uops.spec.result import Result
 from uops.spec.verify.verifier import verify
 
@@ -39,12 +40,17 @@ class ResultTuple(NamedTuple):
 
 
 class SubstitutionFrame:
-    """One level of substitution: the arguments that Params stand for, None at the top (R64: a Function is its substituted body)."""
+    """One level of substitution: the arguments that Params stand for, None at the top (R64: a Function is its substituted body).
 
-    __slots__ = ("args", "children", "done")
+    A Call passes memory (R86) and runs its body after all of its arguments (R63). `happened_before` has the accesses before that.
+    """
 
-    def __init__(self, args: tuple[NodeResult, ...] | None) -> None:
+    __slots__ = ("args", "children", "done", "happened_before", "is_call")
+
+    def __init__(self, args: tuple[NodeResult, ...] | None, is_call: bool = False, happened_before: int = 0) -> None:
         self.args = args
+        self.is_call = is_call
+        self.happened_before = happened_before
         self.done: dict[UOp, NodeResult] = {}
         self.children: dict[UOp, SubstitutionFrame] = {}
 
@@ -101,15 +107,27 @@ class ExactMachine:
             stack.pop()
         return top.done[root]
 
-    @staticmethod
-    def _find_or_make_call_frame_and_body(frame: SubstitutionFrame, u: UOp) -> tuple[SubstitutionFrame, UOp] | None:
+    def _find_or_make_call_frame_and_body(self, frame: SubstitutionFrame, u: UOp) -> tuple[SubstitutionFrame, UOp] | None:
         """Return the frame and the root of a Function's or Call's body; None for other nodes."""
         if u.op not in CALL_LIKE:
             return None
         child = frame.children.get(u)
         if child is None:
-            child = frame.children[u] = SubstitutionFrame(tuple(frame.done[a] for a in u.arguments))
+            args = tuple(frame.done[a] for a in u.arguments)
+            child = frame.children[u] = self._make_call_frame(u, args) if u.op is Op.CALL else SubstitutionFrame(args)
         return child, u.body
+
+    def _make_call_frame(self, u: UOp, args: tuple[NodeResult, ...]) -> SubstitutionFrame:
+        """Return the frame of a Call's body; variables are read before it runs."""
+        happened_before = 0
+        for argument in args:
+            happened_before |= argument.happened_before
+        for slot in sorted({p.arg.slot for p in scope_nodes(u.body) if is_variable(p)} & set(range(len(args)))):
+            v = args[slot].value
+            if isinstance(v, ExactRef) and v.shape == () and v.dtype.is_integer:
+                self.memory.implicit_load_once(v)
+                happened_before |= v.access
+        return SubstitutionFrame(args, True, happened_before)
 
 
 def _evaluated_sources(u: UOp) -> tuple[UOp, ...]:
@@ -125,7 +143,7 @@ class NodeEvaluation:
         self.memory = machine.memory
         self.frame = frame
         self.u = u
-        self.happened_before = 0
+        self.happened_before = frame.happened_before
         for s in _evaluated_sources(u):
             self.happened_before |= frame.done[s].happened_before
 

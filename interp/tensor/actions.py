@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import UNSET, UOp
 from uops.spec.ir.ops import MARKERS, Op
-from uops.spec.ir.scope import is_variable
+from uops.spec.ir.scope import is_variable, scope_nodes
 from uops.spec.verify.infer import is_kernel_or_custom_function_body
 
 _ndarray = np.ndarray
@@ -189,6 +189,23 @@ def _bind_call_argument(m: TensorMachine, outer: TensorScope, scope: TensorScope
     return cell if given == expected else cell.reshape(expected)
 
 
+def _bind_variables_before_body(m: TensorMachine, outer: TensorScope, scope: TensorScope, call: UOp) -> None:
+    """Bind the variables of a Call's body; what they are read from happens before all that the body does."""
+    for p in _list_variables_in_scope_of(call.body):
+        if p.arg.slot is not None and p.arg.slot < len(call.arguments):
+            argument = call.arguments[p.arg.slot]
+            scope.cells[p] = _bind_call_argument(m, outer, scope, p, argument)
+            cell = outer.cells[argument]
+            if isinstance(cell, StorageRef) and cell.bit is not None:
+                scope.base_accesses |= 1 << cell.bit
+
+
+@lru_cache(256)
+def _list_variables_in_scope_of(body: UOp) -> tuple[UOp, ...]:
+    """Return the named variables of a body."""
+    return tuple(u for u in scope_nodes(body) if is_variable(u))
+
+
 def _check_argument_dtype_and_evaluated_shape(m: TensorMachine, scope: TensorScope, u: UOp, argument: UOp) -> None:
     """Raise SpecError unless a Function's argument has its Param's dtype and shape (R64)."""
     assert scope.outer is not None
@@ -245,6 +262,7 @@ def _run_kernel_or_enter_or_finish_call(m: TensorMachine, scope: TensorScope, u:
         for a in sources:
             base_accesses |= m.accesses_before_end_of(scope, a)
         inner = _find_or_make_body_scope(m, scope, u, base_accesses, u)
+        _bind_variables_before_body(m, scope, inner, u)
         inner.own_accesses[u] = m.clock
         m.frames.append((inner, [body]))
         return WAIT

@@ -18,9 +18,10 @@ from uops.fuzz.generate.producers import PRODUCERS
 from uops.interp import run
 from uops.interp.exact import Bits
 from uops.interp.exact import run as exact_run
-from uops.spec.errors import Trap
+from uops.spec.errors import SpecError, Trap
+from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.node import toposort
+from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import ALU, Op
 from uops.spec.ir.text import show
 
@@ -101,3 +102,72 @@ def test_the_interpreters_trap_together() -> None:
             run(g, {"p0": data, "p1": np.array(where, np.int32)})
         with pytest.raises(Trap):
             exact_run(g, {"p0": [0, 1, 2, 3], "p1": [where]})
+
+
+def _lists(inputs: dict[str, Any]) -> dict[str, list[Any]]:
+    return {k: np.asarray(v).reshape(-1).tolist() for k, v in inputs.items()}
+
+
+def _values(root: UOp, inputs: dict[str, Any]) -> list[list[Any]]:
+    """The values that both interpreters give, flat."""
+    got = [np.asarray(v).reshape(-1).tolist() for v in run(root, inputs).values]
+    assert [list(v.numbers) for v in exact_run(root, _lists(inputs)).values] == got
+    return got
+
+
+def _both_raise(kind: type[Exception], match: str, root: UOp, inputs: dict[str, Any], **options: Any) -> None:
+    with pytest.raises(kind, match=match):
+        run(root, inputs, **options)
+    with pytest.raises(kind, match=match):
+        exact_run(root, _lists(inputs), **options)
+
+
+def test_r86_the_arguments_of_a_call_are_memory_and_integers() -> None:
+    out, whole = B.param(8, (), dt.int32), B.param(3, (2, 3), dt.int32)
+    data: dict[str, Any] = {
+        "p3": np.arange(6, dtype=np.int32).reshape(2, 3),
+        "p7": np.array(3, np.int32),
+        "p8": np.array(4, np.int32),
+        "v": 3,
+    }
+    n = B.variable("n", 0, 9, 0)
+    body = B.sink(B.store(B.param(1, (), dt.int32), B.cast(B.mul(n, B.index(100)), dt.int32)))  # beyond uint8
+    for argument in (B.const(3), B.const(3, dt.uint8), B.param(7, (), dt.int32), B.variable("v", 0, 99)):
+        root = B.after(out, B.call(body, argument, out))
+        assert _values(root, data) == [[300]]
+        if argument.op is Op.PARAM:
+            _both_raise(Trap, "R48", root, {**data, "p7": np.array(10, np.int32), "v": 10})
+    flat, other = B.param(0, (6,), dt.int32), B.param(1, (6,), dt.int32)
+    negate = B.sink(B.store(flat, B.neg(flat)))
+    assert _values(B.after(whole, B.call(negate, whole)), data) == [[0, -1, -2, -3, -4, -5]]
+    assert _values(B.after(whole, B.call(B.sink(B.store(flat, other)), whole, B.neg(whole))), data) == [[0, -1, -2, -3, -4, -5]]
+    for wrong in (B.shrink(whole, (0, 0), (2, 2)), B.bitcast(whole, dt.int16)):
+        _both_raise(SpecError, "R86", B.call(negate, wrong), data, check=False)
+
+
+def test_r63_a_call_reads_its_variables_before_its_body_runs() -> None:
+    memory, out = B.param(8, (2,), dt.int32), B.param(9, (), dt.int32)
+    first = B.reshape(B.shrink(memory, (0,), (1,)), ())
+    n, p1, p2 = B.variable("n", 0, 9, 0), B.param(1, (2,), dt.int32), B.param(2, (), dt.int32)
+    data = {"p8": np.array([3, 4], np.int32), "p9": np.array(7, np.int32)}
+    number = B.cast(n, dt.int32)
+    stores = B.store(p1, B.add(p1, 100)), B.store(p2, number)
+    for effects in (stores, stores[::-1]):
+        call = B.call(B.sink(*effects), first, memory, out)
+        assert _values(B.sink(B.after(memory, call), B.after(out, call)), data) == [[103, 104], [3]]
+    spread = B.store(p1, B.expand(B.reshape(number, (1,)), (2,)))
+    assert _values(B.after(memory, B.call(B.sink(spread), first, memory)), data) == [[3, 3]]
+    written_before = B.after(memory, B.store(memory, B.add(memory, 1)))
+    first_after = B.reshape(B.shrink(written_before, (0,), (1,)), ())
+    assert _values(B.after(memory, B.call(B.sink(spread), first_after, memory)), data) == [[4, 4]]
+
+
+def test_a_body_of_a_call_runs_after_all_of_its_arguments() -> None:
+    memory, other = B.param(8, (2,), dt.int32), B.param(9, (2,), dt.int32)
+    data = {"p8": np.array([3, 4], np.int32), "p9": np.array([5, 6], np.int32)}
+    p0 = B.param(0, (2,), dt.int32)
+    after_a_store = B.after(other, B.store(memory, B.add(memory, 1)))
+    call = B.call(B.sink(B.store(p0, B.mul(p0, 2))), memory, after_a_store)
+    assert _values(B.after(memory, call), data) == [[8, 10]]
+    unordered = B.sink(B.store(memory, B.add(memory, 1)), B.call(B.sink(B.store(p0, p0)), memory))
+    _both_raise(Trap, "R55", unordered, data)
