@@ -98,7 +98,7 @@ class BufferSlot:
                 got = f"{array.dtype.name} of shape {array.shape}"
                 raise SpecError(f"input {self.key!r} needs {expected.name} of shape {shape}, got {got}")
             array = np.require(array, expected, ("C", "A")).reshape(shape)
-        if expected.kind == "b" and array.size and array.view(np.uint8).max() > 1:
+        if has_wrong_bool_byte(array):
             raise Trap(f"input {self.key!r} has a bool byte that is neither 0 nor 1 (R24)")
         return array
 
@@ -172,6 +172,11 @@ def _evaluate_dim(d: Dim, variables: Mapping[str, int]) -> int:
             raise Trap(f"a size has no value where {variables}: {u!r} of {[folded[s].const for s in u.src]} (R29)")
         folded[u] = B.const(value, u.dtype)
     return int(folded[d].const)
+
+
+def has_wrong_bool_byte(array: Array) -> bool:
+    """Return True if an array is of bools and has a byte other than 0 and 1 (R24, bool)."""
+    return array.dtype.kind == "b" and bool(array.size) and int(array.view(np.uint8).max()) > 1
 
 
 # Keys and dtypes

@@ -16,11 +16,13 @@ import numpy as np
 from uops.compiler.ir.bodies import list_possibly_written_slots
 from uops.compiler.ir.buffers import byte_offset
 from uops.compiler.native import HostFunction, find_function
-from uops.compiler.runtime.arguments import Array, evaluate_shape, is_variable, numpy_dtype
+from uops.compiler.runtime.arguments import Array, evaluate_shape, has_wrong_bool_byte, is_variable, numpy_dtype
 from uops.compiler.runtime.frame import KernelLaunch
+from uops.spec.errors import Trap
 from uops.spec.ir.node import Dim, UOp, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import base_memory
+from uops.spec.untrusted import escape_to_one_line
 
 #: About how many instructions a call of a Python function takes, whatever it does.
 _CALL_INSTRUCTIONS = 10_000
@@ -42,19 +44,22 @@ class HostFunctionKernel:
     """
 
     def __init__(
-        self, function: HostFunction, arguments: Sequence[MemoryArgument | None], shape_variables: Sequence[str] = ()
+        self, name: str, function: HostFunction, arguments: Sequence[MemoryArgument | None], shape_variables: Sequence[str] = ()
     ) -> None:
-        self.function, self.arguments, self.shape_variables = function, tuple(arguments), tuple(shape_variables)
+        self.name, self.function = name, function
+        self.arguments, self.shape_variables = tuple(arguments), tuple(shape_variables)
 
     def __call__(self, buffers: Sequence[int], scalars: Sequence[int]) -> None:
-        """Call the function once. Raises whatever it raises."""
+        """Call the function once. Raises whatever it raises, and Trap if it leaves a bool byte other than 0 and 1 (R24, bool)."""
         sizes = dict(zip(self.shape_variables, scalars[len(self.arguments) :]))
-        self.function(
-            *[
-                scalars[k] if a is None else _view_memory_as_flat_array(buffers[k], a, evaluate_shape(a.shape, sizes))
-                for k, a in enumerate(self.arguments)
-            ]
-        )
+        values = [
+            scalars[k] if a is None else _view_memory_as_flat_array(buffers[k], a, evaluate_shape(a.shape, sizes))
+            for k, a in enumerate(self.arguments)
+        ]
+        self.function(*values)
+        for a, value in zip(self.arguments, values):
+            if a is not None and a.is_written and has_wrong_bool_byte(value):
+                raise Trap(f"what CustomFunction {escape_to_one_line(self.name)} gives has a bool byte other than 0 and 1 (R24)")
 
 
 def _view_memory_as_flat_array(address: int, argument: MemoryArgument, shape: tuple[int, ...]) -> Array:
@@ -74,7 +79,8 @@ def make_host_function_kernel(call: UOp, target: str) -> HostFunctionKernel:
     arguments = [None if is_variable(a) else _describe_memory(a, k in written) for k, a in enumerate(call.arguments)]
     extents = [n for a in arguments if a is not None for n in a.shape if isinstance(n, UOp)]
     names = dict.fromkeys(str(u.arg.name) for u in toposort(*extents) if is_variable(u)) if extents else ()
-    return HostFunctionKernel(find_function(target, call.body.arg.name), arguments, tuple(names))
+    name = call.body.arg.name
+    return HostFunctionKernel(name, find_function(target, name), arguments, tuple(names))
 
 
 def make_host_function_launch(
