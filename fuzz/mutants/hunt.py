@@ -57,6 +57,15 @@ BLIND = (
     ),
     Edit("compiler/pipeline.py", "    try:\n        until_lowered", "    try:\n        return\n        until_lowered"),
 )
+#: A script that proves the rules of a theme, and ends with status 1 unless all are true. `uops prove --no-write` would also object
+#: to true rules that the ledger does not have.
+PROVE_THEME = """
+import sys
+from uops.compiler.prove import campaign, ledger
+rules = campaign.collect_rules_to_prove_by_theme().get(sys.argv[1], ())
+report = campaign.prove_rules(rules, proved_entries_by_key=ledger.index_proved_entries(ledger.read_ledger()))
+sys.exit(not report.ok)
+"""
 #: Limits of a trial. Hunts are measured in processor time, so a start may take long.
 PATIENT = replace(LIMITS, start=600.0)
 #: Processor seconds for triage, which asks twice about a program that does not end; questions and seconds for a reduction.
@@ -192,9 +201,7 @@ class Hunter:
         if not mutant.edit.file.startswith("compiler/rewrite/rules/"):
             return None
         theme = Path(mutant.edit.file).stem
-        return self._hunt_by_exit_status_against_clean_run(
-            mutant, "ledger", ["-m", "uops", "prove", "--no-write", "--jobs", "1", "--rules", theme]
-        )
+        return self._hunt_by_exit_status_against_clean_run(mutant, "ledger", ["-c", PROVE_THEME, theme])
 
     def _hunt_by_gradient_cells(self, mutant: Mutant) -> Kill | None:
         """Run the conformance cells of gradients, which compare answers, on a change of the gradient rules or of the front end."""

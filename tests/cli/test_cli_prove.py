@@ -33,7 +33,7 @@ def test_rules_are_proved_and_written_and_then_taken_from_the_ledger(uops: Uops,
 
 def test_a_theme_is_chosen_by_its_name_and_nothing_is_written_unasked(uops: Uops, tmp_path: Path) -> None:
     result = uops("prove", "--rules", "booleans", "--ledger", "l.jsonl", "--no-write")
-    assert result.exit_code == 0
+    assert result.exit_code == 1 and "l.jsonl: the page of eq-self is not what was proved" in result.stdout
     assert "booleans" in result.stdout
     assert "20 rules, 60 obligations, 0 of them from the ledger" in result.stdout
     assert not (tmp_path / "l.jsonl").exists()
@@ -79,8 +79,9 @@ def test_a_misspelt_theme_or_rule_is_a_wrong_question_with_a_hint(uops: Uops) ->
         assert right in result.stderr and result.stdout == ""
 
 
-def test_a_cold_proof_checks_the_ledger(uops: Uops, tmp_path: Path) -> None:
-    arguments = ("prove", "--rules", "where-n*", "--ledger", "l.jsonl", "--cold")
+@pytest.mark.parametrize("options", [(), ("--cold",)], ids=["warm", "cold"])
+def test_a_proof_that_is_not_written_checks_the_ledger(options: tuple[str, ...], uops: Uops, tmp_path: Path) -> None:
+    arguments = ("prove", "--rules", "where-n*", "--ledger", "l.jsonl", *options)
     assert uops(*arguments).exit_code == 0
     assert uops(*arguments, "--no-write").exit_code == 0
     pages = ledger.read_ledger(tmp_path / "l.jsonl")
@@ -93,3 +94,11 @@ def test_a_cold_proof_checks_the_ledger(uops: Uops, tmp_path: Path) -> None:
     assert json.loads(uops(*arguments, "--no-write", "--json").stdout)["not_as_in_ledger"] == ["where-not"]
     ledger.write_ledger([p for name, p in pages.items() if name != "where-not"], tmp_path / "l.jsonl")
     assert uops(*arguments, "--no-write").exit_code == 1
+
+
+def test_a_page_of_no_rule_is_surplus(uops: Uops, tmp_path: Path) -> None:
+    pages = ledger.read_ledger(ledger.PATH)
+    ledger.write_ledger([*pages.values(), replace(pages["where-not"], rule="gone")], tmp_path / "l.jsonl")
+    result = uops("prove", "--ledger", "l.jsonl", "--no-write")
+    assert result.exit_code == 1 and "l.jsonl: the page of gone is of no rule" in result.stdout
+    assert "the page of where-not" not in result.stdout

@@ -33,7 +33,7 @@ LEMMAS = "lemmas"
     "--seeds", type=click.IntRange(1), default=1, show_default=True, help="Number of solver seeds; their verdicts must agree."
 )
 @click.option("--ledger", "path", type=click.Path(dir_okay=False), help="Use this ledger instead of the package's.")
-@click.option("--write/--no-write", default=True, help="Write proofs to the ledger.")
+@click.option("--write/--no-write", default=True, help="Write proofs to the ledger, or check it.")
 @json_option()
 @click.pass_context
 def prove(
@@ -41,8 +41,9 @@ def prove(
 ) -> None:
     """Prove the rewrite rules for all dtypes, and OptOps for all sizes.
 
-    What the ledger holds under the same queries is not asked again. Exit status 1 unless every rule is proved. With --cold and
-    --no-write the ledger is checked: exit status 1, too, if it holds other verdicts.
+    What the ledger holds under the same queries is not asked again. Exit status 1 unless every rule is proved. With --no-write
+    the ledger is checked: exit status 1, too, if it is stale. It is stale if it lacks a page, or has one of another rule, with
+    other verdicts or with other queries. With --cold, all verdicts are new ones.
     """
     from uops.compiler.prove import ledger
     from uops.compiler.prove.campaign import find_rules_with_missing_or_stale_page, prove_rules
@@ -63,16 +64,17 @@ def prove(
     if write:
         old_pages = pages if globs else {}
         ledger.write_ledger({**old_pages, **report.pages}.values(), ledger_path)
-    differing = find_rules_with_missing_or_stale_page(pages, report, chosen) if cold and not write else []
-    if cold and not write and not globs:
-        differing += [name for name in pages if name not in report.pages]
+    stale = [] if write else find_rules_with_missing_or_stale_page(pages, report, chosen)
+    surplus = [] if write or globs else [name for name in pages if name not in report.pages]
     if as_json:
-        print_json(_report_to_json(report, replayed) | ({"not_as_in_ledger": differing} if cold and not write else {}))
+        print_json(_report_to_json(report, replayed) | ({} if write else {"not_as_in_ledger": stale + surplus}))
     else:
         _print_report(report, replayed)
-        for name in differing:
+        for name in stale:
             echo(f"{ledger_path}: the page of {name} is not what was proved; write it with `uops prove --rules {name}`")
-    ctx.exit(0 if report.ok and not differing else 1)
+        for name in surplus:
+            echo(f"{ledger_path}: the page of {name} is of no rule; write the ledger anew with `uops prove`")
+    ctx.exit(0 if report.ok and not stale and not surplus else 1)
 
 
 def _select_rules_and_lemmas(globs_or_empty_for_all: tuple[str, ...]) -> tuple[list[Rule], tuple[str, ...]]:
