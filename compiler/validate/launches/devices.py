@@ -1,8 +1,9 @@
 """Claims about a program on several devices: a launch touches its device's memory alone, and launches that conflict are ordered.
 
 Takes: the launch as SCHEDULED, whose bodies show which launches are copies, as PLANNED, and the schedule of its queues. Gives:
-claims `devices`; none for a program on one device. What conflicts is read here from the arguments, not by the scheduler.
-Spec: R59 (After), R72 (device), R76 (null axis on D), R182 (memory of callers).
+claims `devices`; none for a program on one device. What conflicts is read here from the arguments, not by the scheduler. A
+kernel written by hand touches whatever its Call passes.
+Spec: R59 (After), R72 (device), R76 (null axis on D), R166 (kernels written by hand), R182 (memory of callers).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import NamedTuple
 
 from uops.compiler.runtime.queues import QueueSchedule
 from uops.compiler.validate import terms as T
+from uops.compiler.validate.launches.plan import list_calls_of_written_kernels
 from uops.compiler.validate.model import ObligationKind, ValidationClaim
 from uops.spec.ir.node import UOp, nodes_with_op
 from uops.spec.ir.ops import Op
@@ -40,7 +42,10 @@ def generate_device_locality_and_order_claims(kernels: UOp, planned: UOp, schedu
     devices = [_device_of(call) for call in planned.src]
     if len(set(devices)) < 2:
         return
+    written_by_hand = frozenset(list_calls_of_written_kernels(kernels))
     for k, (old, device) in enumerate(zip(kernels.src, devices, strict=True)):
+        if k in written_by_hand:
+            continue
         others = {str(t.memory.device) for t in touches[k] if t.memory.device not in (None, device)}
         if others:
             words = f"call {k} on {device} copies from {', '.join(sorted(others))} and does nothing else"

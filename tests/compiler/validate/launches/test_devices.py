@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import uops
 from uops.backends.registry import create_backend
 from uops.compiler.pipeline import lower
 from uops.compiler.runtime.queues import QueueSchedule, QueueStep, describe_launch_access, schedule_launches
@@ -84,3 +86,25 @@ def test_conflicts_are_read_apart_from_the_scheduler() -> None:
     scheduled, planned, _ = REDUCED
     accesses = [describe_launch_access(c)._replace(reads=(), writes=()) for c in planned.src]
     assert any("waits for" in place for place in failing(scheduled, planned, schedule_launches(accesses)))
+
+
+def written_on_both_devices() -> UOp:
+    """A kernel written by hand reads and writes memory of two devices; one more launch on each of them reads it."""
+    first, second = (b.buffer(4, dt.int32, device, unique=k) for k, device in enumerate(PAIR, 1))
+    i = b.range_(4, 1)
+    p0, p1 = (b.at(b.param(slot, (4,), dt.int32), i) for slot in range(2))
+    value = b.add(b.load(p0), b.load(p1))
+    call = b.call(b.sink(b.end(b.group(b.store(p0, value), b.store(p1, b.mul(value, 2))), i), name="k"), first, second)
+    return b.sink(b.add(b.after(first, call), 1), b.add(b.after(second, call), 1))
+
+
+def test_a_kernel_written_by_hand_may_touch_memory_of_several_devices() -> None:
+    graph = written_on_both_devices()
+    scheduled, planned, schedule = stages(graph)
+    assert not failing(scheduled, planned, schedule)
+    steps = tuple(s._replace(waits=()) for s in schedule.steps)
+    assert any("waits for" in place for place in failing(scheduled, planned, schedule._replace(steps=steps)))
+    inputs = {"b1": np.arange(4, dtype=np.int32), "b2": np.arange(4, dtype=np.int32)}
+    program = uops.compile(graph, "c", validate=True)
+    for got, want in zip(program(inputs).values, uops.run(graph, inputs).values, strict=True):
+        assert np.array_equal(got, want)
