@@ -31,7 +31,7 @@ from uops.compiler.config import default_config
 from uops.compiler.tensor import realize
 from uops.compiler.tensor.settings import current_settings
 from uops.compiler.tensor.tensor import Tensor
-from uops.compiler.tensor.trace import open_container
+from uops.compiler.tensor.trace import declared_attributes, list_undeclared_attributes, open_container
 from uops.spec.errors import SpecError
 from uops.spec.ir.node import UOp
 
@@ -130,7 +130,7 @@ class _CallWriter:
 
     def write_checks_if_they_can_tell(self, name: str, value: Any) -> bool:
         """Write the checks that the variable `name` has the structure of `value`; return False if none can tell."""
-        kind = type(value)
+        kind: type = type(value)
         if kind is Tensor:
             array = f"a{self._tensors}"
             self._tensors += 1
@@ -145,6 +145,10 @@ class _CallWriter:
             return self.write_item_checks(name, value)
         if isinstance(value, dict):
             return self.write_dict_checks(name, value)
+        if list_undeclared_attributes(value):
+            return False
+        if hasattr(value, "__dict__"):
+            self.checks.append(f"if not {name}.__dict__.keys() <= {self.bind(declared_attributes(kind))}: return DECLINED")
         return all(
             self._write_part_checks(f"{name}.{field}", part) for field, part in zip(container.keys, container.parts, strict=True)
         )

@@ -113,7 +113,10 @@ class OpenedContainer(NamedTuple):
 
 
 def open_container(value: Any) -> OpenedContainer | None:
-    """Open a dict, a list, a tuple, a NamedTuple or a dataclass; return None for any other value, which is passed as it is."""
+    """Open a dict, a list, a tuple, a NamedTuple or a dataclass; return None for any other value, which is passed as it is.
+
+    Raises SpecTypeError for a dataclass with a Tensor in an attribute that is no field: it would not be passed on.
+    """
     kind = type(value)
     if isinstance(value, dict):
         return OpenedContainer(tuple(value), list(value.values()), lambda parts: dict(zip(value, parts, strict=True)))
@@ -122,10 +125,46 @@ def open_container(value: Any) -> OpenedContainer | None:
     if kind in (list, tuple):
         return OpenedContainer((), list(value), kind)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for name in list_undeclared_attributes(value):
+            if _holds_tensor(getattr(value, name)):
+                message = f"expected the Tensors of a {kind.__name__} in its fields, got one in its attribute {name}"
+                raise SpecTypeError(f"{message}: declare it as a field")
         fields = [x for x in dataclasses.fields(value) if x.init or hasattr(value, x.name)]
         parts = [getattr(value, x.name) for x in fields]
         return OpenedContainer(tuple([x.name for x in fields]), parts, lambda parts: _replace_all_fields(value, fields, parts))
     return None
+
+
+@functools.lru_cache(256)
+def declared_attributes(dataclass: type) -> frozenset[str]:
+    """Return the names of the fields of a dataclass and of its cached properties, which derive from them."""
+    cached = [name for c in dataclass.__mro__ for name, v in vars(c).items() if isinstance(v, functools.cached_property)]
+    return frozenset([*[x.name for x in dataclasses.fields(dataclass)], *cached])
+
+
+def list_undeclared_attributes(instance: Any) -> list[str]:
+    """Return the attributes of a dataclass instance that are not declared, in order."""
+    kind: type = type(instance)
+    declared = declared_attributes(kind)
+    return [name for name in getattr(instance, "__dict__", ()) if name not in declared]
+
+
+def _holds_tensor(value: Any) -> bool:
+    """Return True for a Tensor, and for a container of one."""
+    pending, seen = [value], set[int]()  # an attribute may lead back to its object
+    while pending:
+        v = pending.pop()
+        if isinstance(v, Tensor):
+            return True
+        if id(v) not in seen:
+            seen.add(id(v))
+            if isinstance(v, dict):
+                pending += v.values()
+            elif isinstance(v, list | tuple):
+                pending += v
+            elif dataclasses.is_dataclass(v) and not isinstance(v, type):
+                pending += [getattr(v, x.name) for x in dataclasses.fields(v) if hasattr(v, x.name)]
+    return False
 
 
 def _replace_all_fields(value: Any, fields: list[dataclasses.Field[Any]], parts: list[Any]) -> Any:

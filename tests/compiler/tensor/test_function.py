@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import pkgutil
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -10,9 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from uops import Op, SpecError, Tensor, function
+from uops import Op, SpecError, Tensor, function, grad, jit
 from uops.compiler import tensor
 from uops.compiler.tensor import capture
+from uops.spec.errors import SpecTypeError
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp, toposort
@@ -243,6 +245,43 @@ def test_a_field_that_its_class_initializes_is_passed_and_returned() -> None:
     scaled.scale = 5.0
     result = function(lambda s: (s.value * s.scale, s))(scaled)
     assert result[0].tolist() == [5, 10, 15] and result[1].scale == 5 and not hasattr(result[1], "unset")
+
+
+@dataclasses.dataclass
+class Model:
+    weight: Tensor
+
+    def __post_init__(self) -> None:
+        self.scale: Any = Tensor(1.0)
+        self.circular: list[Any] = []
+        self.circular.append(self.circular)
+
+    @functools.cached_property
+    def twice(self) -> Tensor:
+        return self.weight + self.weight
+
+
+def test_a_tensor_in_an_attribute_that_is_no_field_is_refused() -> None:
+    def scaled(m: Any) -> Any:
+        return m.weight * m.scale
+
+    model, x = Model(Tensor(X)), Tensor(X)
+    model.scale = Tensor(5.0)
+    for f in (function(scaled), jit(scaled), grad(lambda m: scaled(m).sum())):
+        with pytest.raises(SpecTypeError, match="Tensors of a Model in its fields, got one in its attribute scale"):
+            f(model)
+    model.scale = [{"a": (1, x)}]
+    with pytest.raises(SpecTypeError, match="attribute scale: declare it as a field"):
+        function(lambda m: m.weight)(model)
+    with pytest.raises(SpecTypeError, match="attribute scale"):
+        function(lambda x: (x, model))(x)
+
+
+def test_other_attributes_and_cached_properties_are_no_obstacle() -> None:
+    model = Model(Tensor(X))
+    model.scale = "no Tensor"
+    assert model.twice.tolist() == [2, 4, 6]
+    assert function(lambda m: m.twice * 2)(model).tolist() == [4, 8, 12]
 
 
 def test_no_module_of_the_package_hides_a_name_of_it() -> None:

@@ -16,6 +16,7 @@ import uops
 from uops import Tensor
 from uops.compiler.tensor import compiled_calls, realize
 from uops.compiler.tensor.compiled_calls import JitFunction
+from uops.spec.errors import SpecTypeError
 
 
 @dataclasses.dataclass
@@ -127,6 +128,16 @@ def test_other_arguments_are_declined(own: Any, other: Any, slow_calls: list[int
     assert to_arrays(jitted(*other)) == to_arrays(f(*other))
     assert len(slow_calls) == before + 1
     assert to_arrays(jitted(*own)) == to_arrays(f(*own))
+
+
+def test_an_attribute_that_is_no_field_is_declined_and_refused(slow_calls: list[int]) -> None:
+    jitted, w = uops.jit(lambda w: w.first + w.second), Weights(numbers(1, 2), numbers(3, 4))
+    assert [jitted(w).tolist() for _ in range(3)] == [[4, 6]] * 3 and len(slow_calls) == 1
+    w.third = X  # type: ignore[attr-defined]
+    with pytest.raises(SpecTypeError, match="got one in its attribute third: declare it as a field"):
+        jitted(w)
+    w.third = 3  # type: ignore[attr-defined]
+    assert jitted(w).tolist() == [4, 6]
 
 
 class ListOfItsOwn(list):  # type: ignore[type-arg]
