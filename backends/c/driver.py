@@ -14,6 +14,7 @@ import _ctypes
 import ctypes
 import functools
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -31,6 +32,8 @@ FLAGS = (
 )  # fmt: skip
 #: Compiler -> its further flags for a kernel that stores signed integers.
 _SIGNED_FLAGS = {"gcc": ("-fno-tree-loop-vectorize",)}
+#: A macro that every C compiler defines.
+_STANDARD_MACRO = re.compile(r"^#define __STDC__ 1$", re.MULTILINE)
 #: Time limit of one compiler run, in seconds.
 _SECONDS = 300.0
 
@@ -56,17 +59,25 @@ def unavailable_reason(compiler_name: str) -> str | None:
 
 @functools.cache
 def find_compiler(name: str) -> Compiler:
-    """Find a compiler by name. Raises Unsupported where it is not installed."""
+    """Find a compiler by name. Raises Unsupported where it is not installed, or does not answer as a C compiler does."""
     path = shutil.which(name)
     if path is None:
         raise Unsupported(f"{name}: no such program is installed", "c")
-    version = _run_compiler([path, "--version"], "").splitlines()[0]
-    return Compiler(name, path, version, _run_compiler([path, "-march=native", "-E", "-dM", "-x", "c", "-"], ""))
+    try:
+        version = _run_compiler([path, "--version"], "")
+        machine = _run_compiler([path, "-march=native", "-E", "-dM", "-x", "c", "-"], "")
+    except (CompileError, Crash) as e:
+        raise Unsupported(f"{name}: {str(e).strip()}", "c") from e
+    if not version.strip() or not _STANDARD_MACRO.search(machine):
+        raise Unsupported(f"{name}: {path} gives no version, or not the macros of a C compiler: is it broken?", "c")
+    return Compiler(name, path, version.strip().splitlines()[0], machine)
 
 
 def _run_compiler(command: list[str], stdin_text: str) -> str:
     try:
-        done = subprocess.run(command, input=stdin_text, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        done = subprocess.run(
+            command, input=stdin_text, capture_output=True, encoding="utf-8", errors="replace", timeout=_SECONDS, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as e:
         raise CompileError(f"{command[0]} cannot be run: {e}") from e
     if done.returncode != 0:
