@@ -12,12 +12,10 @@ do those whose extent is no positive constant, or is the bound of another loop.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from uops.compiler.ir.extents import may_be_zero_trip
-from uops.compiler.ir.loops import map_nodes_of_ops_to_enclosing_loops
+from uops.compiler.ir.loops import map_nodes_of_ops_to_enclosing_loops, retype_ranges_as_sequential
 from uops.compiler.log import log_transform
-from uops.spec.ir.axes import UNROLLED, AxisType
+from uops.spec.ir.axes import UNROLLED
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import KERNEL_ACCESSES, OPAQUE_INSTRUCTIONS, WRITES, Op
 from uops.spec.ir.scope import base_memory, open_ranges
@@ -28,23 +26,20 @@ _REPEATED_EFFECTS = OPAQUE_INSTRUCTIONS | {Op.ATOMICADD}
 
 def bind_accesses_and_loop_over_unrolled_ranges(body: UOp) -> UOp:
     """Return a kernel whose accesses of memory that it writes depend on the loops that they run in, and AtomicAdds on the lanes."""
+    body = retype_ranges_as_sequential(body, _find_unrolled_ranges_to_loop_over(toposort(body)))
     order = toposort(*(u for u in toposort(body) if u.op in (Op.RANGE, Op.SPECIAL)), body)  # an access depends on its loops
     written = {base_memory(_accessed_reference(u)) for u in order if u.op in WRITES}
-    loops_of_vectors = _find_unrolled_ranges_to_loop_over(order)
-    reduced = {r for u in order if u.op is Op.REDUCE for r in u.ranges}
     specials = [u for u in order if u.op is Op.SPECIAL]
     loops = map_nodes_of_ops_to_enclosing_loops(order, KERNEL_ACCESSES)
     done: dict[UOp, UOp] = {}
     for u in order:
-        src, arg = tuple([done[s] for s in u.src]), u.arg
-        if u in loops_of_vectors:
-            arg = replace(arg, type=AxisType.REDUCE if u in reduced else AxisType.LOOP)
+        src = tuple([done[s] for s in u.src])
         if u in loops and (base_memory(_accessed_reference(u)) in written or any(map(may_be_zero_trip, loops[u]))):
-            around = [r for r in order if r in loops[u] and (r in loops_of_vectors or r.arg.type not in UNROLLED)]
+            around = [r for r in order if r in loops[u] and r.arg.type not in UNROLLED]
             around += specials if u.op is Op.ATOMICADD else []
             reference, *operands = src
             src = (UOp(Op.AFTER, (reference, *[done[r] for r in around])), *operands) if around else src
-        done[u] = u if src == u.src and arg is u.arg else UOp(u.op, src, arg, u.tag)
+        done[u] = u if src == u.src else u.replace(src=src)
     log_transform("bind", body, done[body], done)
     return done[body]
 

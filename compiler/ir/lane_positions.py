@@ -20,20 +20,20 @@ def count_iterations(loops: Iterable[UOp]) -> int:
     return math.prod(max_extent(loop_extent(r)) for r in loops)
 
 
-def number_iteration(counters: Iterable[tuple[UOp, UOp]]) -> UOp:
+def number_iteration(counters: Iterable[tuple[UOp, UOp]], dtype: dt.DType = POSITION) -> UOp:
     """Return the number of an iteration of nested loops, which are given outermost first, each with the value of its counter."""
-    number: UOp = B.const(0, POSITION)
+    number: UOp = B.const(0, dtype)
     for r, value in counters:
-        counter = cast_to(value, POSITION)
-        extent = B.const(max_extent(loop_extent(r)), POSITION)
+        counter = cast_to(value, dtype)
+        extent = B.const(max_extent(loop_extent(r)), dtype)
         number = counter if number.op is Op.CONST else B.add(B.mul(number, extent), counter)
     return number
 
 
 def offset_position(number: UOp, size: int, position: UOp) -> UOp:
     """Return a position, or a vector of them, among the elements of an iteration, of which each has `size`."""
-    d = position.dtype if position.dtype is dt.int64 else POSITION
-    first = number if size == 1 else B.mul(number, B.const(size, POSITION))
+    d = position.dtype if position.dtype is dt.int64 else number.dtype
+    first = number if size == 1 else B.mul(number, B.const(size, number.dtype))
     first, position = cast_to(first, d), cast_to(position, d)
     if position.op is Op.CONST and position.const == 0:
         return first

@@ -7,8 +7,10 @@ Range, End, If, Linear; R57, R114 (If), R127 to R129.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
+from uops.compiler.log import log_transform
 from uops.spec.ir import build as B
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, get_op, nodes_with_op, toposort
@@ -108,6 +110,12 @@ def _find_loops_open_where_each_loop_closes(
     return around
 
 
+def find_loops_around(order: Sequence[UOp]) -> dict[UOp, frozenset[UOp]]:
+    """Return each closed loop of a kernel with all loops around it. `order` has the nodes in topological order."""
+    around = _find_loops_open_where_each_loop_closes(order, open_ranges(order))
+    return {r: _add_loops_around(outer, around) for r, outer in around.items()}
+
+
 def _add_loops_around(loops: frozenset[UOp], around: Mapping[UOp, frozenset[UOp]]) -> frozenset[UOp]:
     """Return some loops and all loops around them."""
     found, pending = set(loops), list(loops)
@@ -133,6 +141,30 @@ def _split_end_by_loops_of_effects(end: UOp, depended: Mapping[UOp, frozenset[UO
         for loops, members in by_loops.items()
     ]
     return B.group(*parts) if len(parts) > 1 else parts[0]
+
+
+def retype_ranges_as_sequential(body: UOp, ranges: Collection[UOp]) -> UOp:
+    """Return a kernel in which `ranges` are of a sequential type: REDUCE if a Reduce closes them, else LOOP.
+
+    Loops nest as before: an End of one of them and of other loops becomes an End per loop, since types decide how they nest (R95).
+    """
+    if not ranges:
+        return body
+    order = toposort(body)
+    reduced = {r for u in order if u.op is Op.REDUCE for r in u.ranges}
+    done: dict[UOp, UOp] = {}
+    for u in order:
+        src = tuple([done[s] for s in u.src])
+        new = u if src == u.src else u.replace(src=src)
+        if u in ranges:
+            new = new.replace(arg=replace(u.arg, type=AxisType.REDUCE if u in reduced else AxisType.LOOP))
+        elif u.op is Op.END and len(u.ranges) > 1 and not set(u.ranges).isdisjoint(ranges):
+            new = done[u.body]
+            for r in reversed(sort_closed_loops_outermost_first(u.ranges)):
+                new = B.end(new, done[r])
+        done[u] = new
+    log_transform("expand", body, done[body], done)
+    return done[body]
 
 
 def find_parallelizable_outer_thread_loop(instructions: Sequence[UOp]) -> UOp | None:

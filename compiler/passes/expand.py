@@ -25,18 +25,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 
 from uops.compiler.ir.bodies import map_kernel_bodies
 from uops.compiler.ir.iterations import bind_accesses_and_loop_over_unrolled_ranges
-from uops.compiler.ir.loops import sort_by_nesting, sort_closed_loops_outermost_first
+from uops.compiler.ir.loops import retype_ranges_as_sequential, sort_by_nesting, sort_closed_loops_outermost_first
 from uops.compiler.log import log_transform
 from uops.compiler.passes.sequential_axes import serialize_axes_and_atomics_that_targets_lack
 from uops.compiler.place import untranslatable_error
 from uops.spec.ir import build as B
 from uops.spec.ir.args import ReduceArg
-from uops.spec.ir.axes import UNROLLED, AxisType
-from uops.spec.ir.node import UOp, get_op, nodes_with_op, substitute, toposort
+from uops.spec.ir.axes import UNROLLED
+from uops.spec.ir.node import UOp, get_op, nodes_with_op, toposort
 from uops.spec.ir.ops import ADDRESSING, ALU, OPAQUE_INSTRUCTIONS, Op
 
 
@@ -63,10 +62,7 @@ def _turn_vector_axes_of_native_kernel_into_loops(body: UOp) -> UOp:
     order = toposort(body)
     if OPAQUE_INSTRUCTIONS.isdisjoint(map(get_op, order)):
         return body
-    reduced = {r for u in order if u.op is Op.REDUCE for r in u.ranges}
-    axes = [u for u in order if u.op is Op.RANGE and u.arg.type in UNROLLED]
-    loops = {r: replace(r.arg, type=AxisType.REDUCE if r in reduced else AxisType.LOOP) for r in axes}
-    return substitute(body, {r: r.replace(arg=arg) for r, arg in loops.items()})
+    return retype_ranges_as_sequential(body, {u for u in order if u.op is Op.RANGE and u.arg.type in UNROLLED})
 
 
 class _AxisExpander:

@@ -1,7 +1,8 @@
 """Loops of kernels written by hand that run in order, because no other form of code computes what they say, or none of useful size.
 
 Takes: SCHEDULED. Gives: SCHEDULED. Spec: Range, AtomicAdd; AxisType table; R56 (AtomicAdd), R57 (Range), R166 (kernels written by
-hand). The order of LOOP and REDUCE is one of the orders that an unordered loop may have, so the meaning stays.
+hand). The order of LOOP and REDUCE is one of the orders that an unordered loop may have, so the meaning stays. Loops nest as
+before, and the memory of a lane or workgroup stays its own (`serialized_memory`).
 
 - An UPCAST or UNROLL loop becomes sequential if its bound is no positive constant, or if an instruction stands in it that has no
   vectors: an AtomicAdd, an If, or an opaque one.
@@ -20,11 +21,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 
 from uops.compiler.decompose import SMALL
-from uops.compiler.ir.loops import map_nodes_of_ops_to_enclosing_loops
+from uops.compiler.ir.loops import map_nodes_of_ops_to_enclosing_loops, retype_ranges_as_sequential
 from uops.compiler.log import log_transform
+from uops.compiler.passes.serialized_memory import give_memory_per_iteration_of_serialized_loops
 from uops.compiler.place import untranslatable_error
 from uops.spec.ir import build as B
 from uops.spec.ir.axes import GRID, SEQUENTIAL, UNROLLED, WORKGROUP, AxisType
@@ -66,7 +67,7 @@ def serialize_axes_and_atomics_that_targets_lack(body: UOp) -> UOp:
     if ops.isdisjoint(_CONCURRENT):
         narrow = [u for u in loops if u.op is Op.ATOMICADD and _is_narrow(u)]
         chosen |= {r for u in narrow for r in loops[u] if r.arg.type not in SEQUENTIAL}
-    in_order = _retype_ranges_as_sequential(body, order, chosen)
+    in_order = retype_ranges_as_sequential(*give_memory_per_iteration_of_serialized_loops(body, chosen))
     return _lower_small_float_atomics_to_stores(in_order) if ops.isdisjoint(_CONCURRENT) else in_order
 
 
@@ -118,22 +119,6 @@ def _is_positive_constant(bound: UOp) -> bool:
 
 def _is_narrow(u: UOp) -> bool:
     return u.value.dtype in SMALL or u.value.dtype.itemsize < _LEAST_ATOMIC
-
-
-def _retype_ranges_as_sequential(body: UOp, sorted_nodes: list[UOp], ranges_to_retype: set[UOp]) -> UOp:
-    """Return a kernel in which `ranges_to_retype` are of a sequential type: REDUCE if a Reduce closes them, else LOOP."""
-    if not ranges_to_retype:
-        return body
-    reduced = {r for u in sorted_nodes if u.op is Op.REDUCE for r in u.ranges}
-    done: dict[UOp, UOp] = {}
-    for u in sorted_nodes:
-        src = tuple([done[s] for s in u.src])
-        new = u if src == u.src else u.replace(src=src)
-        if u in ranges_to_retype:
-            new = new.replace(arg=replace(u.arg, type=AxisType.REDUCE if u in reduced else AxisType.LOOP))
-        done[u] = new
-    log_transform("expand", body, done[body], done)
-    return done[body]
 
 
 def _lower_small_float_atomics_to_stores(body: UOp) -> UOp:

@@ -60,6 +60,21 @@ def test_lanes_run_in_order_if_their_memory_is_written_outside_of_them_but_not_b
     judge(launch, {"b0": np.arange(8, dtype=np.int32), "b1": np.zeros(8, np.int32)})
 
 
+@pytest.mark.parametrize("is_upcast_beside_a_sum", [False, True])
+@pytest.mark.parametrize("ids", [(1, 2), (2, 1)])
+def test_loops_that_run_in_order_nest_as_before(ids: tuple[int, int], is_upcast_beside_a_sum: bool) -> None:
+    """In each round a lane reads what its neighbour wrote in the round before. One End closes both loops."""
+    rounds = b.range_(3, ids[0], AxisType.LOOP)
+    lane = b.range_(4, ids[1], AxisType.UPCAST if is_upcast_beside_a_sum else AxisType.LOCAL)
+    memory = p(0, 16)
+    here = b.after(memory, rounds, lane)
+    seen = b.load(b.at(here, b.add(b.mul(rounds, 4), b.mod(b.add(lane, 1), 4))))
+    done = b.end(b.store(b.at(here, b.add(b.mul(b.add(rounds, 1), 4), lane)), b.add(seen, 1)), rounds, lane)
+    other = add_one(p(1, 1), 0) if is_upcast_beside_a_sum else b.store(b.at(b.after(memory, done), 0), b.const(0))
+    counter = {"p1": np.zeros(1, np.int32)} if is_upcast_beside_a_sum else {}
+    judge(b.sink(done, other, name="k"), {"p0": np.arange(16, dtype=np.int32), **counter})
+
+
 @pytest.mark.parametrize("bound", [0, -2, b.variable("n", 0, 4, 1)], ids=["zero", "negative", "variable"])
 def test_a_vector_loop_needs_a_positive_constant_bound(bound: int | UOp) -> None:
     u = b.range_(bound, 0, AxisType.UPCAST)
