@@ -19,14 +19,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from uops.compiler.ir.buffers import fresh_uniques
-from uops.compiler.ir.extents import constant_extent, may_be_zero_trip
 from uops.compiler.ir.instructions import InstructionList
 from uops.compiler.ir.lane_positions import count_iterations, number_iteration, offset_position
-from uops.spec.ir import dtypes as dt
+from uops.compiler.passes.private_contents import may_read_before_writing
 from uops.spec.ir.axes import GRID, WORKGROUP
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import ACCESSES, ALU, BLOCK_CLOSERS, BLOCK_OPENERS, KERNEL_VIEWS, MEMORY_ROOTS, Op
-from uops.spec.ir.scope import base_memory, has_memory_per_iteration, is_private_buffer, strip_afters
+from uops.spec.ir.ops import ALU, BLOCK_CLOSERS, BLOCK_OPENERS, KERNEL_VIEWS, MEMORY_ROOTS, Op
+from uops.spec.ir.scope import base_memory, has_memory_per_iteration, is_private_buffer
 
 #: Instructions without an effect that read no memory: the new list puts them behind their sources.
 _REBUILT = ALU | KERNEL_VIEWS | {Op.GROUP, Op.CAST, Op.STACK}
@@ -38,9 +37,8 @@ _Loops = tuple[UOp, ...]
 
 @dataclass(eq=False, slots=True)
 class _Use:
-    """An instruction that accesses a private Buffer, at a position of the list, and the blocks around it, outermost first."""
+    """An instruction that accesses a private Buffer, and the blocks around it, outermost first."""
 
-    position: int
     instruction: UOp
     blocks: _Loops
 
@@ -74,7 +72,7 @@ def give_carried_memory_per_iteration(linear: UOp) -> UOp:
     for buffer, uses in _collect_uses(linear).items():
         for scope, inside in _group_by_scope(buffer, uses).items():
             carried = _find_carried_loops(scope, inside)
-            if carried and _may_read_before_writing(linear, buffer, scope[-1], inside):
+            if carried and may_read_before_writing(buffer, _list_with_blocks_inside(scope[-1], inside)):
                 size = int(buffer.arg.size)
                 arg = replace(buffer.arg, size=max(1, size * count_iterations(carried)), unique=next(uniques))
                 memories[buffer, scope] = _ScopeMemory(buffer.replace(arg=arg), size, carried)
@@ -103,13 +101,13 @@ def _group_by_scope(buffer: UOp, uses: Iterable[_Use]) -> dict[_Loops, list[_Use
     return groups
 
 
-def _walk_with_blocks(linear: UOp) -> Iterator[tuple[int, UOp, _Loops]]:
-    """Yield the instructions of a list with their positions and the blocks around them, outermost first."""
+def _walk_with_blocks(linear: UOp) -> Iterator[tuple[UOp, _Loops]]:
+    """Yield the instructions of a list with the blocks around them, outermost first."""
     blocks: _Loops = ()
-    for k, u in enumerate(linear.src):
+    for u in linear.src:
         if u.op in BLOCK_CLOSERS:
             blocks = blocks[: -len(u.ranges) if u.op is Op.END else -1]
-        yield k, u, blocks
+        yield u, blocks
         if u.op in BLOCK_OPENERS:
             blocks = (*blocks, u)
 
@@ -118,7 +116,7 @@ def _collect_uses(linear: UOp) -> dict[UOp, list[_Use]]:
     """Return each private Buffer that an instruction accesses, with these instructions in order."""
     memory: dict[UOp, UOp] = {}  # a private Buffer, and the views of it -> the Buffer
     uses: dict[UOp, list[_Use]] = {}
-    for k, u, blocks in _walk_with_blocks(linear):
+    for u, blocks in _walk_with_blocks(linear):
         if is_private_buffer(u):
             memory[u] = u
         elif u.op in KERNEL_VIEWS:
@@ -127,7 +125,7 @@ def _collect_uses(linear: UOp) -> dict[UOp, list[_Use]]:
                 memory[u] = memory[viewed]
         else:
             for buffer in dict.fromkeys(memory[s] for s in u.src if s in memory):
-                uses.setdefault(buffer, []).append(_Use(k, u, blocks))
+                uses.setdefault(buffer, []).append(_Use(u, blocks))
     return uses
 
 
@@ -138,64 +136,9 @@ def _find_carried_loops(scope: _Loops, uses: Sequence[_Use]) -> _Loops:
     return scope[outside:]
 
 
-def _may_read_before_writing(linear: UOp, buffer: UOp, loop: UOp, uses: Sequence[_Use]) -> bool:
-    """Return True unless each iteration of a loop certainly writes what it reads of a Buffer, before it reads it."""
-    use_at = {use.position: use for use in uses}
-    size = int(buffer.arg.size)
-    written: set[int] = set()
-    before: list[tuple[UOp, set[int]]] = []  # the open blocks inside of the loop, and what was written before each of them
-    filling: set[UOp] = set()  # loops that write all elements, one per iteration
-    for k, u, blocks in _walk_with_blocks(linear):
-        if loop not in blocks:
-            continue
-        while before and before[-1][0] not in blocks:
-            block, earlier = before.pop()
-            if block in filling:
-                written = set(range(size))
-            elif block.op is not Op.RANGE or may_be_zero_trip(block):
-                written = earlier
-        if k in use_at:
-            elements = _find_accessed_elements(u, buffer)
-            if u.op is not Op.STORE:
-                if not (set(range(size)) if elements is None else elements) <= written:
-                    return True
-            elif u.gate is None:
-                written = written | (elements or set())
-                if _is_filled_by_loop(u, buffer, blocks[-1]):
-                    filling.add(blocks[-1])
-        if u.op in BLOCK_OPENERS:
-            before.append((u, written))
-    return False
-
-
-def _find_position(access: UOp, buffer: UOp) -> UOp | None:
-    """Return the position, or the vector of them, at which an instruction accesses a Buffer; None if it is no plain access."""
-    if access.op not in ACCESSES:
-        return None
-    target = strip_afters(access.buffer)
-    if target.op is not Op.INDEX or strip_afters(target.operand) is not buffer or len(target.positions) != 1:
-        return None
-    position: UOp = target.positions[0]
-    return position
-
-
-def _find_accessed_elements(access: UOp, buffer: UOp) -> set[int] | None:
-    """Return the elements of a Buffer that an instruction accesses; None if they are not known."""
-    position = _find_position(access, buffer)
-    if position is None:
-        return None
-    if position.op is Op.CONST:
-        return {int(position.arg.value)}
-    elements = position.constant_elements
-    return None if elements is None else {int(e) for e in elements}
-
-
-def _is_filled_by_loop(store: UOp, buffer: UOp, loop: UOp) -> bool:
-    """Return True if the innermost loop around a Store writes each element of a Buffer in an iteration of its own."""
-    position = _find_position(store, buffer)
-    if position is not None and position.op is Op.CAST and position.dtype in (dt.int32, dt.int64):
-        position = position.operand
-    return position is loop and loop.bound.op is Op.CONST and constant_extent(loop) == int(buffer.arg.size)
+def _list_with_blocks_inside(loop: UOp, uses: Iterable[_Use]) -> list[tuple[UOp, _Loops]]:
+    """Return the instructions of uses inside of a loop, each with the blocks around it inside of the loop."""
+    return [(use.instruction, use.blocks[use.blocks.index(loop) + 1 :]) for use in uses]
 
 
 class _MemoryReplacement:
@@ -214,7 +157,7 @@ class _MemoryReplacement:
         for u in self.linear.src:
             if u.op in MEMORY_ROOTS and u not in self.buffers:
                 self.out.prepend(u)
-        for _, u, blocks in _walk_with_blocks(self.linear):
+        for u, blocks in _walk_with_blocks(self.linear):
             if u.op not in _REBUILT and u.op not in MEMORY_ROOTS:
                 self.values[u] = self.out.append(self._rebuild(u, blocks))
         return self.linear.replace(src=tuple(self.out))

@@ -4,10 +4,10 @@ Takes: LINEAR. Gives: LINEAR, in which private Buffers whose lifetimes do not ov
 Pipeline/Register-Memory Plan; Buffer, After, Barrier; R61 (fresh buffers), R128 (private memory), R176 (plan of LOCAL and REG).
 
 A Buffer lives from its first access in the list to its last. A loop that holds some of its accesses belongs to its lifetime as a
-whole. So does a loop that holds all of them, unless each iteration has memory of its own (R128) or writes every element before it
-reads one. Buffers share memory if they have one address space, dtype, device and scope. Those in registers also have one size, so
-that a vector stays a vector. Where lanes of a workgroup run side by side, a Barrier must stand between two lifetimes in LOCAL
-memory.
+whole. So does a loop that holds all of them, unless each iteration has memory of its own (R128) or writes every element that it
+reads before it reads it. Buffers share memory if they have one address space, dtype, device and scope. Those in registers also have
+one size, so that a vector stays a vector. Where lanes of a workgroup run side by side, a Barrier must stand between two lifetimes
+in LOCAL memory.
 
 The later Buffer becomes After(earlier Buffer, the end of its lifetime), so that the graph states the order, too.
 """
@@ -17,13 +17,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from uops.compiler.ir.extents import constant_extent
 from uops.compiler.log import log_transform
+from uops.compiler.passes.private_contents import may_read_before_writing
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.axes import GRID, WORKGROUP
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import BLOCK_CLOSERS, BLOCK_OPENERS, KERNEL_ACCESSES, Op
-from uops.spec.ir.scope import VIEWS, has_memory_per_iteration, is_private_buffer, numbers_workgroups, strip_afters
+from uops.spec.ir.scope import VIEWS, has_memory_per_iteration, is_private_buffer, numbers_workgroups
 
 #: What may end a lifetime: an access, a loop or a Barrier.
 _ENDS = KERNEL_ACCESSES | {Op.END, Op.BARRIER}
@@ -127,7 +127,7 @@ class _ListWithBlocks:
                 first, last = min(first, block), max(last, self.closing[block])
         for block in reversed(common):
             is_loop = self.instructions[block].op is Op.RANGE
-            if is_loop and not self._has_memory_per_iteration(buffer, block) and not self._writes_all_first(buffer, block):
+            if is_loop and not self._has_memory_per_iteration(buffer, block) and self._may_read_earlier_contents(buffer, block):
                 first, last = block, self.closing[block]
         return first, last
 
@@ -138,35 +138,11 @@ class _ListWithBlocks:
             shared = shared[: next((n for n, (a, b) in enumerate(zip(shared, here)) if a != b), min(len(shared), len(here)))]
         return shared
 
-    def _writes_all_first(self, buffer: UOp, loop: int) -> bool:
-        """Return True if each iteration of a loop writes all elements of a Buffer before it reads one."""
-        depth, written = len(self.around[loop]) + 1, set[int]()
-        for k in self.accesses[buffer]:
-            u = self.instructions[k]
-            if u.op is not Op.STORE:
-                break
-            if u.gate is None and k > loop:
-                written |= self._find_certainly_written_elements(u, self.around[k][depth:])
-        return len(written) == int(buffer.arg.size)
-
-    def _find_certainly_written_elements(self, store: UOp, inner_blocks: Sequence[int]) -> set[int]:
-        """Return elements that a Store certainly writes: of known positions, or of a loop of its own over all elements."""
-        target = strip_afters(store.buffer)
-        size = self.memory[store.buffer].arg.size
-        if target.op is Op.BUFFER:
-            return set(range(size)) if not inner_blocks else set()
-        if target.op is not Op.INDEX or strip_afters(target.operand).op is not Op.BUFFER or len(target.positions) != 1:
-            return set()
-        (position,) = target.positions
-        if len(inner_blocks) == 1 and position is self.instructions[inner_blocks[0]]:
-            if self._has_memory_per_iteration(self.memory[store.buffer], inner_blocks[0]):
-                return set()  # each lane writes one element, of memory of its own (R128)
-            return set(range(size)) if position.bound.op is Op.CONST and constant_extent(position) == size else set()
-        if inner_blocks:
-            return set()
-        if position.op is Op.CONST:
-            return {int(position.arg.value)}
-        return set(position.constant_elements or ())
+    def _may_read_earlier_contents(self, buffer: UOp, loop: int) -> bool:
+        """Return True unless each iteration of a loop, which holds all accesses of a Buffer, writes what it reads of it first."""
+        depth = len(self.around[loop]) + 1
+        blocks = {k: [self.instructions[j] for j in self.around[k][depth:]] for k in self.accesses[buffer]}
+        return may_read_before_writing(buffer, [(self.instructions[k], inside) for k, inside in blocks.items()])
 
     def end_before(self, life: _Lifetime, later: _Lifetime) -> UOp | None:
         """Return the instruction after which the memory of `life` may be that of `later`; None if there is none."""

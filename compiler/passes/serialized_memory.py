@@ -21,10 +21,11 @@ from uops.compiler.ir.buffers import fresh_uniques
 from uops.compiler.ir.lane_positions import count_iterations, number_iteration, offset_position
 from uops.compiler.ir.loops import find_ifs_around, find_loops_around, map_nodes_of_ops_to_enclosing_loops, sort_by_nesting
 from uops.compiler.log import log_transform
+from uops.compiler.passes.private_contents import find_accessed_elements
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import KERNEL_ACCESSES, KERNEL_VIEWS, OPAQUE_INSTRUCTIONS, Op
-from uops.spec.ir.scope import base_memory, has_memory_per_iteration, is_private_buffer, strip_afters
+from uops.spec.ir.scope import base_memory, has_memory_per_iteration, is_private_buffer
 
 #: Instructions that access memory: an opaque one that of any of its sources.
 _USES = KERNEL_ACCESSES | OPAQUE_INSTRUCTIONS
@@ -32,7 +33,7 @@ _Loops = frozenset[UOp]
 
 
 @dataclass(eq=False, slots=True)
-class _ScopeMemory:
+class _MemoryOfIterations:
     """The Buffer that stands for another one in one scope: `size` elements for each iteration of the loops `carried`."""
 
     buffer: UOp
@@ -70,7 +71,7 @@ def _scope(buffer: UOp, loops: Iterable[UOp]) -> _Loops:
 
 def _find_memories_that_change(
     order: list[UOp], loops: Mapping[UOp, _Loops], serialized: set[UOp]
-) -> dict[tuple[UOp, _Loops], _ScopeMemory]:
+) -> dict[tuple[UOp, _Loops], _MemoryOfIterations]:
     """Return the memory of each Buffer and scope that needs another one."""
     uses: dict[UOp, dict[_Loops, list[UOp]]] = {}
     for u, around in loops.items():
@@ -88,7 +89,7 @@ def _find_memories_that_change(
             if carried or (len(by_scope) > 1 and not scope.isdisjoint(serialized)):
                 size = int(buffer.arg.size)
                 arg = replace(buffer.arg, size=max(1, size * count_iterations(carried)), unique=next(uniques))
-                memories[buffer, scope] = _ScopeMemory(buffer.replace(arg=arg), size, carried)
+                memories[buffer, scope] = _MemoryOfIterations(buffer.replace(arg=arg), size, carried)
     return memories
 
 
@@ -100,36 +101,19 @@ def _writes_all_it_reads_first(order: list[UOp], buffer: UOp, scope: _Loops, acc
     for u, around in accesses.items():
         if u.op is Op.STORE:
             continue
-        element = _find_accessed_element(u, buffer)
-        before = set(toposort(u))
-        if element is None or not any(
-            w in before
-            and accesses[w] <= around
-            and ifs.get(w, no_ifs) <= ifs.get(u, no_ifs)
-            and _find_accessed_element(w, buffer) == element
-            for w in writes
-        ):
+        read, before = find_accessed_elements(u, buffer), set(toposort(u))
+        earlier = [w for w in writes if w in before and accesses[w] <= around and ifs.get(w, no_ifs) <= ifs.get(u, no_ifs)]
+        if read is None or not read <= frozenset[int]().union(*[find_accessed_elements(w, buffer) or () for w in earlier]):
             return False
     return True
 
 
-def _find_accessed_element(access: UOp, buffer: UOp) -> int | None:
-    """Return the element of a Buffer that an instruction accesses; None if it is not known."""
-    if access.op not in KERNEL_ACCESSES:
-        return None
-    target = strip_afters(access.src[0])  # the buffer, or the index of an AtomicAdd
-    if target.op is not Op.INDEX or strip_afters(target.operand) is not buffer or len(target.positions) != 1:
-        return None
-    position = target.positions[0]
-    return int(position.arg.value) if position.op is Op.CONST else None
-
-
-def _rebuild_reference(reference: UOp, memory: _ScopeMemory, done: Mapping[UOp, UOp]) -> UOp:
+def _rebuild_reference(reference: UOp, memory: _MemoryOfIterations, done: Mapping[UOp, UOp]) -> UOp:
     """Return what stands for a view of a private Buffer, or for the Buffer itself, in the scope of `memory`."""
     if reference.op not in KERNEL_VIEWS:
         return memory.buffer
     viewed = _rebuild_reference(reference.src[0], memory, done)  # the viewed operand, index or buffer
-    src = [done[s] for s in reference.src[1:]]
+    src = [done[s] for s in reference.src[1:]]  # positions or dependencies
     if reference.op is Op.INDEX and memory.carried:
         number = number_iteration([(r, done[r]) for r in memory.carried], dt.index)
         src = [offset_position(number, memory.size, position) for position in src]
