@@ -311,7 +311,7 @@ def _require_known_devices_and_verify_if_many(graph: UOp, target_for_message: Ta
 def _report_compiled_launch_interface(launch: UOp, state: LoweringState) -> UOp:
     """Return a launch of Programs as it is, and tell the caller what it sees of it."""
     if state.config.verify:
-        _verify_dialect(launch, Dialect.PROGRAM, "", state)
+        _verify_dialect(launch, Dialect.PROGRAM, "", launch, state)
     _record_and_report_interface(describe_launch(launch, state.private), state)
     return launch
 
@@ -380,7 +380,7 @@ def _record_if_validating(state: LoweringState) -> AbstractContextManager[object
 def _run_passes_validate_and_yield_graphs(graph: UOp, state: LoweringState) -> Iterator[tuple[Pass, UOp]]:
     """Yield each pass with the graph that it gives; of `per_kernel` neighbours that run together, the last one."""
     if state.config.verify:
-        _verify_dialect(graph, state.entry, "", state)
+        _verify_dialect(graph, state.entry, "", graph, state)
     graphs: dict[str, UOp] = {}
     if state.entry is not Dialect.TENSOR:
         _record_and_report_interface(describe_entering_program(graph, state.private), state)
@@ -428,7 +428,7 @@ def _run_pass_group_and_verify(passes: Sequence[Pass], root: UOp, state: Lowerin
         else:
             lowered = p.run(root, state)
     if state.config.verify:
-        _verify_dialect(lowered, p.gives, p.name, state)
+        _verify_dialect(lowered, p.gives, p.name, root, state)
     return lowered
 
 
@@ -495,19 +495,27 @@ def _find_ops_lowered_by_later_passes(pass_name: str) -> frozenset[Op]:
 _BEFORE_SELECT = frozenset({Dialect.TENSOR, Dialect.CALLIFIED, Dialect.KERNEL, Dialect.SCHEDULED, Dialect.EXPANDED})
 
 
-def _verify_dialect(graph: UOp, dialect: Dialect, pass_name: str, state: LoweringState) -> None:
-    """Verify the result of a pass, or the input if `pass_name` is empty.
+def _verify_dialect(graph: UOp, dialect: Dialect, pass_name: str, before: UOp, state: LoweringState) -> None:
+    """Verify the result of a pass on `before`, or the input, which is `before` itself, if `pass_name` is empty.
 
     The target need not have the ops and dtypes of what select will replace: all that is before it, lists of instructions included.
+    Nor need it have those of a Program that was compiled before: no pass lowers it, and its Source names its target (R169).
     """
     from uops.spec.verify.verifier import verify  # late: compilation does not need the verifier
 
     entering = not pass_name
     try:
+        if dialect in _BEFORE_SELECT or (entering and dialect is Dialect.SELECTED):
+            verify(graph, dialect)
+            return
         until_lowered = _find_ops_lowered_by_later_passes(pass_name)
         has_wmma = bool(nodes_with_op(graph, Op.WMMA))
         target = _VerifierTarget(state.target, until_lowered, has_wmma)
-        verify(graph, dialect, target=None if dialect in _BEFORE_SELECT or (entering and dialect is Dialect.SELECTED) else target)
+        given = {call.body for call in before.src if call.body.op is Op.PROGRAM}
+        if given:
+            verify(graph, dialect)
+            graph = graph.replace(src=tuple(call for call in graph.src if call.body not in given))
+        verify(graph, dialect, target=target)
     except SpecError as e:
         if entering:
             raise

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from uops.backends.llvm.target import LlvmTarget, LlvmTier
 from uops.compiler import PIPELINE, STAGES, Config, compile, lower, stages
 from uops.compiler.passes.callify.callify import CallifiedProgram, convert_graph_to_call
 from uops.compiler.passes.select.select import STEPS
@@ -143,3 +144,20 @@ def test_a_program_without_kernels_has_every_step_too(pyref: object) -> None:
     empty = b.neg(b.param(0, (0,), dt.float32))
     _, steps, _ = record_lowering_up_to_plan(empty, pyref, Config())  # type: ignore[arg-type]
     assert tuple(steps) == STEPS and not lower(empty, pyref).src  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("d", [dt.bfloat16, dt.int32], ids=str)
+def test_a_program_compiled_before_may_have_a_list_of_dtypes_that_its_target_lacks(d: dt.DType) -> None:
+    """No pass lowers it, so the verifier asks nothing of its dtypes (R169, functions and programs)."""
+    source, to, i = b.param(0, (4,), d), b.param(1, (4,), d), b.range_(4, 0)
+    load = b.load(b.at(source, i))
+    store = b.store(b.at(to, i), load)
+    instructions = UOp(Op.LINEAR, (source, to, i, load.buffer, load, store.buffer, store, b.end(store, i)))
+    memory = [b.buffer(4, d, unique=k) for k in (0, 1)]
+    launch = UOp(Op.LINEAR, (b.call(instructions, *memory, written=(1,)),))
+    target = LlvmTarget(LlvmTier.FAST)
+    (call,) = lower(launch, target, dialect=Dialect.KERNEL).src
+    _, *code = call.body.src
+    given = launch.replace(src=(b.call(UOp(Op.PROGRAM, (instructions, *code)), *memory, written=(1,)), launch.src[0]))
+    for entry in (given, given.replace(src=given.src[:1])):
+        assert lower(entry, target, config=VERIFY, dialect=Dialect.KERNEL).src[0].body.src[1:] == tuple(code)
