@@ -159,20 +159,25 @@ class _KernelSearch:
         self.bodies: set[UOp] = set()
         self.timed = 0
         self.first = self.best = math.inf
-        self.untimed_stored = math.inf  # seconds of the stored state while it has not been timed again
+        self.untimed_stored: StoredSchedule | None = None  # the stored state while it has not been timed again
         self.state = SearchState("chosen")
         self.deadline = beam.now() + beam.seconds
         self.interrupt: Callable[[], None] = lambda: None
 
     def find_best_schedule(self) -> Schedule:
-        """Search within the time limit, or return what an earlier complete search has stored."""
-        stored = self._load_replayable_schedule()
+        """Search within the time limit, or return what an earlier complete search has stored.
+
+        The stored state of an earlier incomplete search is returned if the time is over before it is timed again, unless a state
+        that was timed now is faster.
+        """
+        self.untimed_stored = stored = self._load_replayable_schedule()
         if stored is not None and stored.complete:
             self.state, self.best = SearchState(stored.start, stored.opts), stored.seconds
             self._report_progress(done=True)
             return self.replay_schedule(self.state)
         if self.beam.stopped:
-            return self.starts["chosen"]
+            self._return_to_untimed_stored_unless_beaten()
+            return self.replay_schedule(self.state)
         complete = True
         try:
             with _defer_ctrl_c_to_yielded_check() as self.interrupt:
@@ -181,6 +186,7 @@ class _KernelSearch:
         except KeyboardInterrupt:
             self.beam.stopped, complete = True, False
         self._store_best(complete)
+        self._return_to_untimed_stored_unless_beaten()
         self._report_progress(done=True)
         return self.replay_schedule(self.state)
 
@@ -213,7 +219,6 @@ class _KernelSearch:
         states = [SearchState(start) for start in STARTS]
         if stored is not None:
             states.insert(1, SearchState(stored.start, stored.opts))
-            self.untimed_stored = stored.seconds
         front = self._time_new_states_by_deadline_fastest_first(states)
         for _ in range(DEPTH):
             before = self.best
@@ -263,14 +268,20 @@ class _KernelSearch:
         if self.timed == 1:
             self.first = seconds
         else:  # the stored state is the second
-            self.untimed_stored = math.inf
+            self.untimed_stored = None
         if seconds < self.best:
             self.best, self.state = seconds, state
             self._store_best(complete=False)
         self._report_progress()
 
+    def _return_to_untimed_stored_unless_beaten(self) -> None:
+        """Return to the stored state, if it was not timed again and none that was timed is faster."""
+        stored = self.untimed_stored
+        if stored is not None and not self.best < stored.seconds:
+            self.state, self.best = SearchState(stored.start, stored.opts), stored.seconds
+
     def _store_best(self, complete: bool) -> None:
-        if self.best < self.untimed_stored:
+        if self.best < (math.inf if self.untimed_stored is None else self.untimed_stored.seconds):
             self.beam.store.put(self.key, StoredSchedule(self.state.start, self.state.opts, self.best, complete))
 
     def _report_progress(self, done: bool = False) -> None:

@@ -224,8 +224,16 @@ def test_the_stored_best_stays_until_it_was_timed_again(tmp_path: Path, ends: st
         return 1.0
 
     more = {"now": lambda: next(now), "seconds": 2} if ends == "deadline" else {}
-    beam(Fake(cost), kept, **more)(s, PLAIN, count(100))
+    found = beam(Fake(cost), kept, **more)(s, PLAIN, count(100))
     assert kept.get(key) == best
+    assert found.done == best.opts  # the best that was ever timed
+
+
+def test_a_search_that_does_not_begin_returns_the_stored_best(tmp_path: Path) -> None:
+    s, kept = first(GEMM), store(tmp_path)
+    split = Split(1, 8, AxisType.UPCAST)
+    kept.put(kept.key(close_output_loops_into_sink(s), PLAIN, 2), StoredSchedule("plain", (split,), 0.125, complete=False))
+    assert beam(Fake(upcast), kept, stopped=True)(s, PLAIN, count(100)).done == (split,)
 
 
 @pytest.mark.parametrize(
