@@ -191,11 +191,11 @@ class _KernelSearch:
         return self.replay_schedule(self.state)
 
     def _load_replayable_schedule(self) -> StoredSchedule | None:
-        """Return the stored schedule, if there is one whose OptOps still apply."""
+        """Return the stored schedule, if there is one whose OptOps still apply and are such as a search proposes."""
         stored = self.beam.store.get(self.key)
         if stored is not None:
             try:
-                self.replay_schedule(SearchState(stored.start, stored.opts))
+                self._require_state_as_searches_make(SearchState(stored.start, stored.opts))
             except (RejectedOptOp, KeyError) as e:
                 self.beam.store.warn(self.key, str(e))
                 return None
@@ -207,6 +207,15 @@ class _KernelSearch:
         for opt in state.opts:
             s = apply(s, opt, self.machine)
         return s
+
+    def _require_state_as_searches_make(self, state: SearchState) -> None:
+        """Raise RejectedOptOp for an OptOp of a state that does not apply, or for a Padto that adds more than a search would."""
+        s = self.starts[state.start]
+        for opt in state.opts:
+            padded = apply(s, opt, self.machine)
+            if isinstance(opt, Padto) and not _adds_little(max_trip_count(s.axes[opt.axis].extent), opt.multiple):
+                raise RejectedOptOp(f"{opt}: it makes axis {opt.axis} more than {_MOST_ADDED} times as long")
+            s = padded
 
     def build_timed_body(self, state: SearchState) -> UOp:
         """Return the body that is timed for a state."""
@@ -391,13 +400,17 @@ def _propose_split_or_padded_split(
         yield (opt,)
         return
     pad = Padto(axis_number, opt.factor)
-    longer = -(-n // opt.factor) * opt.factor
-    if n % opt.factor and longer <= _MOST_ADDED * n and find_rejection_reason(s, pad, machine) is None:
+    if n % opt.factor and _adds_little(n, opt.factor) and find_rejection_reason(s, pad, machine) is None:
         padded = apply(s, pad, machine)
         at = next(i for i, a in enumerate(padded.axes) if a.id == axes[axis_number].id)
         split = Split(at, opt.factor, opt.target, opt.top)
         if find_rejection_reason(padded, split, machine) is None:
             yield pad, split
+
+
+def _adds_little(extent: int, multiple: int) -> bool:
+    """Return True if a Padto to a multiple keeps an axis of this extent within `_MOST_ADDED` of its length."""
+    return -(-extent // multiple) * multiple <= _MOST_ADDED * extent
 
 
 def _keeps_unrolled_elements_within_limit(s: Schedule, opt: Split, machine: MachineModel) -> bool:

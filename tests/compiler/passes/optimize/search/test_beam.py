@@ -240,11 +240,14 @@ def test_a_search_that_does_not_begin_returns_the_stored_best(tmp_path: Path) ->
     "text",
     ["", "{", "[]", '{"start": "plain"}', '{"start": "nowhere", "opts": [], "seconds": 1.0, "complete": true}', "\x00\xff",
      '{"start": "plain", "opts": [["Split", 0, 5, "UPCAST", false]], "seconds": 1.0, "complete": true}',
+     '{"start": "plain", "opts": [["Padto", 0, 1000000000000000000000000000000]], "seconds": 1.0, "complete": true}',
+     '{"start": "plain", "opts": [["Padto", 0, 10000000000]], "seconds": 1.0, "complete": true}',
      '{"start": "plain", "opts": [["Split", "LOOP", 2, "UPCAST", false]], "seconds": 1.0, "complete": true}',
      '{"start": "plain", "opts": [["TC", 0, "LOOP", 0, 1]], "seconds": 1.0, "complete": true}',
      '{"start": "plain", "opts": [["Path", "LOOP"]], "seconds": 1.0, "complete": true}',
      '{"start": "plain", "opts": [["Split"]], "seconds": 1.0, "complete": true}', "[" * 100000],
-    ids=["empty", "cut", "list", "fields", "start", "bytes", "illegal", "axis", "number", "type", "arguments", "deep"],
+    ids=["empty", "cut", "list", "fields", "start", "bytes", "illegal", "overflow", "padding", "axis",
+         "number", "type", "arguments", "deep"],
 )  # fmt: skip
 @pytest.mark.parametrize("sealed", [True, False])
 def test_a_damaged_entry_is_ignored_with_a_warning(tmp_path: Path, text: str, sealed: bool) -> None:
