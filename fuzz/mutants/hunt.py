@@ -55,7 +55,11 @@ BLIND = (
         "return (_load_proved_digests_or_warn_if_damaged() or {}).get(rule.name) == digest_rule(rule)",
         "return True",
     ),
-    Edit("compiler/pipeline.py", "    try:\n        until_lowered", "    try:\n        return\n        until_lowered"),
+    Edit(
+        "compiler/pipeline.py",
+        "    try:\n        if dialect in _BEFORE_SELECT",
+        "    try:\n        return\n        if dialect in _BEFORE_SELECT",
+    ),
 )
 #: A script that proves the rules of a theme, and ends with status 1 unless all are true. `uops prove --no-write` would also object
 #: to true rules that the ledger does not have.

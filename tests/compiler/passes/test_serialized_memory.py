@@ -62,7 +62,7 @@ def test_lanes_around_a_narrow_sum_carry_a_register_each(kind: AxisType) -> None
     assert found["p0"].tolist() == [0, 3, 6, 9]
 
 
-@pytest.mark.parametrize("kind", LANE_TYPES)
+@pytest.mark.parametrize("kind", [*LANE_TYPES, AxisType.GLOBAL, AxisType.THREAD])
 def test_a_register_inside_of_lanes_that_run_in_order_is_another_than_outside(kind: AxisType) -> None:
     lane, memory = b.range_(N, 1, kind), register(1)
     five = b.store(b.at(memory, 0), b.const(5, I32))

@@ -339,3 +339,16 @@ def test_the_bound_of_a_special_is_computed_as_its_ops_say(lanes: bool) -> None:
     lane = UOp(Op.SPECIAL, (b.cast(b.cast(n, dt.uint8), dt.index),), SpecialArg("lidx0"))
     found = run(kernel(b.store(b.at(p(0, 256), lane), b.const(7, I32))), {"p0": zeros(256), "n": 258}, lanes=lanes)
     assert found.buffers["p0"].tolist() == [7, 7, *[0] * 254]
+
+
+@pytest.mark.parametrize("space", [AddrSpace.REG, AddrSpace.LOCAL], ids=lambda space: space.name)
+@pytest.mark.parametrize("kind", [AxisType.GLOBAL, AxisType.THREAD], ids=lambda kind: kind.name)
+def test_memory_outside_of_workgroups_outlives_them(agree: Agree, kind: AxisType, space: AddrSpace) -> None:
+    """It is another memory than that of each workgroup (R128)."""
+    group, memory = b.range_(4, 1, kind), b.buffer(1, dt.int32, addrspace=space, unique=7)
+    five = b.store(b.at(memory, 0), b.const(5, dt.int32))
+    mine = b.store(b.at(b.after(memory, five, group), 0), b.cast(group, dt.int32))
+    done = b.end(b.store(b.at(b.param(0, (4,), dt.int32), group), b.load(b.at(b.after(memory, mine), 0))), group)
+    root = b.sink(b.store(b.at(b.param(1, (1,), dt.int32), 0), b.load(b.at(b.after(memory, done), 0))), name="k")
+    found = agree(root, {"p0": zeros(4), "p1": zeros(1)}).buffers
+    assert (found["p0"].tolist(), found["p1"].tolist()) == ([0, 1, 2, 3], [5])
