@@ -258,7 +258,7 @@ class CaseRunner:
 
     def bisect_sample(self, sample: ProgramSample, seed: int, oracle: str) -> FaultLocation | None:
         """Locate what an oracle objects to; return None if that is impossible or nothing is wrong."""
-        target = self.subject.target
+        target: Target | None = self.subject.target
         dialect = KINDS[sample.kind].dialect
         if target is None or oracle not in oracles.ORACLES or dialect not in (Dialect.TENSOR, Dialect.SCHEDULED):
             return None
@@ -266,7 +266,7 @@ class CaseRunner:
             return _locate_wrong_pass_or_backend_of_launch(sample, target)
         compilation = oracles.ORACLES[oracle].compilation(self._build_context_recording_steps_if_needed(sample, seed))
         try:
-            passes = compilation.passes or pipeline.PIPELINE
+            passes, target = compilation.passes or pipeline.PIPELINE, compilation.target or target
             finding = bisect(compilation.sample.graph, compilation.sample.inputs, target, passes, config=compilation.config)
         except UopsError:  # the program itself traps or is refused
             return None

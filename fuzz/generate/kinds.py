@@ -16,13 +16,14 @@ import numpy as np
 
 from uops.backends.answer import collect_caller_input_nodes
 from uops.backends.testing.values import from_bits, special_bits_for_operand_pairs
-from uops.fuzz.generate import chains, devices, gradients, laws, programs
+from uops.fuzz.generate import devices, gradients, laws, programs
 from uops.fuzz.generate.bestiary.families import FAMILIES, generate_family_case
 from uops.fuzz.generate.declared import EVERYTHING, SupportedOpDtypes
 from uops.fuzz.generate.draw import SeededDraw
 from uops.fuzz.generate.graphs import FuzzCase, generate_tensor_graph
 from uops.fuzz.generate.kernels.scheduled import generate_kernel_launch
 from uops.fuzz.generate.maker import GraphMaker
+from uops.fuzz.generate.methods import chains, workloads
 from uops.fuzz.generate.producers import ELEMENTWISE, FEATURES, LEAVES, PRODUCERS
 from uops.fuzz.reduce.corpus import OF_BESTIARY
 from uops.spec.choices import ChoiceSource
@@ -37,7 +38,7 @@ from uops.spec.suggest import format_did_you_mean
 from uops.spec.verify.dialects import Dialect
 
 #: The version of the generator; it changes whenever some (seed, k, kinds, declared) gives another case.
-VERSION = 22
+VERSION = 23
 #: The version of the draws: only a change of this one gives every kind other cases.
 DRAWS = 18
 #: Numbers of nodes and of elements of one graph; small ones are more frequent, since most bugs show in small graphs.
@@ -170,6 +171,10 @@ KINDS: dict[str, ProgramKind] = {k.name: k for k in (
                 Dialect.TENSOR, _generate_reduce_near_root, 2),
     ProgramKind("chains", "chains of Tensor methods, as users write them",
                 Dialect.TENSOR, chains.generate_tensor_chain, 3),
+    ProgramKind("workloads", "products, convolutions, attention, scans and others, in miniature",
+                Dialect.TENSOR, workloads.generate_workload, 3),
+    ProgramKind("wide", "hundreds of operands, kernels or values that live at once",
+                Dialect.TENSOR, workloads.generate_wide_program),
     ProgramKind("rules", "what the compiler's rewrite rules rewrite",
                 Dialect.TENSOR, laws.generate_rule_left_sides),
     ProgramKind("programs", "statements on Buffers: reads, Stores, reads",

@@ -33,6 +33,7 @@ from uops.compiler.rewrite.lowering_cache import LoweringCache, use_lowering_cac
 from uops.compiler.rewrite.rule import RewriteStep
 from uops.compiler.rewrite.rules import INDEXING
 from uops.compiler.runtime.program import Compiled
+from uops.compiler.target import Target
 from uops.compiler.validate.model import Invalid
 from uops.fuzz.bisect import coverage
 from uops.fuzz.bisect.bisect import bisect
@@ -41,6 +42,7 @@ from uops.fuzz.generate.bestiary.families import describe_disagreement_with, des
 from uops.fuzz.generate.draw import SeededDraw
 from uops.fuzz.generate.graphs import FuzzCase as Drawn
 from uops.fuzz.generate.kinds import KINDS, ProgramSample, stable_hash
+from uops.fuzz.generate.machines import draw_scaled_machine
 from uops.fuzz.generate.schedules import (
     ScheduleTextFollower,
     find_illegal_optop_not_rejected_citing_ruling,
@@ -52,6 +54,7 @@ from uops.fuzz.oracles import calls, launches
 from uops.fuzz.oracles.leaks import find_leak_in_repeated_calls
 from uops.fuzz.oracles.native import load_and_run_first_calls
 from uops.fuzz.oracles.relations import disable_rule, draw_related_sample
+from uops.fuzz.oracles.shipped import find_first_fault_of_shipped_calls
 from uops.fuzz.oracles.subject import (
     PLAIN,
     CachingTarget,
@@ -131,11 +134,12 @@ class OracleContext:
 
 
 class Compilation(NamedTuple):
-    """A program, and the passes and settings that it was compiled with."""
+    """A program, and the passes, settings and target that it was compiled with. No target is the subject's own."""
 
     sample: ProgramSample
     passes: Sequence[Pass] | None = None
     config: Config = PLAIN
+    target: Target | None = None
 
 
 @record(frozen=True, slots=True)
@@ -239,6 +243,26 @@ def _check_calls_for_aliasing_and_stale_caches(c: OracleContext) -> Fault | None
     )
 
 
+def _check_shipped_backend(c: OracleContext) -> Fault | None:
+    """Check the backend with the settings that users get, called as they call it."""
+    graph = c.sample.graph
+    try:
+        return find_first_fault_of_shipped_calls(
+            graph,
+            c.sample.inputs,
+            functools.partial(c.subject.default_backend.run, graph),
+            c.expectation,
+            c.draw("shipped"),
+            c.subject.target is not None,
+        )
+    except (CompileError, Unsupported) as e:
+        if c.subject.may_refuse(graph):
+            raise SubjectRefused(str(e)) from e
+        return Fault("refused", str(e))
+    except Exception as e:  # a backend may raise anything
+        return describe_exception_as_fault(e)
+
+
 def _check_first_rewrite_steps_of_each_rule(c: OracleContext) -> Fault | None:
     """Check that `_STEPS_PER_RULE` different steps of each rule preserve the value for any values of their leaves."""
     _ = c.own_run
@@ -339,6 +363,18 @@ def _freeze_schedule_choices(c: OracleContext, source: str = "draw") -> tuple[Pr
     sequence = _schedule_sequence(c, source)
     run_passes_up_to(c.sample.graph, c.require_target(), pipeline_with_scheduler(sequence), last_pass="optimize")
     return c.sample._replace(opts=sequence.applied_text), "scheduled"
+
+
+def _check_on_scaled_machine(c: OracleContext) -> Fault | None:
+    """Check the program as the heuristics compile it for a smaller machine, on which it is large."""
+    target, side = _draw_scaled_target(c), GuardSide.START if c.seed % 2 else GuardSide.END
+    program = lambda: GuardedProgram(c.sample.graph, target, side, PLAIN)(c.sample.inputs)  # noqa: E731 - a fault if it raises
+    return run_and_judge_by_allowed_sets(c.subject, c.expectation, program)[1]
+
+
+def _draw_scaled_target(c: OracleContext) -> Target:
+    target = c.require_target()
+    return target.describe_as(draw_scaled_machine(target.machine, c.draw("scaled")))
 
 
 def _check_illegal_optops(c: OracleContext) -> Fault | None:
@@ -458,8 +494,12 @@ ORACLES: dict[str, Oracle] = {o.name: o for o in (
     Oracle("searched",    "with schedules that a search may choose the same is given", _check_search_schedule, 8,
            frozenset({COMPILER}), compilation=lambda c: _compilation_with_schedule(c, "beam"),
            freeze_choices=lambda c: _freeze_schedule_choices(c, "beam")),
+    Oracle("scaled",      "for a machine so small that the program is large the same is given", _check_on_scaled_machine, 2,
+           frozenset({COMPILER}), compilation=lambda c: Compilation(c.sample, target=_draw_scaled_target(c))),
     Oracle("called",      "called from Python, with arguments of any form, it does what it does otherwise",
            _check_calls_for_aliasing_and_stale_caches, 8, frozenset({COMPILER})),
+    Oracle("shipped",     "the backend with its own settings, called in the ways that users call it, is right too",
+           _check_shipped_backend, 8),
     Oracle("illegal",     "illegal OptOps are rejected with a reason", _check_illegal_optops, 8, frozenset({COMPILER})),
     Oracle("related",     "a related program gives the same", _check_one_metamorphic_relation, 4,
            freeze_choices=_freeze_relation_choice),

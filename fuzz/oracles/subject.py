@@ -9,6 +9,7 @@ undeclared cells, or if the backend is no target of our compiler. Any other refu
 
 from __future__ import annotations
 
+import copy
 import functools
 import threading
 import traceback
@@ -26,7 +27,7 @@ from uops.backends.contract import Backend, CompilerBackend
 from uops.backends.worker.frames import truncate_exception_message
 from uops.backends.worker.guard import GuardedProgram, GuardSide
 from uops.compiler.config import Config
-from uops.compiler.target import Ability, Kernel, Target, load_or_remake_kernel
+from uops.compiler.target import Ability, Kernel, MachineModel, Target, load_or_remake_kernel
 from uops.fuzz.generate.declared import SupportedOpDtypes
 from uops.spec.errors import CompileError, SpecError, Unsupported, UopsError
 from uops.spec.ir.node import UOp
@@ -61,6 +62,12 @@ class CachingTarget(Target):
     def compiles_together(self) -> bool:
         """True if kernels of several texts are compiled at once."""
         return Ability.BATCHES in self.abilities
+
+    def describe_as(self, machine: MachineModel) -> CachingTarget:
+        """Return a target that compiles for another machine, and shares all compiled texts with this one."""
+        other = copy.copy(self)
+        other.machine, other.key = machine, f"{self.key} {machine}"
+        return other
 
     def forget(self) -> None:
         """Forget all compiled texts."""
@@ -132,11 +139,16 @@ class Subject:
     """A backend under test, by name. Raises UnknownBackend, BrokenBackend."""
 
     def __init__(self, name: str, options: Mapping[str, Any] | None = None) -> None:
-        self.name = name
+        self.name, self.options = name, options
         self.backend: Backend = registry.create_backend(name, **(FAST.get(name, {}) if options is None else options))
         self.declared = SupportedOpDtypes.from_capabilities(registry.query_capabilities(name, self.backend))
         #: The target, if the backend is one of the compiler.
         self.target = CachingTarget(self.backend.target) if isinstance(self.backend, CompilerBackend) else None
+
+    @functools.cached_property
+    def default_backend(self) -> Backend:
+        """The backend with the settings that users get."""
+        return registry.create_backend(self.name, **(self.options or {}))
 
     def run(self, graph: UOp, inputs: Mapping[str, Any], config: Config = PLAIN, side: GuardSide = GuardSide.END) -> Result:
         """Run a graph once. Raises whatever the subject raises."""

@@ -1,0 +1,4 @@
+"""Generators of programs that methods of Tensor make.
+
+`chains` gives chains of methods in any order, and `workloads` gives miniatures of what users run at full size, and wide programs.
+"""

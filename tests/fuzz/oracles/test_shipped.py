@@ -1,0 +1,81 @@
+"""Backends that are wrong only about the ways in which users call them are found, and the others are not."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from uops.backends.conformance import call_controls
+from uops.backends.conformance.controls import Interp
+from uops.backends.conformance.judge import Expectation
+from uops.backends.conformance.model import ConformanceCase
+from uops.backends.conformance.stage_judge import Fault
+from uops.backends.contract import Backend, Inputs
+from uops.backends.registry import create_backend
+from uops.fuzz.generate import kinds
+from uops.fuzz.generate.draw import SeededDraw
+from uops.fuzz.oracles.shipped import find_first_fault_of_shipped_calls
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp
+from uops.spec.result import Result
+
+X, Y = b.param(0, (3, 5), dt.int32), b.param(1, (3, 5), dt.int32)
+GRAPH = b.sub(b.mul(X, 3), Y)
+#: Numbers of draws until a control must have been found.
+DRAWS = 40
+
+
+def find_fault(backend: Backend, seed: int, threads: bool = False) -> Fault | None:
+    inputs = {"p0": np.arange(15, dtype=np.int32).reshape(3, 5), "p1": np.arange(15, 30, dtype=np.int32).reshape(3, 5)}
+    expected = Expectation(ConformanceCase("", dt.void, "", GRAPH, inputs, ()))
+    return find_first_fault_of_shipped_calls(GRAPH, inputs, lambda x: backend.run(GRAPH, x), expected, SeededDraw(seed), threads)
+
+
+@pytest.mark.parametrize(
+    "control",
+    ["RemembersFirstResult", "ChangesInputs", "ReusesResults", "IgnoresStrides", "TakesSharedMemoryForOne", "RefusesReadOnly"],
+)
+def test_a_backend_that_is_wrong_about_some_calls_is_found(control: str) -> None:
+    def is_found(seed: int) -> bool:
+        try:
+            return find_fault(getattr(call_controls, control)(), seed) is not None
+        except ValueError:  # of RefusesReadOnly
+            return True
+
+    assert any(map(is_found, range(DRAWS)))
+
+
+class ComputesOneProgramAtATime(Interp):
+    """A control that is wrong while another call is under way."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def run(self, graph: UOp, inputs: Inputs) -> Result:
+        self.calls += 1
+        time.sleep(0.002)
+        result = super().run(graph, inputs)
+        wrong, self.calls = self.calls > 1, self.calls - 1
+        return Result((result.values[0] + 1,), {}) if wrong else result
+
+
+def test_a_backend_that_several_threads_may_not_call_is_found() -> None:
+    assert any(find_fault(ComputesOneProgramAtATime(), seed, threads=True) for seed in range(DRAWS))
+
+
+@pytest.mark.parametrize("name", ["interp", "llvm", "c"])
+def test_nothing_is_wrong_with_calls_of_the_backends(name: str) -> None:
+    backend = create_backend(name)
+    assert not any(find_fault(backend, seed, name != "interp") for seed in range(DRAWS))
+
+
+def test_programs_of_several_kinds_are_called_rightly() -> None:
+    backend = create_backend("llvm", tier="fast")
+    for k in range(20):
+        s = kinds.sample(6, k, ("tensor", "programs", "workloads"))
+        expected = Expectation(ConformanceCase("", dt.void, "", s.graph, dict(s.inputs), ()))
+        run = lambda x, graph=s.graph: backend.run(graph, x)  # noqa: E731 - of this graph
+        assert find_first_fault_of_shipped_calls(s.graph, s.inputs, run, expected, SeededDraw(k), True) is None, k
