@@ -51,7 +51,7 @@ class CompiledCall:
     )  # fmt: skip
 
     def __init__(self, traced: realize.TracedProgram, outputs: tuple[UOp, ...], result: Any) -> None:
-        """Take the program, the nodes of the results, and what the function returned when it was traced."""
+        """Take the program, the nodes of the results, and what the function returned when it was traced, which no caller has."""
         self._program, self._result, self._outputs, self._checks = traced.program, result, outputs, traced.checks
         self._native: Any = getattr(traced.program, "function", None)
         keys: tuple[str, ...] = getattr(traced.program, "keys", ())
@@ -145,6 +145,7 @@ class JitFunction(Generic[P, R]):
         if not outputs:
             raise SpecTypeError(f"jit of {name}: expected a function that returns a Tensor or several, got none")
         params = {history.skip_reshapes(u): B.param(k, u.shape, u.dtype) for k, u in enumerate(before)}
+        result = map_tensors(result, lambda t: Tensor.of(t.uop))  # the function's own containers and captured Tensors may change
         return CompiledCall(realize.compile_with_inputs(outputs, params), outputs, result)
 
 

@@ -100,6 +100,37 @@ def test_a_captured_tensor_is_a_constant() -> None:
     np.testing.assert_array_equal(f(x).numpy(), x.numpy() * before)
 
 
+def test_a_captured_tensor_that_is_returned_is_a_constant() -> None:
+    weight = Tensor([1.0, 2.0])
+    f, _ = traced(lambda x, k: (x[k + 0], weight))
+    x, k = normal(3), Tensor([0, 2])
+    f(x, k)
+    weight.assign(5.0)
+    got = f(x, k)
+    assert got[0].tolist() == x.numpy()[[0, 2]].tolist() and got[1].tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("is_checked", [False, True])
+def test_a_container_that_the_function_keeps_may_change(is_checked: bool) -> None:
+    kept_dicts: list[dict[str, Tensor]] = []
+    kept_list: list[Any] = []
+
+    def make_dict(x: Tensor, k: Tensor) -> dict[str, Tensor]:
+        kept_dicts.append({"y": x[k + 0] if is_checked else x + 1})
+        return kept_dicts[-1]
+
+    def make_list(x: Tensor, k: Tensor) -> list[Any]:
+        kept_list.append(x[k + 0] if is_checked else x + 1)
+        return kept_list
+
+    x, k = normal(3), Tensor([0, 2])
+    f, g = uops.jit(make_dict), uops.jit(make_list)
+    f(x, k), g(x, k)
+    kept_dicts[0]["z"] = x
+    kept_list.append("more")
+    assert list(f(x, k)) == ["y"] and len(g(x, k)) == 1
+
+
 def test_indices_are_checked_at_each_call() -> None:
     f, _ = traced(lambda x, k: x[k])
     x = normal(3)
