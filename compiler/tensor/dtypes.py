@@ -79,14 +79,14 @@ def as_dtype(d: DTypeLike) -> DType:
 def choose_accumulation_dtypes(element_dtype: DType, wanted_result: DTypeLike | None) -> AccumulationDtypes:
     """Return the dtypes of a sum over elements of `element_dtype`.
 
-    A `wanted_result` dtype is both, but a float has no narrower accumulation than the table's. To an integer dtype the elements are
-    converted first: integer sums and products wrap, so that a narrow accumulation loses nothing.
+    A `wanted_result` dtype is both, but a float has no narrower accumulation than the table has for it and for the elements. To an
+    integer dtype the elements are converted first: integer sums and products wrap, so that a narrow accumulation loses nothing.
     """
     default = ACCUMULATE[element_dtype]
     if wanted_result is None:
         return default
     result = as_dtype(wanted_result)
-    return AccumulationDtypes(promote(default.accumulation, result) if result.is_float else result, result)
+    return AccumulationDtypes(promote(default.accumulation, ACCUMULATE[result].accumulation) if result.is_float else result, result)
 
 
 def to_float_dtype(d: DType) -> DType:

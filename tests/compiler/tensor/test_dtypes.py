@@ -75,6 +75,15 @@ def test_a_dtype_asked_for_is_the_result_and_floats_accumulate_no_narrower() -> 
     assert choose_accumulation_dtypes(dt.int8, "int64") == (dt.int64, dt.int64)
     assert choose_accumulation_dtypes(dt.float16, "float64") == (dt.float64, dt.float64)
     assert choose_accumulation_dtypes(dt.int64, dt.float32) == (dt.float32, dt.float32)
+    assert choose_accumulation_dtypes(dt.int32, "float16") == (dt.float32, dt.float16)
+    assert choose_accumulation_dtypes(dt.bool_, "bfloat16") == (dt.float32, dt.bfloat16)
+
+
+@pytest.mark.parametrize(("dtype", "high", "total"), [("bfloat16", 257, 1), ("float16", 2049, 2), ("float16", 70000, 1000)])
+def test_integers_are_not_rounded_to_a_narrow_result_before_they_are_added(dtype: str, high: int, total: int) -> None:
+    pair = Tensor([high, total - high])
+    assert pair.sum(dtype=dtype).item() == total
+    assert pair.reshape(1, 2).matmul(Tensor([[1], [1]]), dtype=dtype).item() == total
 
 
 @pytest.mark.parametrize(
