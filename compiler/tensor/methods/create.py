@@ -110,7 +110,9 @@ class CreationMethods(IndexingMethods):
         if d is None or not d.is_float:
             whole_step = math.trunc(first + step) - math.trunc(first) if n > 1 else 1  # beyond a single value may lie infinity
             return cls._integer_arange(math.trunc(first), whole_step, n, wanted)
-        return (cls._positions(n).cast(d.wide) * _convert_to_float_or_fault(step) + _convert_to_float_or_fault(first)).cast(d)
+        whole_span = step * max(n - 1, 1)
+        inner = d.wide if max(abs(first), abs(whole_span)) <= d.wide.max_finite else dt.float64  # no infinity before the last cast
+        return (cls._positions(n).cast(inner) * _convert_to_float_or_fault(step) + _convert_to_float_or_fault(first)).cast(d)
 
     @classmethod
     def _positions(cls, n: int) -> Self:
