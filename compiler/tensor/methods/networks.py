@@ -127,7 +127,7 @@ class NetworkMethods(ReductionMethods):
         """Return the cross-correlation of (N, C, *spatial) with (out, C / groups, *kernel), for any number of spatial axes.
 
         `out[n, o, y]` is `bias[o]` plus the sum over c and k of
-        `x[n, group(o), c, y * stride + k * dilation - padding] * weight[o, c, k]`.
+        `x[n, group(o), c, y * stride + k * dilation - padding] * weight[o, c, k]`. Without a dtype, the bias promotes the result.
         """
         weight, groups = self._require_tensor("weight", weight), require_integer_of_at_most_64_bits(groups)
         n = weight.ndim - 2
@@ -147,7 +147,11 @@ class NetworkMethods(ReductionMethods):
         w = weight.cast(inner).reshape(1, groups, each, *(1,) * n, channels, *kernel)
         last = tuple(range(t.ndim - n - 1, t.ndim))
         out = (t * w).sum(last, dtype=inner).reshape(batch, out_channels, *spatial)
-        return (out if bias is None else out + self._require_tensor("bias", bias).reshape(1, -1, *(1,) * n)).cast(outer)
+        if bias is None:
+            return out.cast(outer)
+        if self._require_tensor("bias", bias).shape != (out_channels,):
+            raise fault("conv2d", None, f"expected a bias of shape {(out_channels,)}, got {bias.shape}")
+        return (out + bias.reshape(1, -1, *(1,) * n)).cast(outer if dtype is not None else promote(outer, bias.dtype))
 
     def max_pool2d(self, kernel_size: Sizes = 2, stride: Sizes | None = None, dilation: Sizes = 1, padding: Sizes = 0) -> Self:
         """Return the greatest element of each window of the last axes.

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from uops import SpecError, Tensor
+from uops.spec.ir import dtypes as dt
 
 Fn = Callable[..., Any]
 
@@ -70,6 +71,14 @@ def test_convolution_of_narrow_types_accumulates_wide(agree: Any, data: Any) -> 
     agree(Tensor(x).conv2d(Tensor(w)), conv(x.astype("i4"), w.astype("i4")))
     h = x.astype("float16")
     assert Tensor(h).conv2d(Tensor(h[:, :, :2, :2])).dtype.name == "float16"
+
+
+def test_the_bias_of_a_convolution_promotes_its_result() -> None:
+    x, w, bias = Tensor.ones(1, 1, 2, 2, dtype="int32"), Tensor.ones(1, 1, 2, 2, dtype="int32"), Tensor([0.5])
+    assert x.conv2d(w, bias).dtype is dt.float32 and x.conv2d(w, bias).item() == 4.5
+    assert x.conv2d(w, bias.cast("float64")).dtype is dt.float64
+    assert x.conv2d(w, bias, dtype="int32").dtype is dt.int32
+    assert x.half().conv2d(w.half(), bias.half()).dtype is dt.float16
 
 
 POOLS: list[dict[str, Any]] = [
@@ -193,6 +202,12 @@ T = Tensor.zeros(1, 2, 4, 4)
         (lambda: T.conv2d(Tensor.zeros(3, 1, 2, 2), groups=2), r"got .* \(3, 1, 2, 2\), 2 groups"),
         (lambda: T.conv2d(Tensor.zeros(3, 2, 5, 5)), r"at least as large as a window of \(5, 5\) elements, got \(1, 2, 4, 4\)"),
         (lambda: T.conv2d(Tensor.zeros(3, 2, 2, 2), stride=(1, 1, 1)), r"one per spatial axis, got stride \(1, 1, 1\)"),
+        (
+            lambda: T.conv2d(Tensor.zeros(3, 2, 2, 2), Tensor.zeros(1)),
+            r"conv2d: expected a bias of shape \(3,\), got \(1,\)",
+        ),
+        (lambda: T.conv2d(Tensor.zeros(1, 2, 2, 2), Tensor.zeros(3)), r"expected a bias of shape \(1,\), got \(3,\)"),
+        (lambda: T.conv2d(Tensor.zeros(4, 2, 2, 2), Tensor.zeros(2, 2)), r"expected a bias of shape \(4,\), got \(2, 2\)"),
         (lambda: T.max_pool2d(stride=0), "expected numbers of at least 1"),
         (lambda: T.scaled_dot_product_attention(Tensor.zeros(3, 5), T), r"expected query .*, got \(1, 2, 4, 4\), \(3, 5\)"),
         (
