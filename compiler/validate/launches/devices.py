@@ -52,9 +52,13 @@ def generate_device_locality_and_order_claims(kernels: UOp, planned: UOp, schedu
             yield _claim(words, len(others) == 1 and _is_copy(old.body))
         written = {str(t.memory.device) for t in touches[k] if t.is_written and t.memory.device is not None}
         yield _claim(f"call {k} writes memory of {device} alone", written <= {device})
+    has_each_launch, is_in_order = _has_each_launch_once(schedule, devices), _runs_in_order(schedule)
+    yield _claim("each call is a launch of its device once", has_each_launch)
+    yield _claim("the launches of each device run in order, and each step after those that it waits for", is_in_order)
+    if not (has_each_launch and is_in_order):
+        return
     before = _find_steps_before(schedule)
     step_of = {k: number for number, step in enumerate(schedule.steps) for k in step.launches}
-    yield _claim("each call is a launch of its device once", _has_each_launch_once(schedule, devices))
     for i, j in itertools.combinations(range(len(devices)), 2):
         if devices[i] != devices[j] and any(a.meets(b) for a in touches[i] for b in touches[j]):
             yield _claim(f"call {j} on {devices[j]} waits for call {i} on {devices[i]}", step_of[i] in before[step_of[j]])
@@ -83,13 +87,24 @@ def _is_copy(body: UOp) -> bool:
 
 
 def _find_steps_before(schedule: QueueSchedule) -> list[set[int]]:
-    """Return, for each step, those that have ended when it begins."""
+    """Return, for each step of a schedule in order, those that have ended when it begins."""
     before: list[set[int]] = []
-    previous = {later: earlier for steps in schedule.steps_by_device.values() for earlier, later in itertools.pairwise(steps)}
-    for number, step in enumerate(schedule.steps):
-        direct = [*step.waits, *([previous[number]] if number in previous else [])]
+    for direct in _list_direct_predecessors(schedule):
         before.append(set(direct).union(*[before[earlier] for earlier in direct]))
     return before
+
+
+def _list_direct_predecessors(schedule: QueueSchedule) -> list[list[int]]:
+    """Return, for each step, those that it waits for and the one before it on its device."""
+    previous = {later: earlier for steps in schedule.steps_by_device.values() for earlier, later in itertools.pairwise(steps)}
+    return [[*step.waits, *([previous[k]] if k in previous else [])] for k, step in enumerate(schedule.steps)]
+
+
+def _runs_in_order(schedule: QueueSchedule) -> bool:
+    """Return True if the launches of each device ascend, as in the program, and each step follows its predecessors."""
+    per_device = [[k for s in steps for k in schedule.steps[s].launches] for steps in schedule.steps_by_device.values()]
+    ascends = all(earlier < later for launches in per_device for earlier, later in itertools.pairwise(launches))
+    return ascends and all(earlier < k for k, direct in enumerate(_list_direct_predecessors(schedule)) for earlier in direct)
 
 
 def _has_each_launch_once(schedule: QueueSchedule, devices: list[str]) -> bool:

@@ -62,6 +62,23 @@ def test_a_launch_that_is_left_out_or_on_another_device_is_refused() -> None:
     assert "each call is a launch of its device once" in failing(scheduled, planned, schedule._replace(steps_by_device=swapped))
 
 
+def test_launches_of_a_device_in_another_order_are_refused() -> None:
+    x = b.param(0, (8,), dt.int32, "D0")
+    scheduled, planned, schedule = stages(b.copy(b.contiguous(b.mul(b.contiguous(b.add(x, 1)), x)), "D1"))
+    assert not failing(scheduled, planned, schedule) and schedule.steps[0].launches == (0, 1)
+    steps = tuple(s._replace(launches=s.launches[::-1]) for s in schedule.steps)
+    in_order = "the launches of each device run in order, and each step after those that it waits for"
+    assert failing(scheduled, planned, schedule._replace(steps=steps)) == [in_order]
+    scheduled, planned, schedule = REDUCED
+    of_device = schedule.steps_by_device["D0"]
+    assert len(of_device) > 1
+    reversed_steps = {**schedule.steps_by_device, "D0": of_device[::-1]}
+    assert failing(scheduled, planned, schedule._replace(steps_by_device=reversed_steps)) == [in_order]
+    first, *others = schedule.steps
+    cyclic = schedule._replace(steps=(first._replace(waits=(len(others),)), *others))
+    assert failing(scheduled, planned, cyclic) == [in_order]
+
+
 def test_a_kernel_that_computes_on_memory_of_another_device_is_refused() -> None:
     x = b.param(0, (8,), dt.int32, "D0")
     right = stages(b.tuple_(b.copy(b.contiguous(b.add(x, 1)), "D1"), b.add(x, 2)))
