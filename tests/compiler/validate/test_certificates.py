@@ -11,6 +11,8 @@ from click.testing import CliRunner
 
 from uops.backends.registry import create_backend
 from uops.cli import main
+from uops.compiler.config import default_config
+from uops.compiler.rewrite.rules.fast_math import LAWS
 from uops.compiler.validate import certificate as C
 from uops.spec.errors import UopsError
 from uops.spec.ir import build as b
@@ -126,6 +128,16 @@ def test_a_rule_that_changed_makes_it_fail(worker):
     name = next(iter(made["rules"]))
     made["rules"][name] = "0" * 64
     assert f"rule {name} has changed since it was certified" in list(C.check_certificate_and_yield_faults(made, worker))
+
+
+def test_a_certificate_of_a_fast_math_program_holds_when_it_is_read_again(tmp_path):
+    x, zero = b.param(0, (4,), dt.float32), b.const(0.0, dt.float32)
+    config = replace(default_config(), fast_math=True)
+    made = C.certify(b.add(b.mul(x, zero), b.sub(x, zero)), create_backend("c").target, config)
+    assert len(made["fast_math"]) > len(LAWS)
+    path = tmp_path / "made.json"
+    path.write_text(C.dump_certificate(made))
+    assert not C.check_certificate_and_list_faults(C.load_certificate_and_check_digest(path))
 
 
 def test_the_commands_write_and_check_it_and_name_what_it_rests_on(tmp_path):
