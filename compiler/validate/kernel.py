@@ -199,7 +199,7 @@ def build_counterexample_index_unless_loaded(
         v: LinearSum(counterexample.values.get(v.name, v.low))
         for v in T.collect_unknowns(site.condition, T.collect_unknowns(site.index))
     }
-    if any(v.loaded for v in values) or T.has_memory_value(site.condition):
+    if any(v.loaded for v in values) or T.has_memory_value(site.condition) or T.has_memory_value(site.index):
         return
     for u in toposort(site.node):
         if u.op is Op.RANGE:

@@ -461,7 +461,7 @@ PointValues = Any  # of NumPy, int64
 def evaluate_at_points(x: LinearSum | Condition, points: Mapping[Unknown, PointValues]) -> PointValues:
     """Return the value at each point of the grid. All unknowns are given, and no intermediate value leaves int64.
 
-    A value is dropped after its last use.
+    No value of memory occurs in the term. A value is dropped after its last use.
     """
     order = subterms(x)
     last = {y: k for k, z in enumerate(order) for y in _direct_parts_except_unknowns(z)}
@@ -494,6 +494,7 @@ def _evaluate_operation(
     args = [part_results[a] for a in t.args]
     if t.op in _VALUES:
         return _charge_points(_VALUES[t.op](*args))
+    assert t.op.startswith("wrap-"), t.op  # a value of memory is not known
     low, high = dtype_range_of_wrap_or_held_op(t.op)
     return _charge_points((args[0] - low) % (high - low + 1) + low if high - low + 1 < 1 << 63 else args[0])
 

@@ -264,6 +264,31 @@ def test_a_width_that_wraps_is_refuted_and_replays(worker):
     assert check_counterexample_then_replay_bodies(parse(ONES), parse(WIDE.format(width="i8")), bad[0].counterexample).confirmed
 
 
+WIDE_FROM_MEMORY = """
+%0 = param (240), slot=0 : f32
+%1 = range 240, axis_id=0, type=loop
+%2 = cast %1 : i8
+%3 = cast %2 : index
+%4 = param (240), slot=1 : i32
+%5 = index %4, %1
+%6 = load %5
+%7 = cast %6 : index
+%8 = add %3, %7
+%9 = index %0, %8
+%10 = const 1.0 : f32
+%11 = store %9, %10
+%12 = end %11, %1
+{root}
+"""
+
+
+def test_a_width_that_wraps_beside_a_value_of_memory_has_no_index_to_evaluate(worker):
+    before = parse(WIDE_FROM_MEMORY.format(root='%13 = sink %12, name="wide"'))
+    listed = parse(WIDE_FROM_MEMORY.format(root="%13 = linear %0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %11, %12"))
+    (width,) = [v for v in refuted(before, listed, worker) if v.kind is ObligationKind.WIDTH]
+    assert width.counterexample is not None and width.counterexample.graphs == ()
+
+
 # A truth of which nothing is known
 
 CHOSEN = """
