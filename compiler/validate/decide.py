@@ -148,11 +148,16 @@ def has_known_int64_values(*terms: LinearSum | Condition) -> bool:
         return False
     for x in T.subterms(*terms):
         if isinstance(x, LinearSum):
-            if max(map(abs, T.bounds(x))) > _INT64 or any(abs(c) > _INT64 for _, c in x.terms):
+            if _bound_partial_sums(x) > _INT64 or any(abs(c) > _INT64 for _, c in x.terms):
                 return False
         elif isinstance(x, Operation) and x.op in ("shl", "shr"):
             return False
     return True
+
+
+def _bound_partial_sums(x: LinearSum) -> int:
+    """Return a number that the magnitude of no constant, product or partial sum of `x` exceeds."""
+    return abs(x.const) + sum(abs(c) * max(map(abs, T.bounds(T.as_sum(t)))) for t, c in x.terms)
 
 
 def decide_by_trying_every_point(claim: ValidationClaim) -> ValidationVerdict | None:

@@ -346,6 +346,23 @@ def test_sums_points_and_the_solver_agree(name):
     assert true or solved.counterexample is not None
 
 
+@pytest.mark.parametrize(
+    "sum_",
+    [
+        LinearSum(-(1 << 64), ((Unknown("v", 1 << 62, (1 << 62) + 1), 4),)),
+        LinearSum(0, ((Unknown("v", 1 << 61, (1 << 61) + 1), 4), (Unknown("w", 1 << 61, (1 << 61) + 1), -4))),
+    ],
+)
+def test_a_sum_with_a_part_beyond_64_bits_is_not_evaluated_at_points(sum_):
+    assert max(map(abs, T.bounds(sum_))) < 1 << 10
+    assert decide_by_trying_every_point(ValidationClaim(ObligationKind.BOUNDS, "", T.TRUE, T.is_nonnegative(sum_))) is None
+
+
+def test_a_value_of_memory_is_not_evaluated_at_points():
+    with pytest.raises(AssertionError):
+        T.evaluate_at_points(T.as_sum(Operation("held-i32-1", (LinearSum(128),))), {})
+
+
 def test_a_claim_for_which_the_steps_of_the_solver_run_out_is_not_proved(monkeypatch):
     monkeypatch.setattr("uops.compiler.validate.decide.STEPS", 1)
     square = Operation("mul", (T.as_sum(X), T.as_sum(X)))
