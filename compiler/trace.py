@@ -92,11 +92,11 @@ class LoweringTrace:
     def links_into(self, stage: str) -> Iterator[PartLinks]:
         """Yield the links from the stage before `stage` to it, per part of `stage` and part that it was made of.
 
-        A fused kernel was made of several parts.
+        A fused kernel was made of several parts. No links lead into the first stage.
         """
         names = list(self.stages)
-        before, after = self.stages[names[names.index(stage) - 1]], self.stages[stage]
-        return _link_parts_of_stages(before, after, self.log)
+        position = names.index(stage)
+        return _link_parts_of_stages(self.stages[names[position - 1]], self.stages[stage], self.log) if position else iter(())
 
     def steps(self) -> Iterator[RewriteStep]:
         """Yield every application of a rule, once, in order per Rewriter."""

@@ -38,7 +38,7 @@ _realized: weakref.WeakKeyDictionary[UOp, UOp] = weakref.WeakKeyDictionary()
 _read_by_program: weakref.WeakKeyDictionary[UOp, tuple[weakref.ref[UOp], ...]] = weakref.WeakKeyDictionary()
 #: Slots of stand-ins that are Params.
 _stand_in_slots = itertools.count(1 << 32)
-#: Least and greatest element of each Buffer whose memory nobody else holds; None until they are needed.
+#: Least and greatest element of each Buffer of integers whose memory nobody else holds; None until they are needed.
 _ranges: weakref.WeakKeyDictionary[UOp, tuple[int, int] | None] = weakref.WeakKeyDictionary()
 
 
@@ -52,7 +52,7 @@ def make_leaf_on_contiguous_memory_or_copy(array: Array, may_others_change_it: b
     flat.flags.writeable = False
     buffer = B.buffer(flat.size, dtype)
     _arrays[buffer] = flat
-    if not may_others_change_it:
+    if dtype.is_integer and not may_others_change_it:
         _ranges[buffer] = None
     return reshape_node(buffer, array.shape)
 

@@ -53,6 +53,11 @@ def links_of(found: LoweringTrace, stage: str) -> list[NodeLink]:
     return [x for entry in found.links_into(stage) for x in entry.links]
 
 
+def test_no_links_lead_into_the_first_stage(pyref: Target) -> None:
+    found = trace_lowering(b.add(X, 1), pyref, VERIFY)
+    assert not links_of(found, next(iter(found.stages)))
+
+
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.stem)
 def test_every_node_of_a_stage_comes_from_a_node_of_the_stage_before(pyref: Target, program: Path) -> None:
     found = trace_lowering(parse_file(program), pyref, VERIFY)

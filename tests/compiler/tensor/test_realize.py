@@ -221,3 +221,9 @@ def test_constants_and_data_are_realized_by_structure() -> None:
         a.realize(b)
         assert a.tolist() == b.tolist() == [1, 1]
         assert storage.find_realized_leaf(zero.uop) is None
+
+
+@pytest.mark.parametrize("d", ["int32", "uint8", "float32", "bool"])
+def test_a_leaf_of_integers_alone_has_a_known_range(d: str) -> None:
+    leaf = storage.make_leaf_on_contiguous_memory_or_copy(np.array([1, 0], d))
+    assert storage.range_of_unshared_integer_buffer(leaf) == ((0, 1) if "int" in d else None)
