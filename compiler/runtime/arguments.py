@@ -50,7 +50,7 @@ class BufferSlot:
     """One memory of a program.
 
     `shape` is that of its array, None if it depends on variables. If the program writes it (`is_written`), the caller's array is
-    copied first.
+    copied first. Memory of index values (`is_index`) is int64 in the program, and takes arrays of Python ints, too (R08).
     """
 
     memory: UOp
@@ -60,14 +60,15 @@ class BufferSlot:
     key: str
     dtype: Any
     constant: Array = None
+    is_index: bool = False
 
     @classmethod
-    def for_memory(cls, memory: UOp, origin: BufferOrigin, shape: tuple[Dim, ...], is_written: bool) -> BufferSlot:
+    def for_memory(cls, memory: UOp, origin: BufferOrigin, shape: tuple[Dim, ...], is_written: bool, is_index: bool) -> BufferSlot:
         """Return the slot of a memory: a Param, Buffer or Binary."""
         static = None if any(isinstance(d, UOp) for d in shape) else tuple(int(d) for d in shape)
         if origin is BufferOrigin.CONSTANT:
             return cls(memory, origin, static, is_written, "", np.dtype(np.uint8), np.frombuffer(memory.arg.data, np.uint8))
-        return cls(memory, origin, static, is_written, input_key(memory), buffer_dtype(memory))
+        return cls(memory, origin, static, is_written, input_key(memory), buffer_dtype(memory), is_index=is_index)
 
     def prepare_array(self, inputs: Inputs, variables: Mapping[str, int]) -> Array:
         """Return the array of this memory for one run. Raises SpecError if a needed input is missing or does not fit."""
@@ -92,7 +93,7 @@ class BufferSlot:
         expected, array = self.dtype, data
         if type(array) is not np.ndarray or array.dtype is not expected or array.shape != shape or not array.flags.carray:
             array = _to_numpy(self.key, data)
-            if array.dtype == object:
+            if array.dtype == object and self.is_index:
                 array = self.objects_to_int64(array)
             if array.dtype.newbyteorder("=") != expected or array.shape != shape:
                 got = f"{array.dtype.name} of shape {array.shape}"
@@ -103,7 +104,7 @@ class BufferSlot:
         return array
 
     def objects_to_int64(self, array: Array) -> Array:
-        """Convert an array of Python ints to int64.
+        """Convert an array of Python ints, values of index, to int64.
 
         Raises SpecError if an element is no int, CompileError if one does not fit (R08: index dtype).
         """

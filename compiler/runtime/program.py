@@ -123,7 +123,9 @@ class Compiled:
         on_interface = self._store_interface_and_check_it_fits_memory
         self.program = lower(graph, target, config=config, on_interface=on_interface, dialect=dialect)
         named = toposort(graph) if dialect is Dialect.TENSOR else self.external
-        self._input_keys = {input_key(u) for u in named if u.op in MEMORY_ROOTS}
+        named_memory = [u for u in named if u.op in MEMORY_ROOTS]
+        self._input_keys = {input_key(u) for u in named_memory}
+        self._index_keys = {input_key(u) for u in named_memory if u.dtype is dt.index}
         self._variables = [u for u in self.external if is_variable(u)]
         calls = self.program.instructions
         memory = list(dict.fromkeys(m for c in calls for a in c.arguments if not is_variable(m := base_memory(a))))
@@ -176,7 +178,8 @@ class Compiled:
         for m in memory:
             origin = BufferOrigin.OPTIONAL if m in optional else origins.get(m.op, BufferOrigin.FRESH)
             shape = shapes.get(m, (m.arg.size,) if m.op is Op.BUFFER else m.shape if m.op is Op.PARAM else ())
-            slots.append(BufferSlot.for_memory(m, origin, shape, m in self.written))
+            is_index = m.op is not Op.BINARY and input_key(m) in self._index_keys
+            slots.append(BufferSlot.for_memory(m, origin, shape, m in self.written, is_index))
         return slots
 
     def _order_params_then_variables_then_buffers(self) -> list[UOp]:

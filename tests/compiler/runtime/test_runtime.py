@@ -12,6 +12,7 @@ from uops.compiler import Config, compile
 from uops.spec.errors import CompileError, SpecError, Trap
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
 from uops.spec.ir.ops import Op
 
 FRESH = Config(verify=True, reuse=False)
@@ -100,6 +101,13 @@ def test_storage_dtypes_of_small_floats_and_index(pyref: Any) -> None:
     for other in (1.7, "7", None):
         with pytest.raises(SpecError, match=f"needs int64, got an array of objects with a {type(other).__name__}"):
             i({"p0": np.array([other, True], object)})
+
+
+@pytest.mark.parametrize(("dtype", "data"), [(dt.int64, np.array([1, 2], object)), (dt.float32, [1, 2**64])])
+def test_python_integers_are_no_values_of_another_dtype_than_index(pyref: Any, dtype: DType, data: Any) -> None:
+    program = compile(b.neg(b.param(0, (2,), dtype)), pyref, FRESH)
+    with pytest.raises(SpecError, match=f"needs {dtype.name} of shape \\(2,\\), got object of shape \\(2,\\)"):
+        program({"p0": data})
 
 
 def test_a_graph_is_compiled_once_per_target_and_settings(pyref: Any) -> None:
