@@ -171,8 +171,7 @@ def _get_array(t: Tensor) -> storage.Array:
 
 def _describe_structure(value: Any, tensors: list[Tensor]) -> Any:
     """Return what a compiled program depends on, as a hashable value, and append the Tensors in order to `tensors`."""
-    kind = type(value)
-    if kind is Tensor:
+    if isinstance(value, Tensor):  # of a subclass, too: the function is traced with a Tensor in its place
         tensors.append(value)
         u = value.uop
         if (u.device or HOST) != HOST:
@@ -180,7 +179,7 @@ def _describe_structure(value: Any, tensors: list[Tensor]) -> Any:
         return u.shape, u.dtype
     container = open_container(value)
     if container is not None:
-        return kind, describe_constant(container.keys), *[_describe_structure(v, tensors) for v in container.parts]
+        return type(value), describe_constant(container.keys), *[_describe_structure(v, tensors) for v in container.parts]
     try:
         hash(value)
     except TypeError:

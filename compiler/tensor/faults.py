@@ -32,11 +32,15 @@ def fault(fallback_method: str, claim: str | None, detail: str, kind: type[SpecE
 
 
 def _find_called_method_name(frame: FrameType | None) -> str:
-    """Return the name of the outermost method on the stack before the user's code; an operator has the name of its method."""
+    """Return the name of the outermost method on the stack before the user's code; an operator has the name of its method.
+
+    `__call__` is no name: the user calls a function that `jit` made.
+    """
     names: list[str] = []
     while frame is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
         code = frame.f_code
-        if code.co_varnames[:1] in (("self",), ("cls",)) or code.co_name == "manual_seed":
+        is_method = code.co_varnames[:1] in (("self",), ("cls",)) and code.co_name != "__call__"
+        if is_method or code.co_name == "manual_seed":
             names.append(code.co_name)
         frame = frame.f_back
     outer_first = names[::-1]

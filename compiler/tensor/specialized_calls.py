@@ -131,12 +131,13 @@ class _CallWriter:
     def write_checks_if_they_can_tell(self, name: str, value: Any) -> bool:
         """Write the checks that the variable `name` has the structure of `value`; return False if none can tell."""
         kind: type = type(value)
-        if kind is Tensor:
+        class_name = "Tensor" if kind is Tensor else self.bind(kind)
+        if isinstance(value, Tensor):
             array = f"a{self._tensors}"
             self._tensors += 1
-            self.checks.append(f"if {name}.__class__ is not Tensor or ({array} := {name}._array) is None: return DECLINED")
+            self.checks.append(f"if {name}.__class__ is not {class_name} or ({array} := {name}._array) is None: return DECLINED")
             return True
-        self.checks.append(f"if {name}.__class__ is not {self.bind(kind)}: return DECLINED")
+        self.checks.append(f"if {name}.__class__ is not {class_name}: return DECLINED")
         container = open_container(value)
         if container is None:
             self.checks.append(f"if {name} != {self.bind(value)}: return DECLINED")

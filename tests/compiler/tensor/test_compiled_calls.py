@@ -62,6 +62,20 @@ def test_containers_and_lazy_arguments() -> None:
     assert len(times) == 1
 
 
+class Named(Tensor):
+    """A Tensor of a class of its own."""
+
+
+@pytest.mark.parametrize("backend", ["llvm", "interp"])
+def test_an_argument_may_be_of_a_subclass_of_tensor(backend: str) -> None:
+    f, times = traced(lambda x, d: x + d["y"] + 1)
+    with uops.use(backend):
+        for kind in (Named, Named, Tensor, Named):
+            x, y = kind(RNG.standard_normal(3).astype(np.float32)), kind([1.0, 2.0, 3.0])
+            np.testing.assert_array_equal(f(x, {"y": y}).numpy(), x.numpy() + y.numpy() + 1)
+    assert len(times) == 1
+
+
 def test_arguments_of_any_shape() -> None:
     f, times = traced(lambda a, b, c: (a @ b + c, c * 2))
     for a, b in ((normal(3, 4), normal(4, 2)), (normal(4, 3).transpose(0, 1), normal(4, 2) * 2)):
@@ -190,7 +204,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[SpecError], str]] = {
     "an assignment": (lambda: uops.jit(_assign)(normal(2)), SpecValueError, "no assignment to an argument"),
     "a look at values": (lambda: uops.jit(lambda x: x * x.sum().item())(normal(2)), SpecTypeError, "runs lazily"),
     "no result": (lambda: uops.jit(lambda x: None)(normal(2)), SpecTypeError, "expected a function that returns a Tensor"),
-    "an array": (lambda: uops.jit(lambda x: normal(2))(np.ones(2)), SpecTypeError, "expected a Tensor or a hashable value"),
+    "an array": (
+        lambda: uops.jit(lambda x: normal(2))(np.ones(2)),
+        SpecTypeError,
+        "Tensor.jit: expected a Tensor or a hashable value",
+    ),
     "another device": (lambda: uops.jit(lambda x: x)(normal(2).to("CPU:1")), SpecTypeError, "expected Tensors on the host"),
 }
 
