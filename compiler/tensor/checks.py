@@ -127,7 +127,10 @@ _checks: weakref.WeakKeyDictionary[UOp, tuple[IndexCheck, ...]] = weakref.WeakKe
 
 
 def attach_unproved_checks_or_tag(u: UOp, checks: tuple[IndexCheck, ...], tag_instead: bool = False) -> UOp:
-    """Attach to `u` those IndexChecks that nothing proves, or the tag in their place if it is unchecked."""
+    """Attach to `u` those IndexChecks that nothing proves, or the tag in their place if it is unchecked.
+
+    A node keeps its first IndexChecks. An error of an assignment thus names the method of an earlier call that made the same view.
+    """
     open_ = tuple(c for c in checks if not c.is_proved)
     if not open_:
         return u
