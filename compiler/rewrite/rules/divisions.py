@@ -61,7 +61,7 @@ def _add_multiple(total: AffineSum, term: UOp, factor: int) -> UOp:
 
 
 def _has_division_or_remainder_term(u: UOp) -> bool:
-    """Return True if the last term of a sum is a division or remainder. The terms before it are already recombined."""
+    """Return True if a term of a sum is a division or remainder."""
     while u.op in (Op.ADD, Op.MUL, Op.NEG):
         if u.op is Op.ADD and _has_division_or_remainder_term(u.rhs):
             return True
@@ -252,8 +252,8 @@ def _propose_quotient_that_decides_comparison(binding: Binding) -> WitnessNodes 
             return None
         parts = _split_divisible_terms(total, size)
         bounds = finite_bounds(parts[1])
-        if bounds is None:
-            return None
+        if bounds is None:  # a smaller size may leave less in the rest
+            continue
         least = -((bounds[0] - limit) // size)  # the least k with k g + r >= c for all r
         if (least - 1) * size + bounds[1] < limit:
             return {"q": parts[0], "r": parts[1], "g": index_constant(size), "k": index_constant(least)}

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from uops.compiler.ir.affine import AffineSum, build_affine_sum
 from uops.compiler.rewrite.fold import FOLD, fold_constant
 from uops.compiler.rewrite.pattern import Pattern, TypeVar, as_pattern, cast, cst, format_pattern, maximum, var, variables, where
 from uops.compiler.rewrite.rewriter import Rewriter
@@ -430,3 +431,11 @@ def test_random_machine_expressions_keep_their_value() -> None:
             values = {leaf: rng.choice([0, 1, -1, 127, -128, rng.randint(-128, 127)]) for leaf in leaves}
             assert evaluate_node(e, values) == evaluate_node(after, values)
     assert changed > 300
+
+
+def test_a_comparison_is_decided_by_a_size_whose_rest_is_bounded() -> None:
+    """A greater size than that leaves a term without bounds in the rest."""
+    a, x = b.variable("a", 0, 9), b.cast(b.param(0, (), dt.float32), dt.index)
+    total = build_affine_sum(AffineSum({a: 4, x: 2}, 1))
+    decided = Rewriter(VALUES)(b.lt(total, b.index(6)))
+    assert decided is Rewriter(VALUES)(b.lt(build_affine_sum(AffineSum({a: 2, x: 1}, 0)), b.index(3)))
