@@ -53,7 +53,10 @@ def _accumulation_dtypes(d: DType) -> AccumulationDtypes:
 ACCUMULATE: dict[DType, AccumulationDtypes] = {d: _accumulation_dtypes(d) for d in dt.STORABLE}
 
 #: Names of Python's own dtypes, NumPy's and ml_dtypes' that differ from the language's.
-_ALIASES = {"bool_": "bool", "float": "float32", "int": "int32", **{d.array_name: d.name for d in dt.FLOATS}}
+_ALIASES = {
+    "bool_": "bool", "float": "float32", "int": "int32", "longlong": "int64", "ulonglong": "uint64",
+    **{d.array_name: d.name for d in dt.FLOATS},
+}  # fmt: skip
 
 
 def as_dtype(d: DTypeLike) -> DType:
