@@ -135,7 +135,8 @@ class MovementMethods(LazyTensorBase):
         if len(target) < self.ndim:
             raise fault("expand", "EXPAND.C4", f"expected at least {self.ndim} axes, as shape {self.shape} has, got {target}")
         before = (1,) * (len(target) - self.ndim) + self.shape
-        return self._broadcast("expand", "EXPAND.C2", tuple(b if n == -1 else n for n, b in zip(target, before)))
+        filled_in = tuple(b if n == -1 else n for n, b in zip(target, before))
+        return self._broadcast("expand", "EXPAND.C2", unpack_shape("expand", (filled_in,)))
 
     broadcast_to = expand
 

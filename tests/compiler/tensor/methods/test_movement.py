@@ -136,6 +136,11 @@ def test_a_reshape_of_a_reshape_is_one_node() -> None:
         (lambda t: t.expand(2, 5, 4), r"Tensor.expand: shape \(2, 3, 4\) does not broadcast to \(2, 5, 4\) \[EXPAND.C2"),
         (lambda t: t.expand(4), r"\[EXPAND.C4"),
         (
+            lambda t: t[:, :1].expand(2, -2, 4),
+            r"Tensor.expand: expected extents of at least 0, got \(2, -2, 4\) \[EXPAND.C5",
+        ),
+        (lambda t: t.expand(-3, 2, 3, 4), r"Tensor.expand: expected extents of at least 0, got \(-3, 2, 3, 4\) \[EXPAND.C5"),
+        (
             lambda t: t.shrink(((0, 3), None, None)),
             r"Tensor.shrink: expected bounds inside shape \(2, 3, 4\), got \[\(0, 3\), .*\] \[SHRINK.C2",
         ),
