@@ -138,10 +138,10 @@ class ElementwiseMethods(MovementMethods):
     def pow(self, other: Operand, reverse: bool = False) -> Self:
         """Return a ** b.
 
-        Integers are multiplied in their dtype (R165: powers of integers). Floats are multiplied for a number from 0 to 4, else it
-        is Pow (R18).
+        Integers are multiplied in their dtype (R165: powers of integers). Floats are multiplied for an int from 1 to 4, else it is
+        Pow (R18). Its gradient for the exponent 0 is 0.
         """
-        if self.dtype.is_float and isinstance(other, int) and not reverse and 0 <= other <= 4:
+        if self.dtype.is_float and isinstance(other, int) and not reverse and 1 <= other <= 4:
             return self.of(power_by_squaring(self.uop, other))
         a, b = self._collect_operand_nodes(other, reverse)
         common = promote(a.dtype, b.dtype)

@@ -62,8 +62,12 @@ class GradientMethods(DeviceMethods):
 
     @grad.setter
     def grad(self, value: Self | None) -> None:
-        """Set it. Raises SpecTypeError for what is no Tensor."""
-        self._grad = None if value is None else self._require_tensor("grad", value)
+        """Set it. Raises SpecTypeError for what is no Tensor of floats of this shape."""
+        if value is not None:
+            self._require_float("grad", self._require_tensor("grad", value))
+            if value.shape != self.shape:
+                raise fault("grad", None, f"expected a gradient of shape {self.shape}, got {value.shape}", SpecTypeError)
+        self._grad = value
 
     def backward(self, gradient: Self | None = None) -> None:
         """Add the gradient of this Tensor to the `grad` of each Tensor with `requires_grad` on which it depends.

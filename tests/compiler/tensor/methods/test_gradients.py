@@ -135,6 +135,29 @@ def test_vjp_takes_cotangents_like_the_value() -> None:
         pull_back({"product": g["sum"], "sum": g["sum"]})
 
 
+def test_the_gradient_of_a_power_of_zero_is_zero() -> None:
+    x = Tensor(np.array([3.0, 0.0, np.nan, np.inf]))
+    assert (x**0).tolist() == [1.0] * 4
+    assert (x**0).sum().gradient(x)[0].tolist() == [0.0] * 4
+    w = Tensor([3.0, 0.0]).requires_grad_()
+    (w**0).sum().backward()
+    assert w.grad is not None and w.grad.tolist() == [0.0, 0.0]
+
+
+def test_grad_has_the_shape_of_its_tensor_and_a_float_dtype() -> None:
+    w = Tensor([1.0])
+    for wrong, message in (
+        (Tensor([1.0, 2.0]), r"Tensor.grad: expected a gradient of shape \(1,\), got \(2,\)"),
+        (Tensor([1]), "Tensor.grad: expected a Tensor of floats, got int32"),
+        (np.ones(1), "Tensor"),
+    ):
+        with pytest.raises(SpecTypeError, match=message):
+            w.grad = wrong  # type: ignore[assignment]
+        assert w.grad is None
+    w.grad = Tensor([2.0], dtype="float64")
+    assert w.grad.item() == 2
+
+
 def test_backward_fills_and_adds_up_grad() -> None:
     w, x = Tensor(normal(3, 2)).requires_grad_(), Tensor(normal(4, 3))
     unused = Tensor(normal(2)).requires_grad_()
