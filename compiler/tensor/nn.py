@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any
 
-from uops.compiler.tensor.faults import fault, format_for_error
+import numpy as np
+
+from uops.compiler.tensor.faults import fault, format_for_error, to_list_or_raise
 from uops.compiler.tensor.tensor import Tensor
 from uops.compiler.tensor.trace import collect_tensors_with_repeats
 from uops.spec.errors import SpecTypeError, SpecValueError
@@ -20,7 +23,11 @@ __all__ = ["SGD", "Adam", "AdamW", "Optimizer", "parameters"]
 
 
 def parameters(model: Any) -> list[Tensor]:
-    """Return the Tensors of floats in a model, each once: a container, a dataclass, or an object with such attributes."""
+    """Return the Tensors of floats in a model, each once: a container, a dataclass, or an object with such attributes.
+
+    A container is a mapping, of which the values count, a list, a tuple, a deque or a set. The `__slots__` of a class that is no
+    dataclass are no attributes here.
+    """
     found: dict[int, Tensor] = {}
     seen: set[int] = set()
 
@@ -31,10 +38,10 @@ def parameters(model: Any) -> list[Tensor]:
         if isinstance(value, Tensor):
             if value.dtype.is_float:
                 found[id(value)] = value
-        elif isinstance(value, dict):
+        elif isinstance(value, Mapping):
             for v in value.values():
                 collect_float_tensors(v)
-        elif isinstance(value, (list, tuple, set)):
+        elif isinstance(value, (list, tuple, deque, Set)):
             for v in value:
                 collect_float_tensors(v)
         elif dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -63,13 +70,13 @@ class Optimizer(ABC):
         self.params = list(params)
         if not self.params:
             raise SpecValueError(f"{type(self).__name__}: expected at least one parameter, got none")
-        if not (isinstance(lr, (int, float)) and 0 < lr < float("inf")):
-            raise SpecValueError(f"{type(self).__name__}: expected a positive learning rate lr, got {format_for_error(lr)}")
+        self.lr = self._require_number(lr, "a positive learning rate lr", lambda v: 0 < v < float("inf"))
         for p in self.params:
             if not isinstance(p, Tensor):
                 raise SpecTypeError(f"{type(self).__name__}: expected Tensors as parameters, got {format_for_error(p)}")
+            p._require_float("requires_grad_", p)
+        for p in self.params:
             p.requires_grad_()
-        self.lr = float(lr)
         self.state: list[list[Tensor]] = [self._make_state(p) for p in self.params]
 
     def zero_grad(self) -> None:
@@ -100,6 +107,17 @@ class Optimizer(ABC):
             self.params[k]._set_node(value.uop)
             self.state[k] = state
 
+    def _require_number(self, value: Any, expected: str, is_allowed: Callable[[float], bool]) -> float:
+        """Return a Python or NumPy number as a float. Raises SpecValueError for one that is not allowed, and for anything else."""
+        number = value.item() if isinstance(value, np.generic) else value
+        if not (isinstance(number, (int, float)) and is_allowed(number)):
+            raise SpecValueError(f"{type(self).__name__}: expected {expected}, got {format_for_error(value)}")
+        return float(number)
+
+    def _require_nonnegative(self, name: str, value: Any) -> float:
+        """Return a finite number of at least 0 as a float. Raises SpecValueError for anything else."""
+        return self._require_number(value, f"a finite {name} of at least 0", lambda v: 0 <= v < float("inf"))
+
     def _make_state(self, p: Tensor) -> list[Tensor]:
         """Return the first state of a parameter."""
         return []
@@ -118,8 +136,12 @@ class SGD(Optimizer):
     def __init__(
         self, params: Iterable[Tensor], lr: float, momentum: float = 0.0, weight_decay: float = 0.0, nesterov: bool = False
     ) -> None:
-        """Take the parameters, the learning rate, and the factors in [0, 1) and above 0."""
-        self.momentum, self.weight_decay, self.nesterov = float(momentum), float(weight_decay), nesterov
+        """Take the parameters, the learning rate, the momentum in [0, 1), and the weight decay of at least 0.
+
+        Raises SpecValueError for other numbers.
+        """
+        self.momentum = self._require_number(momentum, "a momentum in [0, 1)", lambda v: 0 <= v < 1)
+        self.weight_decay, self.nesterov = self._require_nonnegative("weight_decay", weight_decay), nesterov
         super().__init__(params, lr)
 
     def _make_state(self, p: Tensor) -> list[Tensor]:
@@ -150,10 +172,16 @@ class AdamW(Optimizer):
         eps: float = 1e-8,
         weight_decay: float = 0.01,
     ) -> None:
-        """Take the parameters, the learning rate, the two decay rates in [0, 1), `eps`, and the weight decay."""
-        if not all(0 <= rate < 1 for rate in betas):
-            raise SpecValueError(f"{type(self).__name__}: expected betas in [0, 1), got {format_for_error(betas)}")
-        self.betas, self.eps, self.weight_decay = betas, float(eps), float(weight_decay)
+        """Take the parameters, the learning rate, the two decay rates in [0, 1), and `eps` and the weight decay of at least 0.
+
+        Raises SpecValueError for other numbers.
+        """
+        rates = to_list_or_raise(betas, "two betas")
+        if len(rates) != 2:
+            raise SpecValueError(f"{type(self).__name__}: expected two betas, got {format_for_error(betas)}")
+        first, second = [self._require_number(rate, "betas in [0, 1)", lambda v: 0 <= v < 1) for rate in rates]
+        self.betas = first, second
+        self.eps, self.weight_decay = self._require_nonnegative("eps", eps), self._require_nonnegative("weight_decay", weight_decay)
         super().__init__(params, lr)
 
     def _make_state(self, p: Tensor) -> list[Tensor]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -116,12 +118,40 @@ def test_parameters_are_the_floats_of_a_model_each_once() -> None:
     assert [p.item() for p in parameters(Model())] == [1, 2, 3, 4]
 
 
+def test_parameters_are_found_in_every_container_of_the_standard_library() -> None:
+    a, b, c = Tensor([1.0]), Tensor([2.0]), Tensor([3.0])
+    found = parameters([collections.deque([a]), frozenset([b]), types.MappingProxyType({"c": c})])
+    assert [p.item() for p in found] == [1, 2, 3]
+
+
+def test_a_refused_optimizer_marks_no_parameter() -> None:
+    w = Tensor([1.0])
+    for other in (Tensor([1]), np.ones(1)):
+        with pytest.raises(SpecTypeError):
+            SGD([w, other], 0.1)  # type: ignore[list-item]
+        assert not w.requires_grad
+
+
+def test_numbers_of_numpy_are_rates() -> None:
+    assert SGD([Tensor([1.0])], np.float32(0.5), np.float32(0.5)).lr == 0.5  # type: ignore[arg-type]
+    assert Adam([Tensor([1.0])], betas=[np.float32(0.5), 0]).betas == (0.5, 0.0)  # type: ignore[arg-type]
+
+
+ONE = Tensor([1.0])
 REFUSED: dict[str, tuple[Callable[[], Any], type[SpecError], str]] = {
     "no parameters": (lambda: SGD([], 0.1), SpecValueError, "at least one parameter"),
     "an integer": (lambda: SGD([Tensor([1])], 0.1), SpecTypeError, "expected a Tensor of floats"),
     "no Tensor": (lambda: Adam([np.ones(2)]), SpecTypeError, "expected Tensors as parameters"),  # type: ignore[list-item]
     "a rate": (lambda: SGD([Tensor([1.0])], float("nan")), SpecValueError, "positive learning rate lr, got nan"),
     "a decay rate": (lambda: Adam([Tensor([1.0])], betas=(1.0, 0.9)), SpecValueError, "betas"),
+    "one decay rate": (lambda: AdamW([ONE], betas=(0.9,)), SpecValueError, "expected two betas"),  # type: ignore[arg-type]
+    "three decay rates": (lambda: AdamW([ONE], betas=(0.9, 0.9, 0.9)), SpecValueError, "two betas"),  # type: ignore[arg-type]
+    "no decay rates": (lambda: AdamW([ONE], betas=0.9), SpecTypeError, "expected a sequence of"),  # type: ignore[arg-type]
+    "a rate in words": (lambda: SGD([ONE], "0.1"), SpecValueError, "learning rate lr, got '0.1'"),  # type: ignore[arg-type]
+    "a momentum": (lambda: SGD([ONE], 0.1, momentum=-3.0), SpecValueError, r"expected a momentum in \[0, 1\), got -3.0"),
+    "a weight decay": (lambda: SGD([ONE], 0.1, weight_decay=float("nan")), SpecValueError, "weight_decay of at least 0, got nan"),
+    "a decay of Adam": (lambda: AdamW([ONE], weight_decay=-1.0), SpecValueError, "weight_decay of at least 0, got -1.0"),
+    "an eps": (lambda: Adam([ONE], eps=float("inf")), SpecValueError, "eps of at least 0, got inf"),
     "no gradient": (lambda: SGD([Tensor([1.0])], 0.1).step(), SpecValueError, "call backward first"),
 }
 
