@@ -146,7 +146,7 @@ class IndexingMethods(NetworkMethods):
         return t.reshape(tuple(shape))
 
     def _take_strided_elements_in_forward_order(self, axis_slices: Sequence[_AxisSlice]) -> Self:
-        """Cut each axis into `length` groups of `step` elements, and keep one element of each.
+        """Cut each axis with a step into `length` groups of `step` elements, and keep one element of each.
 
         The groups begin early enough to lie inside the axis; if it is too short for them, its end is padded. Padding is no memory,
         so an assignment names the elements by Index instead.
@@ -160,8 +160,8 @@ class IndexingMethods(NetworkMethods):
             t = t._crop_or_pad_axis_at_end(k, need) if n < need else t
             begin = max(0, min(c.start, n - need))
             t = t._shrink_axis(k, begin, begin + need)
-            wide += [c.length, step]
-            one += [None, (c.start - begin, c.start - begin + 1)]
+            wide += [c.length, step] if step > 1 else [c.length]
+            one += [None, (c.start - begin, c.start - begin + 1)] if step > 1 else [None]
         t = t.reshape(tuple(wide)).shrink(one).reshape(tuple(c.length for c in axis_slices))
         near = self.shrink([(0, n) if c.step > 1 else (c.start, c.start + c.length) for c, n in zip(axis_slices, self.shape)])
         first = [] if near.uop is self.uop else [MovementStep.of(near.uop)]

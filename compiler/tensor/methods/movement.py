@@ -328,8 +328,8 @@ class MovementMethods(LazyTensorBase):
                 "repeat", "EXPAND.C4", f"expected a number of repeats of at least 0 per axis of shape {self.shape}, got {counts}"
             )
         shape = (1,) * (len(counts) - self.ndim) + self.shape
-        t = self.reshape(tuple(m for n in shape for m in (1, n)))
-        t = t.expand(tuple(m for c, n in zip(counts, shape) for m in (c, n)))
+        t = self.reshape(tuple(m for c, n in zip(counts, shape) for m in ((n,) if c == 1 else (1, n))))
+        t = t.expand(tuple(m for c, n in zip(counts, shape) for m in ((n,) if c == 1 else (c, n))))
         return t.reshape(tuple(c * n for c, n in zip(counts, shape)))
 
     def repeat_interleave(self, repeats: int, dim: int | None = None) -> Self:

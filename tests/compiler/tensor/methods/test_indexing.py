@@ -181,3 +181,10 @@ def test_one_hot_has_a_one_where_the_index_is(agree: Any) -> None:
 def test_mistakes_name_the_claim_and_the_shapes(call: Fn, message: str) -> None:
     with pytest.raises(SpecError, match=message):
         call(Tensor(X))
+
+
+def test_a_step_splits_no_other_axis() -> None:
+    many = Tensor(np.arange(4).reshape((4,) + (1,) * 39))
+    assert many[::2].flatten().tolist() == [0, 2]
+    many[::2] = 7
+    assert many.flatten().tolist() == [7, 1, 7, 3]

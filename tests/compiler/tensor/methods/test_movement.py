@@ -210,3 +210,8 @@ def test_numpy_integers_are_sizes_and_amounts(case: str) -> None:
 def test_a_fraction_is_no_size_and_no_amount(call: Fn) -> None:
     with pytest.raises(SpecError, match=r"expected an integer for a size, axis or amount, got (\d+\.\d|None)"):
         call()
+
+
+def test_a_repeat_splits_no_axis_that_it_leaves() -> None:
+    many = Tensor(np.arange(4).reshape((4,) + (1,) * 39))
+    assert many.repeat(2, *(1,) * 39).flatten().tolist() == [0, 1, 2, 3] * 2
