@@ -123,7 +123,7 @@ class _Machine:
         return self._read_input(f"p{u.arg.slot}", u, self._dims(u.shape))
 
     def _evaluate_buffer(self, u: UOp, sources: list[NodeResult]) -> NodeResult:
-        key, shape = f"b{u.arg.unique}", (u.arg.size,)
+        key, shape = f"b{u.arg.unique}", self._dims(u.shape)
         return self._read_input(key, u, shape) if key in self.inputs else self._view(u, make_dual(np.zeros(shape), u.dtype), shape)
 
     def _read_input(self, key: str, u: UOp, shape: tuple[int, ...]) -> NodeResult:

@@ -70,3 +70,11 @@ def test_r43_r44_r46_a_window_that_is_not_inside_traps(name: str, is_view: bool)
         for evaluate in (lambda: run(u, inputs, check=False), lambda: evaluate_duals(u, inputs)):  # noqa: B023
             with pytest.raises(Trap):
                 evaluate()
+
+
+def test_r73_r182_memory_of_a_sharded_buffer_is_that_of_all_devices() -> None:
+    u = B.mul(B.buffer(2, dt.float32, ("D0", "D1"), unique=1001), 2.0)
+    inputs = {"b1001": np.array([1, 2, 3, 4], np.float32)}
+    (found,) = evaluate_duals(u, inputs, {"b1001": np.ones(4)})
+    assert [float(x) for x in found.value] == run(u, inputs).values[0].tolist() == [2, 4, 6, 8]
+    assert found.tangent is not None and [float(x) for x in found.tangent] == [2, 2, 2, 2]
