@@ -203,6 +203,8 @@ def as_node(value: Value, preferred_dtype: DType | None = None) -> UOp:
     """Return a node for an operand: a number becomes a Const of dtype `preferred_dtype` if that holds its kind, else by R25."""
     if isinstance(value, UOp):
         return value
+    if type(value) not in _NUMBERS:
+        value = _to_python_number(value)
     if preferred_dtype is not None and (
         preferred_dtype.is_float
         or (isinstance(value, int) and preferred_dtype.kind is not DTypeKind.BOOL)

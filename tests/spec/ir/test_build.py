@@ -42,6 +42,14 @@ def test_numbers_of_numpy_are_those_of_python() -> None:
     assert B.param(0, (np.int64(3),), dt.float32) is X
 
 
+@pytest.mark.parametrize("dtype", [dt.int8, dt.int64, dt.float64, dt.index, dt.bool_])
+@pytest.mark.parametrize("number", [np.int64(2**40), np.int64(3), np.uint8(3), np.bool_(True), np.float32(0.5)])
+def test_an_operand_of_numpy_is_that_of_python(number: np.generic, dtype: dt.DType) -> None:
+    x = B.param(0, (4,), dtype)
+    assert B.as_node(number, dtype) is B.as_node(number.item(), dtype)  # type: ignore[arg-type]
+    assert B.add(x, number) is B.add(x, number.item())  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("make", [lambda: B.const("a"), lambda: B.add(X, None), lambda: B.const(1j), lambda: B.index(1.5)])
 def test_what_is_no_number_is_no_constant(make: Callable[[], object]) -> None:
     with pytest.raises(SpecError, match=r"expected a bool, an int or a float as a constant, got|1.5 is no value of index"):
