@@ -303,17 +303,21 @@ def call(u: UOp, state: LegalizeState) -> UOp:
 
 
 def flatten_linear_to_core_instructions(u: UOp, state: LegalizeState) -> UOp:
-    """Lower a LINEAR: list each instruction's core nodes once, in order, without the bodies of IFs (R124)."""
+    """Lower a LINEAR: list the core nodes of its instructions in order, without the bodies of IFs (R124).
+
+    The node of an instruction stands once, that of a Call as often as the Call (R151, entries of a launch).
+    """
     if state.core_sources(u) == u.src:
         return u
     if_effects = set[UOp]().union(*(collect_nested_if_effects(s) for s in u.instructions if s.op is Op.B_IF))
-    listed: dict[UOp, None] = {}
+    listed: list[UOp] = []
+    seen: set[UOp] = set()
     for s in u.instructions:
         if s in if_effects:
             continue
-        for n in [state[s]] if s.op is Op.CALL else scope_nodes(state[s]):
-            if n.op not in NON_INSTRUCTIONS:
-                listed.setdefault(n)
+        nodes = [state[s]] if s.op is Op.CALL else [n for n in scope_nodes(state[s]) if n not in seen]
+        listed += [n for n in nodes if n.op not in NON_INSTRUCTIONS]
+        seen.update(nodes)
     return u.replace(src=tuple(listed))
 
 

@@ -252,3 +252,13 @@ def test_lanes_do_not_propagate_through_memory() -> None:
     given = {f"p{k}": np.arange(6, dtype=np.int32) * (k == 0) for k in range(3)}
     for form in (graph, legalize(graph)):
         assert uops.run(form, given).buffers["p1"].tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_call_that_a_linear_lists_twice_runs_twice_R151() -> None:
+    memory = UOp(Op.B_PARAM, (), BParamArg(0, 4, dt.int32))
+    place = UOp(Op.B_INDEX, (memory, b.index(0)), BIndexArg())
+    call = b.call(b.sink(UOp(Op.B_STORE, (place, b.add(UOp(Op.B_LOAD, (memory, place)), 1))), name="k"), memory)
+    graph = UOp(Op.LINEAR, (call, call))
+    verify(graph, Dialect.BESTIARY)
+    for form in (graph, legalize(graph)):
+        assert uops.run(form, {"p0": np.array([10, 20, 30, 40], np.int32)}).buffers["p0"].tolist() == [12, 20, 30, 40]

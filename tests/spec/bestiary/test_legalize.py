@@ -154,6 +154,16 @@ def test_if_of_a_linear_executes_its_body_itself():
     assert [x.op for x in low.src] == [Op.INDEX, Op.STORE, Op.GROUP]
 
 
+def test_a_call_is_listed_as_often_as_it_is_executed():
+    """R151: and an instruction once."""
+    first, second = b.call(_sink, B), b.call(b.sink(store(at(B, i(0)), c(2.0))), B)
+    low = legalize(n(Op.LINEAR, first, second, first, b.after(B, first)))
+    core = [legalize(x) for x in (first, second, first, b.after(B, first))]
+    assert low.src == tuple(core)
+    ended = b.end(store(I0, c(1.0)), r())
+    assert [x.op for x in legalize(n(Op.LINEAR, r(), I0, ended, ended)).src] == [Op.RANGE, Op.INDEX, Op.STORE, Op.END]
+
+
 def test_contract_puts_lanes_into_its_own_order():
     """R111: from (a outer, b inner) to (b outer, a inner)."""
     lanes = n(Op.VECTORIZE, *(c(float(k)) for k in range(6)))
