@@ -163,9 +163,8 @@ def _pick_positions_at_outer_product(positions: Array, indices: Sequence[Array],
 def pick_element_ref_at_byte_offset(ref: BestiaryRef, offset: Array) -> BestiaryRef:
     """Return the element `offset` bytes behind the first (R103); one that begins inside of an element is out of bounds (R122)."""
     itemsize = ref.dtype.itemsize
-    index = np.asarray(offset // itemsize)
-    index = np.where(offset % itemsize == 0, index, -1)
-    return index_ref_deferring_bounds_trap(ref, [index], None)
+    element = index_ref_deferring_bounds_trap(ref, [np.asarray(offset // itemsize)], None)
+    return element.with_positions(np.where(offset % itemsize == 0, element.positions, OUTSIDE))
 
 
 # ------------------------------------------------------------------------------------------------------------------ accesses

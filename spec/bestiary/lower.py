@@ -175,7 +175,8 @@ def lower_byte_offset_to_element_index(u: UOp, state: LegalizeState) -> UOp:
     size = b.const(pointer.dtype.itemsize, offset.dtype)
     number = b.idiv(offset, size)
     if not _has_constant_multiple_factor(offset, pointer.dtype.itemsize):
-        number = b.where(b.eq(b.mod(offset, size), b.const(0, offset.dtype)), number, b.const(-1, offset.dtype))
+        is_aligned = b.eq(b.mod(offset, size), b.const(0, offset.dtype))
+        number = b.where(is_aligned, b.cast(number, dt.index), b.index(-1))  # an unsigned dtype has no -1
     return UOp(Op.INDEX, (pointer, number))
 
 

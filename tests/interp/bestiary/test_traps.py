@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import uops
 from uops.fuzz.generate.bestiary.maker import node
 from uops.interp.bestiary import run
 from uops.spec.bestiary.build import at, load, store
+from uops.spec.bestiary.legalize import legalize
 from uops.spec.errors import SpecError, Trap, Unsound
 from uops.spec.ir import args as A
 from uops.spec.ir import build as b
@@ -156,6 +158,17 @@ def test_r122_a_pointer_inside_of_an_element() -> None:
     for wrong in (2, 12, 20):
         with pytest.raises(Trap, match="R45"):
             run(graph, IN | {"offset": wrong})
+
+
+@pytest.mark.parametrize("d", [dt.uint8, dt.uint16, dt.uint64, dt.int8])
+def test_r122_a_pointer_inside_of_an_element_of_large_memory(d: DType) -> None:
+    wide, offset = param(0, 1 << 16, dt.int16), param(1, 1, d)
+    graph = load(node(Op.POINTER_INDEX, wide, load(at(offset, b.index(0)))))
+    memory = np.arange(1 << 16).astype(np.int16)
+    for form, execute in ((graph, run), (legalize(graph), uops.run)):
+        assert execute(form, {"p0": memory, "p1": np.array([6], d.name)}).values[0] == 3
+        with pytest.raises(Trap, match="R45"):
+            execute(form, {"p0": memory, "p1": np.array([7], d.name)})
 
 
 def test_r48_a_variable_outside_of_its_bounds() -> None:

@@ -114,6 +114,14 @@ def test_pointer_inside_of_an_element_is_out_of_bounds():
     assert low.src[1].src[2] is i(-1)
 
 
+@pytest.mark.parametrize("dtype", [u8, dt.uint16, dt.uint64, i32])
+def test_an_offset_of_any_dtype_inside_of_an_element_has_the_index_minus_1(dtype):
+    """R122: -1 would be 255 as an offset of uint8, inside of a memory of 300 elements."""
+    low = legalize(n(Op.POINTER_INDEX, memory(300), load(o := memory(1, dtype), at(o, i(0)))))
+    assert low.src[1].src[2] is i(-1)
+    assert low.src[1].dtype is dt.index
+
+
 def test_access_through_pointers_is_one_access_each():
     """R117."""
     both = n(Op.PTRCAT, I0, GATED)
