@@ -17,9 +17,9 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.derive.shape import divide_dim, scale_dim, shard_shape, ungated_positions
 from uops.spec.ir.dtypes import DTypeKind
-from uops.spec.ir.node import Dim, UOp, substitute, toposort
+from uops.spec.ir.node import Dim, UOp, toposort
 from uops.spec.ir.ops import EFFECT_WRAPPERS, NON_INSTRUCTIONS, Op
-from uops.spec.ir.scope import open_ranges, ranges_closed_by, scope_nodes
+from uops.spec.ir.scope import RANGES, open_ranges, ranges_closed_by, scope_nodes, scope_sources
 from uops.spec.rows.collectives import replicate_on_devices
 
 
@@ -33,6 +33,8 @@ class LegalizeState:
         #: The ranges that some node closes; a Call closes the others among its arguments (R121).
         self.closed_ranges = {r for u in order for r in ranges_closed_by(u)}
         self._buffer_ids: dict[UOp, int] = {}
+        self._next_axis_id = max((u.arg.axis_id for u in order if u.op in RANGES), default=-1) + 1
+        self._cloned_range_args: dict[tuple[UOp, LaneValues], A.RangeArg] = {}
         devices = [u.arg.device for u in order if u.op is Op.DEVICE and isinstance(u.arg.device, str)]
         #: The device of memory that names none.
         self.device: A.Device = devices[0] if devices else "CPU"
@@ -53,7 +55,16 @@ class LegalizeState:
             self._next_id += 1
         return self._buffer_ids[u]
 
+    def get_or_assign_cloned_range_arg(self, r: UOp, lane: LaneValues) -> A.RangeArg:
+        """Return the arg, with a free axis id, of the clone of a core Range in a lane of an UNROLL (R88, closing ranges)."""
+        if (r, lane) not in self._cloned_range_args:
+            self._cloned_range_args[r, lane] = replace(r.arg, axis_id=self._next_axis_id)
+            self._next_axis_id += 1
+        return self._cloned_range_args[r, lane]
 
+
+#: The values of unrolled Ranges in a lane of an UNROLL.
+LaneValues = frozenset[tuple[UOp, int]]
 #: The lowering of an op.
 Lower = Callable[[UOp, LegalizeState], UOp]
 
@@ -370,9 +381,31 @@ def clone_scalar_per_unrolled_lane(u: UOp, state: LegalizeState) -> UOp:
     if t.shape:
         return t
     ids = {a for a, _ in u.arg.axes}
-    ranges = [r for r in open_ranges(scope_nodes(t))[t] if r.arg.axis_id in ids]
-    lanes = lane_axis_values(u.arg.axes)
-    return b.stack(*(substitute(t, {r: b.index(values[r.arg.axis_id]) for r in ranges}) for values in lanes))
+    order = scope_nodes(t)
+    loops = open_ranges(order)
+    unrolled = [r for r in loops[t] if r.arg.axis_id in ids]
+    lanes = [{r: values[r.arg.axis_id] for r in unrolled} for values in lane_axis_values(u.arg.axes)]
+    return b.stack(*(_clone_in_lane(order, loops, values, state) for values in lanes))
+
+
+def _clone_in_lane(order: Sequence[UOp], loops: dict[UOp, frozenset[UOp]], values: dict[UOp, int], state: LegalizeState) -> UOp:
+    """Return the last node of a scope with `values` for the unrolled Ranges; `loops` has the Ranges around each node.
+
+    A Range that a clone closes has an axis id of its own (R88, closing ranges). It is the same in all UNROLLs with a lane of
+    these values, so that they share what they compute.
+    """
+    clones = {r: b.index(value) for r, value in values.items()}
+    args: dict[UOp, A.RangeArg] = {}
+    for u in order:
+        lane = frozenset((r, values[r]) for r in loops[u] if r in values)
+        if lane:
+            for r in sorted(ranges_closed_by(u), key=lambda r: (r.arg.axis_id, r.arg.renumbered)):  # which they nest by (R109)
+                args[r] = state.get_or_assign_cloned_range_arg(r, lane)
+    for u in order:
+        if u not in values and not (loops[u].isdisjoint(values) and loops[u].isdisjoint(args)):
+            sources = tuple(clones.get(s, s) for s in scope_sources(u))
+            clones[u] = u.replace(src=u.src[: len(u.src) - len(sources)] + sources, arg=args.get(u, u.arg))
+    return clones.get(order[-1], order[-1])
 
 
 def splat_scalar_or_permute_lanes(u: UOp, state: LegalizeState) -> UOp:

@@ -236,6 +236,19 @@ def make_unroll_of_one_or_both_of_two_ranges(m: BestiaryMaker) -> UOp:
     return m.maybe_wrap_in_sink_or_call(store(at(target, j), lanes, j))
 
 
+def make_unroll_of_reduce_over_unrolled_range(m: BestiaryMaker) -> UOp:
+    """Make an UNROLL of a B_REDUCE whose body uses the unrolled range; sometimes the reduced range depends on it too."""
+    d, n = m.draw_dtype(NUMBERS), m.draw_extent(3)
+    i = m.make_range(n)
+    bound = b.add(i, b.index(1)) if m.draw.chance(30) else None
+    types = (AxisType.REDUCE, AxisType.UNROLL, AxisType.LOOP)
+    j = m.make_range(bound, types, *((i,) if m.draw.chance(30) else ()))
+    k = m.make_range(axis_type_choices=types)
+    term = b.mul(load(at(m.make_memory(d, 4), j)), m.make_scalar_over_ranges(d, i, k))
+    total = node(Op.B_REDUCE, term, j, k, arg=A.ReduceArg(m.draw.choice((Op.ADD, Op.MAX, Op.MIN))))
+    return node(Op.UNROLL, total, arg=A.LanesArg(((i.arg.axis_id, n),)))
+
+
 def make_contract_of_unroll_or_scalar(m: BestiaryMaker) -> UOp:
     """Make a CONTRACT of an UNROLL with the axes in either order, or of a scalar."""
     d, n, k = m.draw_dtype(NUMBERS), m.draw_extent(3), m.draw_extent(3)
@@ -485,6 +498,7 @@ FAMILIES: dict[str, Family] = {
     "linear_if": make_linear_with_b_if,
     "wmma": make_warp_wmma,
     "group": make_group_of_two_stores,
+    "unroll_reduce": make_unroll_of_reduce_over_unrolled_range,
 }
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 from all_examples import EXAMPLES, GOOD
-from bestiary_examples import BOTH, CPU, GATED, I0, TRUE, B, _shards, _sink, _var, at, load, memory, n, r, red, store
+from bestiary_examples import BOTH, CPU, GATED, I0, TRUE, B, _shards, _sink, _var, at, lanes, load, memory, n, r, red, store
 from claim_examples import PAIR, b8, c, f32, i, i32, sharded, u8, v
 
 from uops.spec.bestiary.legalize import LEGALIZE, legalize
@@ -143,6 +143,39 @@ def test_unroll_leaves_closed_ranges_alone():
     total = red(Op.B_REDUCE, n(Op.CAST, r(i(3), 5), arg=A.CastArg(i32)), r(i(3), 5))
     low = legalize(n(Op.UNROLL, total, arg=A.LanesArg(((5, 2),))))
     assert [lane.op for lane in low.src] == [Op.REDUCE, Op.REDUCE]
+
+
+@pytest.mark.parametrize("dependent", [False, True])
+def test_unroll_gives_the_ranges_that_a_lane_closes_ids_of_their_own(dependent):
+    """R88, R111: two UNROLLs with the same lane share what it computes."""
+    outer, other = r(i(2), 0), r(i(2), 2)
+    inner = r(i(3), 1, outer) if dependent else r(i(3), 1)
+    total = red(Op.B_REDUCE, n(Op.CAST, b.add(outer, inner), arg=A.CastArg(i32)), inner)
+    first = lanes(Op.UNROLL, total, (0, 2))
+    second = lanes(Op.UNROLL, b.add(total, n(Op.CAST, other, arg=A.CastArg(i32))), (0, 2), (2, 2))
+    low = legalize(b.tuple_(first, second))
+    assert [str(x) for x in find_broken_claims(low)] == []
+    assert sorted(x.arg.axis_id for x in toposort(low) if x.op is Op.RANGE) == [3, 4]
+
+
+def test_unroll_orders_the_ranges_that_a_lane_closes_as_before():
+    """R109: ranges that one node closes nest by their ids."""
+    loops = [r(i(2), 7), r(i(3), 5)]
+    held = n(Op.DEFINE_LOCAL, arg=A.DefineArg(0, 8, f32))
+    stored = b.after(held, store(at(held, b.add(b.mul(r(i(2), 0), i(4)), b.add(*loops))), c(1.0), *loops))
+    low = legalize(lanes(Op.UNROLL, load(stored, at(stored, r(i(2), 0))), (0, 2)))
+    ends = [x for x in toposort(low) if x.op is Op.END]
+    assert [[(x.arg.axis_id, x.bound.const) for x in e.ranges] for e in ends] == [[(9, 2), (8, 3)], [(11, 2), (10, 3)]]
+
+
+def test_unroll_replaces_a_range_only_where_it_is_open():
+    """R111: a B_REDUCE or a Function below may have a Range of its own that is equal."""
+    loop = r(i(3), 0)
+    total = red(Op.B_REDUCE, n(Op.CAST, loop, arg=A.CastArg(i32)), loop)
+    for closed in (total, b.get(b.function(b.tuple_(total)), 0)):
+        low = legalize(lanes(Op.UNROLL, b.add(closed, n(Op.CAST, loop, arg=A.CastArg(i32))), (0, 3)))
+        assert [str(x) for x in find_broken_claims(low)] == []
+        assert [lane.lhs for lane in low.src] == [legalize(closed)] * 3
 
 
 def test_call_is_ended_by_the_ranges_that_nothing_else_closes():
