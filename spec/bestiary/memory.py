@@ -27,8 +27,6 @@ from uops.spec.rows.table.memory import alternative_fault, find_axis_0_divisibil
 
 #: Ops whose value is an address.
 ADDRESSES = frozenset({Op.B_INDEX, Op.POINTER_INDEX, Op.PTRCAT})
-#: Ops that may use an address with a gate.
-_ADDRESS_USERS = frozenset({Op.B_LOAD, Op.B_STORE, Op.PTRCAT})
 
 
 def check_size(u: UOp, ctx: VerifyContext) -> str | None:
@@ -83,14 +81,23 @@ MEMORY = ClaimDraft("source 0 is a Buffer, a Param, or a view of one", _check_so
 
 
 def _check_accesses_only_unless_ungated_index(u: UOp, ctx: VerifyContext) -> str | None:
-    """Check that an address with a gate, a POINTER_INDEX or a PTRCAT is used by accesses only (R104, INDEX gate)."""
+    """Check that an INDEX with a gate, or a PTRCAT, is used as an address only (R104, INDEX gate)."""
     if u.op is Op.B_INDEX and not u.arg.gated:
         return None
-    wrong = next((x for x in ctx.users[u] if x.op not in _ADDRESS_USERS), None)
-    return None if wrong is None else f"used by {wrong.op.name.lower()}"
+    wrong = next((x for x in ctx.users[u] if not _uses_as_address_only(x, u)), None)
+    return None if wrong is None else f"used as a value by {wrong.op.name.lower()}"
 
 
-ONLY_ACCESSED = ClaimDraft("used by Load, Store and PtrCat only, if gated", _check_accesses_only_unless_ungated_index, "R104")
+def _uses_as_address_only(user: UOp, address: UOp) -> bool:
+    """Return True if a node accesses an address, or joins it to others, and does not read it as a value."""
+    if user.op in (Op.B_LOAD, Op.B_STORE):
+        return user.index is address and user.src.count(address) == 1
+    return user.op is Op.PTRCAT
+
+
+ONLY_ACCESSED = ClaimDraft(
+    "used by Load and Store, as their index, and by PtrCat only, if gated", _check_accesses_only_unless_ungated_index, "R104"
+)
 
 
 def _check_pointer_rank(u: UOp, ctx: VerifyContext) -> str | None:

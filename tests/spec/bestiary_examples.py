@@ -179,7 +179,15 @@ claim("B_INDEX.C3", at(B, gate=v((4,), b8)), at(B, r(), gate=c(1, u8)), at(B, r(
 claim("B_INDEX.C4", at(b.reshape(B, (2, 2)), i(0), i(1)), at(B, i(0), i(0)), at(B, i(0), i(0), gate=TRUE))
 claim("B_INDEX.C5", at(B, v((2,), i32)), at(B, v((2, 2), i32)), at(B, c(1.0)))
 claim("B_INDEX.C6", at(GOOD[Op.B_PARAM], i(0)), at(V4, i(0)), at(b.neg(B), i(0)))
-claim("B_INDEX.C7", load(B, GATED), n(Op.NEG, GATED))
+_elsewhere = at(memory(unique=n(Op.UNIQUE, arg=A.UniqueArg(2))), i(0))
+claim(
+    "B_INDEX.C7",
+    load(B, GATED),
+    n(Op.NEG, GATED),
+    store(_elsewhere, GATED),
+    load(B, at(B, i(0), gate=TRUE), GATED),
+    load(B, GATED, GATED),
+)
 
 
 def _pointer(m: UOp, offset: UOp) -> UOp:
@@ -267,7 +275,7 @@ claim("CAT.C4", n(Op.CAT, V4, v(device="CPU")), n(Op.CAT, v(device="GPU"), v(dev
 claim("PTRCAT.C2", n(Op.PTRCAT, n(Op.PTRCAT, I0)), n(Op.PTRCAT, c(1.0)), n(Op.PTRCAT, I0, B))
 claim("PTRCAT.C3", n(Op.PTRCAT, I0, I0), n(Op.PTRCAT, I0, at(memory(dtype=i32, unique=GOOD[Op.LUNIQUE]), i(0))))
 claim("PTRCAT.C4", n(Op.PTRCAT, I0, at(B)), n(Op.PTRCAT, I0, at(b.reshape(B, (2, 2)))))
-claim("PTRCAT.C5", store(n(Op.PTRCAT, I0), v((1,))), n(Op.NEG, n(Op.PTRCAT, I0)))
+claim("PTRCAT.C5", store(n(Op.PTRCAT, I0), v((1,))), n(Op.NEG, n(Op.PTRCAT, I0)), store(n(Op.PTRCAT, _elsewhere), n(Op.PTRCAT, I0)))
 for _op in (Op.UNROLL, Op.CONTRACT):
     _wrong = (((0, 2), (0, 2)), ((0, 0),), ((0, -1),), ((0, 1 << 17),))
     claim(f"{_op.name}.C2", lanes(_op, c(1.0), (0, 2), (1, 1)), *(lanes(_op, c(1.0), *a) for a in _wrong))
