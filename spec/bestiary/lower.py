@@ -160,9 +160,10 @@ def allreduce(u: UOp, state: LegalizeState) -> UOp:
 
 
 def buffer(u: UOp, state: LegalizeState) -> UOp:
-    """Lower a BUFFER."""
+    """Lower a BUFFER; scopes may use one LUNIQUE for different memory (R130, ids of memory inside of a body)."""
     unique, device_node = u.src
-    return b.buffer(u.arg.size, u.arg.dtype, device_node.arg.device, unique=state.get_or_assign_buffer_id(unique))
+    buffer_id = state.get_or_assign_buffer_id(unique if unique.op is Op.UNIQUE else u)
+    return b.buffer(u.arg.size, u.arg.dtype, device_node.arg.device, unique=buffer_id)
 
 
 def bufferize(u: UOp, state: LegalizeState) -> UOp:

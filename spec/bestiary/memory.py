@@ -169,6 +169,17 @@ def _check_param_device(u: UOp, ctx: VerifyContext) -> str | None:
     return "an n-tuple" if device is not None and isinstance(device.arg.device, tuple) else None
 
 
+def _check_params_of_slot_agree(u: UOp, ctx: VerifyContext) -> str | None:
+    other = ctx.param_slot_clashes.get(u)
+    if other is None or (other.arg == u.arg and other.device == u.device):
+        return None
+    return f"slot {u.arg.slot} is also {other.arg.dtype} ({other.arg.size},) on {other.device}"
+
+
+def _check_buffer_identity(u: UOp, ctx: VerifyContext) -> str | None:
+    return f"another BUFFER also has {u.unique.op.name} {u.unique.arg.id}" if u in ctx.buffer_id_clashes else None
+
+
 r = RowTable(Family.BESTIARY)
 # fmt: off
 r(Op.B_BUFFER, None, "BUFFER", "unique device", "Memory of `size` elements, told apart by its identity source.", [
@@ -176,6 +187,7 @@ r(Op.B_BUFFER, None, "BUFFER", "unique device", "Memory of `size` elements, told
     DEVICE_SOURCE,
     SIZE,
     STORABLE,
+    ClaimDraft("no other BUFFER has the same identity", _check_buffer_identity, "R62"),
 ], LEGALIZE[Op.B_BUFFER])
 r(Op.BUFFERIZE, None, "BUFFERIZE", "T range...", "T for all values of the ranges, which it closes, in memory of their extents.", [
     distinct_ranges_claim(1, frozenset({Op.B_RANGE})),
@@ -239,6 +251,7 @@ r(Op.B_PARAM, None, "PARAM", "device?", "Stands for argument `slot`: memory of `
     STORABLE,
     source_op_claim("device", 0, frozenset({Op.DEVICE})),
     ClaimDraft("one device, or none", _check_param_device, "R73"),
+    ClaimDraft("the PARAMs of one slot in a scope agree", _check_params_of_slot_agree, "R64"),
 ], LEGALIZE[Op.B_PARAM])
 # fmt: on
 ROWS = tuple(r.rows)

@@ -33,6 +33,9 @@ VIEWS = frozenset(
 )
 #: Ops at which a chain of views of memory ends, in both documents.
 BASES = frozenset({Op.BUFFER, Op.PARAM, Op.B_BUFFER, Op.B_PARAM, Op.DEFINE_LOCAL, Op.DEFINE_REG, Op.BUFFERIZE})
+#: The memory of a program, of both documents, and the ops that stand for arguments.
+BUFFERS = frozenset({Op.BUFFER, Op.B_BUFFER})
+PARAMS = frozenset({Op.PARAM, Op.B_PARAM})
 #: Ops that the interior of a size expression may have (R48, symbolic sizes).
 _SIZE_OPS = frozenset(ALU | {Op.CONST})
 
@@ -287,15 +290,19 @@ class VerifyContext:
 
     @cached_property
     def buffer_id_clashes(self) -> dict[UOp, UOp]:
-        """Buffer -> an earlier Buffer with the same `unique`, of its scope or, where both are GLOBAL, of another (R62, R130)."""
+        """BUFFER of either document -> an earlier one with the same identity (R62, R130).
+
+        That one is of its scope. It may be of any other where the identity is that of the whole graph.
+        """
         clashes: dict[UOp, UOp] = {}
-        first_in_graph: dict[object, UOp] = {}
+        first_in_graph: dict[tuple[Op, int], UOp] = {}
         for scope in self.scopes.values():
-            first_in_scope: dict[object, UOp] = {}
+            first_in_scope: dict[tuple[Op, int], UOp] = {}
             for u in scope.nodes:
-                if u.op is Op.BUFFER and has_valid_arg(u):
-                    for first in (first_in_scope, first_in_graph) if u.arg.addrspace is AddrSpace.GLOBAL else (first_in_scope,):
-                        other = first.setdefault(u.arg.unique, u)
+                identity = buffer_identity(u) if u.op in BUFFERS else None
+                if identity is not None:
+                    for first in (first_in_scope, first_in_graph) if _is_told_apart_in_graph(u) else (first_in_scope,):
+                        other = first.setdefault(identity, u)
                         if other is not u:
                             clashes[u] = other
         return clashes
@@ -309,11 +316,15 @@ class VerifyContext:
 
     @cached_property
     def param_slot_clashes(self) -> dict[UOp, UOp]:
-        """Param -> the first Param of its scope with the same slot, if that is another node."""
+        """PARAM of either document -> the first one of its scope with the same slot, if that is another node."""
         clashes: dict[UOp, UOp] = {}
         for scope in self.scopes.values():
-            for first, *others in scope.params_by_slot.values():
-                clashes.update(dict.fromkeys(others, first))
+            first: dict[tuple[Op, int], UOp] = {}
+            for u in scope.nodes:
+                if u.op in PARAMS and has_valid_arg(u) and u.arg.slot is not None:
+                    other = first.setdefault((u.op, u.arg.slot), u)
+                    if other is not u:
+                        clashes[u] = other
         return clashes
 
     def pair_params_with_arguments(self, call: UOp) -> list[tuple[int, UOp, UOp]]:
@@ -363,6 +374,24 @@ class VerifyContext:
 def has_valid_arg(u: UOp) -> bool:
     """Return True if `u` has an arg with fields of the declared types; the verifier also analyzes ill-formed nodes."""
     return u.arg is not None and arg_fault(u.op, u.arg) is None
+
+
+def buffer_identity(u: UOp) -> tuple[Op, int] | None:
+    """Return the op and number that name a BUFFER of either document: its own, or its UNIQUE's or LUNIQUE's (R62, identity).
+
+    None if it is ill-formed.
+    """
+    if u.op is Op.BUFFER:
+        return (u.op, u.arg.unique) if has_valid_arg(u) else None
+    named = [s for s in u.src[:1] if s.op in (Op.UNIQUE, Op.LUNIQUE) and has_valid_arg(s)]  # unique
+    return (named[0].op, named[0].arg.id) if named else None
+
+
+def _is_told_apart_in_graph(buffer: UOp) -> bool:
+    """Return True if the identity of a BUFFER is one in the whole graph, False if it is one in its scope (R130)."""
+    if buffer.op is Op.BUFFER:
+        return bool(buffer.arg.addrspace is AddrSpace.GLOBAL)
+    return buffer.unique.op is Op.UNIQUE
 
 
 def is_variable(u: UOp) -> bool:

@@ -162,6 +162,12 @@ claim("B_BUFFER.C2", memory(unique=GOOD[Op.LUNIQUE]), memory(unique=CPU))
 claim("B_BUFFER.C3", memory(device=BOTH), memory(device=U1))
 claim("B_BUFFER.C4", memory(0), memory(-1))
 claim("B_BUFFER.C5", memory(dtype=b8), memory(dtype=idx), memory(dtype=dt.void))
+_OTHER_DEVICE = n(Op.DEVICE, arg=A.DeviceArg("GPU"))
+_local4, _local5 = (memory(k, unique=n(Op.LUNIQUE, arg=A.UniqueArg(1))) for k in (4, 5))
+_apart = b.sink(B, _local5, memory(5, unique=n(Op.UNIQUE, arg=A.UniqueArg(2))), b.call(b.sink(store(at(_local4, i(0)), c(1.0)))))
+_clashing = [b.sink(B, x) for x in (memory(5), memory(dtype=i32), memory(device=_OTHER_DEVICE))]
+_calls_buffer = b.sink(B, b.call(b.sink(store(at(memory(5), i(0)), c(1.0)))))
+claim("B_BUFFER.C6", _apart, *_clashing, _calls_buffer, b.sink(_local4, _local5))
 
 
 def _bufferize(t: UOp, *ranges: UOp, device: object = "CPU") -> UOp:
@@ -253,6 +259,15 @@ claim("B_PARAM.C3", _param(size=0), _param(size=-1))
 claim("B_PARAM.C4", _param(dtype=u8), _param(dtype=idx), _param(dtype=dt.void))
 claim("B_PARAM.C5", _param(CPU), _param(U1))
 claim("B_PARAM.C6", _param(CPU), _param(BOTH))
+_inner = b.call(b.sink(store(at(_param(size=5), i(0)), c(1.0))), memory(5))
+claim(
+    "B_PARAM.C7",
+    b.sink(_param(), _param(slot=1, size=5), _inner),
+    b.sink(_param(), _param(size=5)),
+    b.sink(_param(), _param(dtype=u8)),
+    b.sink(_param(CPU), _param(_OTHER_DEVICE)),
+    b.sink(_param(CPU), _param()),
+)
 
 # ---------------------------------------------------------------------------------------------------------------- vector
 

@@ -6,7 +6,7 @@ from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.derive.shape import substitute_size_params
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import MEMORY_ROOTS, Family, Op
-from uops.spec.ir.scope import GraphScope, VerifyContext, is_variable
+from uops.spec.ir.scope import BUFFERS, GraphScope, VerifyContext, is_variable
 from uops.spec.ir.sizes import element_count_polynomial, same_shape, show_shape
 from uops.spec.rows.claims import ClaimDraft, source_op_claim
 from uops.spec.rows.table.base import RowTable
@@ -23,7 +23,7 @@ def _body_scope(u: UOp, ctx: VerifyContext) -> GraphScope:
 
 
 def _check_no_buffer(u: UOp, ctx: VerifyContext) -> str | None:
-    buffers = [n for n in _body_scope(u, ctx).nodes if n.op in (Op.BUFFER, Op.B_BUFFER)]
+    buffers = [n for n in _body_scope(u, ctx).nodes if n.op in BUFFERS]
     return f"{len(buffers)} in the body" if buffers else None
 
 
