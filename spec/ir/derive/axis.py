@@ -47,15 +47,18 @@ def of_permute(u: UOp) -> ShardedAxis:
 
 
 def of_reshape(u: UOp) -> ShardedAxis:
-    """Return the axis k with prod(s'[:k]) = prod(s[:axis]) and n dividing s'_k (R74); raises SpecError if there is none."""
+    """Return the axis k with prod(s'[:k]) = prod(s[:axis]) and n dividing s'_k (R74); raises SpecError if there is none.
+
+    One device divides every extent: then it is the first such axis whose extent is not 1, or the first one if all are 1.
+    """
     a = u.operand.axis
     if a is None:
         return None
     old, new, devices = u.operand.shape, u.shape, u.device
     before, n = element_count_polynomial(old[:a]), len(devices) if isinstance(devices, tuple) else 1
-    for k, extent in enumerate(new):
-        if extent != 1 and divides(n, extent) and element_count_polynomial(new[:k]) == before:
-            return k
+    candidates = [k for k, extent in enumerate(new) if divides(n, extent) and element_count_polynomial(new[:k]) == before]
+    if candidates:
+        return next((k for k in candidates if new[k] != 1), candidates[0])
     moved = f"Reshape {show_shape(old)} to {show_shape(new)}"
     raise SpecError(f"{moved} moves elements across the shards of axis {a} (R74)", claim="RESHAPE.C5")
 

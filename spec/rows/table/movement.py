@@ -70,7 +70,7 @@ def _check_reshape_keeps_shard_boundary(u: UOp, ctx: VerifyContext) -> str | Non
         return None
     n, before = len(t.device), element_count_polynomial(t.shape[: t.axis])
     for k, extent in enumerate(u.shape):
-        if extent != 1 and divides(n, extent) and element_count_polynomial(u.shape[:k]) == before:
+        if divides(n, extent) and element_count_polynomial(u.shape[:k]) == before:
             return None
     return f"no axis of {show_shape(u.shape)} starts where axis {t.axis} of {show_shape(t.shape)} does and is a multiple of {n}"
 
