@@ -51,8 +51,11 @@ _NUMBERS = frozenset({bool, int, float})
 
 
 def _to_python_number(value: Any) -> bool | int | float:
-    """Return the Python number equal to an array library's scalar."""
-    number: Any = value.item() if hasattr(value, "item") else value
+    """Return the Python number equal to an array library's scalar; raises SpecTypeError for anything else."""
+    try:
+        number: Any = value.item() if hasattr(value, "item") else value
+    except ValueError:  # an array of several elements
+        number = None
     if not isinstance(number, (bool, int, float)):
         raise SpecTypeError(f"expected a bool, an int or a float as a constant, got {type(value).__name__}")
     return number

@@ -29,14 +29,18 @@ def shape_operand_dims(vector: UOp) -> Shape:
     return tuple(s.arg.value if s.op is Op.CONST else s for s in vector.src)
 
 
-@functools.lru_cache(maxsize=1024, typed=True)
 def index(value: int) -> UOp:
     """Build an index constant from any object that Python accepts as an index; raises SpecTypeError for others."""
     try:
-        integer = operator.index(value)
+        return _index_constant(operator.index(value))
     except TypeError as e:
         raise SpecTypeError(f"{value!r} is no value of index (R08)") from e
-    return UOp(Op.CONST, (), ConstArg(integer, dt.index))
+
+
+@functools.lru_cache(maxsize=1024, typed=True)
+def _index_constant(value: int) -> UOp:
+    """Build an index constant from a Python int."""
+    return UOp(Op.CONST, (), ConstArg(value, dt.index))
 
 
 def dim_node(d: Dim) -> UOp:

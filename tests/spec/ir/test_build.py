@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from uops.interp import run
-from uops.spec.errors import SpecError
+from uops.spec.errors import SpecError, SpecTypeError
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.ops import Op
@@ -37,7 +37,7 @@ def test_numbers_of_numpy_are_those_of_python() -> None:
     assert B.const(np.int64(3)) is B.const(3)
     assert B.const(np.float64(0.5)) is B.const(0.5)
     assert B.const(np.bool_(True)) is B.const(True)
-    assert B.index(np.int64(3)) is B.index(3)
+    assert B.index(np.int64(3)) is B.index(np.array(3)) is B.index(3)
     assert B.variable("n", np.int64(0), np.uint8(4)) is N
     assert B.param(0, (np.int64(3),), dt.float32) is X
 
@@ -52,8 +52,15 @@ def test_an_operand_of_numpy_is_that_of_python(number: np.generic, dtype: dt.DTy
 
 @pytest.mark.parametrize("make", [lambda: B.const("a"), lambda: B.add(X, None), lambda: B.const(1j), lambda: B.index(1.5)])
 def test_what_is_no_number_is_no_constant(make: Callable[[], object]) -> None:
-    with pytest.raises(SpecError, match=r"expected a bool, an int or a float as a constant, got|1.5 is no value of index"):
+    with pytest.raises(SpecError, match=r"expected a bool, an int or a float as a constant, got|is no value of index"):
         make()
+
+
+@pytest.mark.parametrize("collection", [[1], {}, np.array([1, 2])], ids=str)
+@pytest.mark.parametrize("build", [B.const, B.index, lambda x: B.add(X, x), lambda x: B.param(0, (x,), dt.float32)])
+def test_a_collection_is_no_number(build: Callable[[object], object], collection: object) -> None:
+    with pytest.raises(SpecTypeError, match=r"expected a bool, an int or a float as a constant, got|is no value of index"):
+        build(collection)
 
 
 def test_a_condition_takes_no_part_in_promotion_R25() -> None:
