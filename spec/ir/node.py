@@ -341,7 +341,11 @@ def nodes_with_op(root: UOp, op: Op) -> list[UOp]:
     if groups is None:
         if len(cache) >= _MOST_ORDERS:
             cache.clear()
-        groups = cache[root] = _group_by_op_extending_memoized_effect(root, cache)
+        try:
+            groups = _group_by_op_extending_memoized_effect(root, cache)
+        except RecursionError:  # too many nested Ends for Python's stack
+            groups = _group_by_op(root)
+        cache[root] = groups
     return groups.get(op, [])
 
 
@@ -356,6 +360,11 @@ def _group_by_op_extending_memoized_effect(
             below = memoized_groups_by_root[effect] = _group_by_op_extending_memoized_effect(effect, memoized_groups_by_root)
         if below is not None and all(r in below.get(r.op, ()) for r in ranges):
             return {**below, root.op: [*below.get(root.op, ()), root]}
+    return _group_by_op(root)
+
+
+def _group_by_op(root: UOp) -> dict[Op, list[UOp]]:
+    """Group the nodes at and below `root` by op."""
     groups: dict[Op, list[UOp]] = defaultdict(list)
     for u in toposort(root):
         groups[u.op].append(u)
