@@ -227,23 +227,24 @@ def _is_local(u: UOp) -> bool:
 def _find_launchable_ranges_around_effects(instructions: Sequence[UOp]) -> list[UOp]:
     """Return the ranges that only such ranges enclose and that enclose every effect, outermost first.
 
-    Instructions before them that end in registers are repeated by every work-item.
+    Every work-item repeats the instructions before the innermost of them, which end in registers. So none of them follows a Load of
+    memory that the kernel writes: other work-items may have written it already.
     """
     outer: list[UOp] = []
     stores = [u for u in instructions if u.op is Op.STORE and _is_effect_visible_beyond_work_item(u)]
     written = {base_memory(u.buffer) for u in stores} | {base_memory(u.index) for u in instructions if u.op is Op.ATOMICADD}
+    reads = [k for k, u in enumerate(instructions) if u.op is Op.LOAD and base_memory(u.buffer) in written]
     k = 0
     while k < len(instructions):
         u = instructions[k]
-        if not outer and u.op is Op.LOAD and base_memory(u.buffer) in written:
-            break
         if u.op is Op.RANGE and u.arg.type in _LAUNCHED:
+            if reads and reads[0] < k:
+                break
             outer.append(u)
         elif u.op is Op.RANGE:
             end = next(j for j, e in enumerate(instructions) if e.op is Op.END and u in e.ranges)
             block = instructions[k : end + 1]
-            launched = any(_is_effect_visible_beyond_work_item(x) or (x.op is Op.RANGE and x.arg.type in _LAUNCHED) for x in block)
-            if launched or (not outer and any(x.op is Op.LOAD and base_memory(x.buffer) in written for x in block)):
+            if any(_is_effect_visible_beyond_work_item(x) or (x.op is Op.RANGE and x.arg.type in _LAUNCHED) for x in block):
                 break
             k = end
         elif _is_effect_visible_beyond_work_item(u):

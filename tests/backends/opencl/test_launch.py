@@ -141,6 +141,28 @@ def test_what_is_read_before_the_launch_and_written_in_it_keeps_it_a_loop() -> N
     assert (parse_launch_comment(text).groups, text.count("for (")) == ((), 1)
 
 
+@pytest.mark.parametrize("in_a_loop", [False, True])
+def test_what_is_read_between_two_ranges_and_written_in_the_inner_one_keeps_that_a_loop(in_a_loop: bool) -> None:
+    """Else each lane repeats the Load, and reads what another lane has written already."""
+    out, g, i, r = B.param(0, (8,), dt.int32), B.range_(2, 0, AxisType.GLOBAL), B.range_(4, 1, AxisType.LOCAL), B.range_(4, 2)
+    total, row = register(1, dt.int32, 5), B.mul(g, B.index(4))
+    read = B.load(B.at(out, B.add(row, r) if in_a_loop else row))
+    kept = B.store(B.at(total, 0), read)
+    value = B.load(B.at(B.after(total, B.end(kept, r) if in_a_loop else kept), 0))
+    before = linear(value).instructions
+    root = B.end(B.end(B.store(B.at(out, B.add(row, i)), value), i), g)
+    text = render(UOp(Op.LINEAR, (*before, *(u for u in linear(root).instructions if u not in before))))
+    shape = parse_launch_comment(text)
+    assert (shape.groups, shape.lanes, text.count("for (")) == ((2,), (), 1 + in_a_loop)
+
+
+def test_what_is_read_in_the_innermost_range_and_written_there_leaves_it_in_the_launch() -> None:
+    out, g, i = B.param(0, (8,), dt.int32), B.range_(2, 0, AxisType.GLOBAL), B.range_(4, 1, AxisType.LOCAL)
+    place = B.at(out, B.add(B.mul(g, B.index(4)), i))
+    shape = parse_launch_comment(render(linear(B.end(B.end(B.store(place, B.add(B.load(place), B.const(1))), i), g))))
+    assert (shape.groups, shape.lanes) == ((2,), (4,))
+
+
 def test_an_effect_outside_keeps_a_range_a_loop() -> None:
     out = B.param(0, (8,), dt.int32)
     i = B.range_(4, 0, AxisType.GLOBAL)
