@@ -77,12 +77,16 @@ class NativeCode:
     def load_entries_evicting_all_when_full(self, image: bytes, entries: Sequence[str]) -> list[int]:
         """Link an object, and return the addresses of its functions `entries`. Raises Crash if it does not link."""
         if self._cursor + len(image) > BASE + CODE_SIZE:
-            self._forget()
-            self.generation, self._cursor, self._functions = self.generation + 1, BASE, {}
+            self.evict_all()
         if not self._functions:
             self._functions = {n: a for n, a in self._link_and_write_at_cursor(self._support(), {}).items() if n in SUPPORT_SYMBOLS}
         symbols = self._link_and_write_at_cursor(image, self._functions)
         return [symbols[entry] for entry in entries]
+
+    def evict_all(self) -> None:
+        """Forget all code; kernels are placed again in the next generation."""
+        self._forget()
+        self.generation, self._cursor, self._functions = self.generation + 1, BASE, {}
 
     def _link_and_write_at_cursor(self, image: bytes, functions: dict[str, int]) -> dict[str, int]:
         """Write an object at the first free address; return the addresses of its symbols."""

@@ -38,7 +38,10 @@ def find_emulator(processor: Processor) -> str | None:
 
 
 class QemuEngine:
-    """The memory and the program of one target. The program starts with the first call, and again after it has ended."""
+    """The memory and the program of one target. The program starts with the first call, and again after it has ended.
+
+    A fork of this process has a memory and a program of its own, from the first use of `code` on.
+    """
 
     name = "qemu"
 
@@ -47,10 +50,18 @@ class QemuEngine:
         assert path is not None, processor.name  # open_engine looks for it
         self.processor, self.data = processor, DATA
         self._command = [path, *processor.qemu[1:]]
-        self._memory = os.memfd_create("uops")
-        os.ftruncate(self._memory, SIZE)
+        self._memory, self._owner = _create_memory(), os.getpid()
         self._program = ChildProcess(self._start_program)
-        self.code = NativeCode(self.write, self._forget_code, support)
+        self._code = NativeCode(self.write, self._forget_code, support)
+
+    @property
+    def code(self) -> NativeCode:
+        """The code in the memory. In a new fork, there is none."""
+        if self._owner != os.getpid():
+            self.close()
+            self._memory, self._owner = _create_memory(), os.getpid()
+            self._code.evict_all()
+        return self._code
 
     def version(self) -> str:
         """Return the emulator's version and settings."""
@@ -103,6 +114,13 @@ class QemuEngine:
                 printed = os.pread(errors, 1000, 0).decode(errors="replace").strip()
                 raise Crash(f"{self.processor.qemu[0]} does not start: status {process.wait()} {printed}")
         return process
+
+
+def _create_memory() -> int:
+    """Return the descriptor of a new memory, which no other process has."""
+    memory = os.memfd_create("uops")
+    os.ftruncate(memory, SIZE)
+    return memory
 
 
 def build_program(processor: Processor, descriptor: int) -> bytes:

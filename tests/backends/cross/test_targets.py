@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +45,18 @@ def load(target: CrossTarget, kernels, n: int = 4) -> CrossKernel:
 def call(target: CrossTarget, kernel: CrossKernel, *arrays: np.ndarray) -> None:
     with target.lend(arrays):
         kernel([a.ctypes.data for a in arrays], [0] * len(arrays))
+
+
+def status_in_fork(work: Callable[[], None]) -> int:
+    """The status of a fork of this process that does this: 0 if nothing is raised."""
+    pid = os.fork()
+    if not pid:
+        try:
+            work()
+        except BaseException:
+            os._exit(3)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def test_the_first_line_of_a_text_lists_arrays_with_sizes_and_writes(kernels) -> None:
@@ -227,3 +241,35 @@ def test_a_cached_object_that_does_not_link_is_made_anew(kernels, name: str, tmp
     x, out = np.arange(4, dtype=np.int32), np.zeros(4, np.int32)
     call(target, load_or_remake_kernel(target, source, damaged), out, x)
     assert out.tolist() == [1, 2, 3, 4] and target.compile(source) == good
+
+
+@pytest.mark.parametrize("name", ["aarch64", "s390x"])
+def test_a_fork_has_memory_and_a_program_of_its_own(kernels, name: str) -> None:
+    """Else it and its parent write into one memory, and ask one program."""
+    target = open_target(name, "qemu")
+    loaded, kept = {n: load(target, kernels, n) for n in (3, 4)}, bytearray(4)
+
+    def run(n: int) -> None:
+        x, out = np.arange(n, dtype=np.int32), np.zeros(n, np.int32)
+        call(target, loaded[n], out, x)
+        assert out.tolist() == list(range(1, n + 1))
+
+    def run_and_load_in_fork() -> None:
+        run(4)
+        loaded[5] = load(target, kernels, 5)
+        run(5)
+        assert target.engine._program._process is not program  # type: ignore[attr-defined]
+        target.engine.write(target.engine.data.start, b"fork")
+        target.engine.close()
+
+    run(3)
+    program = target.engine._program._process  # type: ignore[attr-defined]
+    target.engine.write(target.engine.data.start, b"here")
+    assert status_in_fork(run_and_load_in_fork) == 0
+    target.engine.read_into(target.engine.data.start, memoryview(kept))
+    assert kept == b"here"
+    loaded[6] = load(target, kernels, 6)
+    for n in (3, 4, 6):
+        run(n)
+    assert target.engine._program._process is program  # type: ignore[attr-defined]
+    target.engine.close()
