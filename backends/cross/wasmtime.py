@@ -73,10 +73,10 @@ class WasmtimeEngine:
             self.generation += 1
             self._open_empty_store()
         if not self._functions:
-            self._functions.append(None)
             support = self._instantiate_and_get_exports(export_functions(self._support(), SUPPORT_SYMBOLS))
             for name in SUPPORT_SYMBOLS:
                 self._linker.define(self._store, "env", name, support[name])
+            self._functions.append(None)  # number 0 is no kernel's: it says that the support functions are defined
         exports, first = self._instantiate_and_get_exports(export_functions(image, entries)), len(self._functions)
         self._functions += [exports[entry] for entry in entries]
         return list(range(first, len(self._functions)))

@@ -13,6 +13,7 @@ import pytest
 
 from uops.backends.cache import ObjectCache
 from uops.backends.cross import code, codegen, engines
+from uops.backends.cross import target as target_module
 from uops.backends.cross.arguments import ArrayArgument, describe_array_arguments
 from uops.backends.cross.backend import Aarch64Backend
 from uops.backends.cross.link import link_object
@@ -158,6 +159,26 @@ def test_wasm_forgets_modules_when_there_are_many(kernels, monkeypatch: pytest.M
     x, out = np.arange(1, dtype=np.int32), np.zeros(1, np.int32)
     call(target, loaded[0], out, x)
     assert out.tolist() == [1]
+
+
+@pytest.mark.parametrize("name", ["aarch64", "wasm"])
+def test_support_functions_that_could_not_be_made_are_made_with_the_next_kernel(
+    kernels, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    target = open_target(name)
+    graph = kernels.elementwise(4, dt.float32, (dt.float32,), lambda v: B.mulacc(v, v, v))
+    binary = target.compile(target.render(graph))
+
+    def raise_crash(processor_name: str) -> bytes:
+        raise Crash(f"LLVM ended while it compiled for {processor_name}")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(target_module, "compile_support_functions", raise_crash)
+        with pytest.raises(Crash, match="LLVM ended"):
+            target.load(binary)
+    x, out = np.arange(4, dtype=np.float32), np.zeros(4, np.float32)
+    call(target, target.load(binary), out, x)
+    assert out.tolist() == [0, 2, 6, 12]
 
 
 def test_arguments_beyond_the_memory_of_an_engine_are_refused_by_size(kernels, monkeypatch: pytest.MonkeyPatch) -> None:
