@@ -118,8 +118,9 @@ def run_with_copies(
         copies[region] = cursor
         cursor += region.stop - region.start + _GAP
     tables = -(-cursor // _ALIGNMENT) * _ALIGNMENT
-    if tables + 16 * (len(buffers) + 1) > engine.data.stop:
-        size = cursor - engine.data.start
+    scalar_table = tables + 8 * (len(buffers) + 1)
+    size = scalar_table + 8 * max(1, len(scalars)) - engine.data.start
+    if size > len(engine.data):
         raise Crash(f"the arguments of a kernel take {size:,} bytes; the memory of {engine.name} has {len(engine.data):,}")
     for region, copy in copies.items():
         engine.write(copy, _read_region_in_engine_byte_order(region))
@@ -127,8 +128,8 @@ def run_with_copies(
     addresses = [0] * len(buffers)
     for kind, part in zip(kinds, parts, strict=True):
         addresses[kind.slot] = _address_of_part(part, copies)
-    _write_tables(engine, tables, addresses, scalars)
-    engine.call(function, tables, tables + 8 * (len(buffers) + 1))
+    _write_tables(engine, tables, addresses, scalar_table, scalars)
+    engine.call(function, tables, scalar_table)
     for region, copy in copies.items():
         _require_gap_unwritten(engine, copy + region.stop - region.start)
         if region.is_written:
@@ -198,9 +199,9 @@ def _copy_back_in_host_byte_order(engine: Engine, region: _Region, address: int)
         elements[:] = elements[:, ::-1].copy()
 
 
-def _write_tables(engine: Engine, address: int, buffers: Sequence[int], scalars: Sequence[int]) -> None:
+def _write_tables(engine: Engine, table: int, buffers: Sequence[int], scalar_table: int, scalars: Sequence[int]) -> None:
     """Write the table of addresses, in pointers of the processor, and that of scalars, in 64 bits."""
     order, width = engine.processor.order, engine.processor.pointer_bytes
-    engine.write(address, np.array(buffers or [0], f"{order}u{width}").tobytes())
+    engine.write(table, np.array(buffers or [0], f"{order}u{width}").tobytes())
     values = np.array([s & (1 << 64) - 1 for s in scalars] or [0], np.uint64)
-    engine.write(address + 8 * (len(buffers) + 1), values.astype(f"{order}u8").tobytes())
+    engine.write(scalar_table, values.astype(f"{order}u8").tobytes())
