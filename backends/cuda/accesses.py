@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from uops.backends.cstyle.neighbours import is_multiple_of
+from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, toposort
@@ -216,26 +217,35 @@ def _split_sum(position: UOp, warp: UOp) -> _PositionSum | None:
 
 
 def evaluate_for_lane(u: UOp, warp: UOp, lane: int) -> int | None:
-    """Return the value of an expression of the lane's number, or None if it depends on anything else."""
+    """Return the value of an expression of the lane's number, or None if it depends on anything else.
+
+    None also if any value on the way is no integer from 0 to the most of its dtype and of C's int. Within these bounds, `OPERATORS`
+    compute the same without casts.
+    """
     if u is warp:
         return lane
-    if u.op is Op.CONST:
-        return int(u.const)
-    values = [evaluate_for_lane(s, warp, lane) for s in u.src]
-    if u.op not in _EVALUATE or any(v is None for v in values):
+    if not u.dtype.is_integer:
         return None
-    return _EVALUATE[u.op](*values)
+    if u.op is Op.CONST:
+        value: int | None = int(u.const)
+    else:
+        values = [evaluate_for_lane(s, warp, lane) for s in u.src]
+        if u.op not in _EVALUATE or any(v is None for v in values):
+            return None
+        value = _EVALUATE[u.op](*values)
+    return value if value is not None and 0 <= value <= min(u.dtype.max, dt.int32.max) else None
 
 
-_EVALUATE: dict[Op, Callable[..., int]] = {
+#: The values of ops for numbers that are not negative; None where C has none: divisions by 0, and shifts by all bits of an int.
+_EVALUATE: dict[Op, Callable[..., int | None]] = {
     Op.CAST: lambda x: x,
     Op.ADD: lambda x, y: x + y,
     Op.MUL: lambda x, y: x * y,
-    Op.IDIV: lambda x, y: x // y,
-    Op.MOD: lambda x, y: x % y,
+    Op.IDIV: lambda x, y: x // y if y else None,
+    Op.MOD: lambda x, y: x % y if y else None,
     Op.AND: lambda x, y: x & y,
-    Op.SHL: lambda x, y: x << y,
-    Op.SHR: lambda x, y: x >> y,
+    Op.SHL: lambda x, y: x << y if y < dt.int32.bits else None,
+    Op.SHR: lambda x, y: x >> y if y < dt.int32.bits else None,
 }
 #: The same ops in C, for numbers that are not negative.
 OPERATORS = {Op.ADD: "+", Op.MUL: "*", Op.IDIV: "/", Op.MOD: "%", Op.AND: "&", Op.SHL: "<<", Op.SHR: ">>"}
