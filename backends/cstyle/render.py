@@ -170,7 +170,7 @@ class CKernelRenderer:
         know to be uninitialised.
         """
         private_bytes = local_bytes = 0
-        has_atomics = any(u.op is Op.ATOMICADD for u in self.instructions)
+        has_atomics = self.atomic is not None and any(u.op is Op.ATOMICADD for u in self.instructions)
         pool = self.language.workgroups and self.language.workgroups.local_pool
         least_bytes = self.language.least_private_bytes if any(u.op is Op.BARRIER for u in self.instructions) else 0
         for u in self.instructions:
