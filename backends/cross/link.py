@@ -104,14 +104,19 @@ def _upper(distance: int) -> int:
     return (distance + 0x800) & ~0xFFF
 
 
+def _distance_in_two_parts(x: Place) -> int:
+    """Return the distance of a symbol. Raises Crash if its upper part needs more bits, into which the lower one carries."""
+    return x.require_range(x.s - x.p + 0x800, 32) - 0x800
+
+
 def _call_riscv(x: Place) -> None:
-    distance = x.require_range(x.s - x.p, 32)
+    distance = _distance_in_two_parts(x)
     x.patch("I", 0xFFFFF000, _upper(distance))
     Place(x.image, x.at + 4, x.p, x.s, x.order, x.upper_distances).patch("I", 0xFFF00000, (distance & 0xFFF) << 20)
 
 
 def _upper_relative_riscv(x: Place) -> None:
-    distance = x.upper_distances[x.p] = x.require_range(x.s - x.p, 32)
+    distance = x.upper_distances[x.p] = _distance_in_two_parts(x)
     x.patch("I", 0xFFFFF000, _upper(distance))
 
 
