@@ -120,7 +120,7 @@ class CrossTarget(CachedTarget):
 
     def compile_and_load_batch(self, sources: Sequence[str]) -> list[Kernel]:
         """Compile and load several texts. At the fast tier they are one object, which the cache does not hold."""
-        if self.tier is not LlvmTier.FAST:
+        if self.tier is not LlvmTier.FAST or not sources:
             return super().compile_and_load_batch(sources)
         lists, texts = zip(*(source.split("\n", 1) for source in sources), strict=True)
         entries = [f"{ENTRY}{k}" for k in range(len(sources))]

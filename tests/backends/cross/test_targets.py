@@ -294,3 +294,9 @@ def test_a_fork_has_memory_and_a_program_of_its_own(kernels, name: str) -> None:
         run(n)
     assert target.engine._program._process is program  # type: ignore[attr-defined]
     target.engine.close()
+
+
+@pytest.mark.parametrize("tier", list(LlvmTier))
+def test_no_kernels_are_compiled_together_to_none(tier: LlvmTier) -> None:
+    open_target("aarch64")
+    assert CrossTarget(PROCESSORS["aarch64"], tier, store=ObjectCache(None)).compile_and_load_batch([]) == []
