@@ -90,7 +90,7 @@ class UnicornEngine:
         self._engine.mem_map(BASE - _STACK_SIZE, _STACK_SIZE)
         self._mapped = BASE
         self._setting.prepare(self._engine, self._names)
-        self.code = NativeCode(self.write, self._engine.ctl_flush_tb, support)
+        self.code = NativeCode(self.write, self._forget_code, support)
 
     def version(self) -> str:
         """Return the package's version."""
@@ -119,3 +119,7 @@ class UnicornEngine:
     def close(self) -> None:
         """Release the memory."""
         self._engine = None
+
+    def _forget_code(self) -> None:
+        """Drop the translations of code."""
+        self._engine.ctl_flush_tb()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import struct
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -300,3 +301,11 @@ def test_a_fork_has_memory_and_a_program_of_its_own(kernels, name: str) -> None:
 def test_no_kernels_are_compiled_together_to_none(tier: LlvmTier) -> None:
     open_target("aarch64")
     assert CrossTarget(PROCESSORS["aarch64"], tier, store=ObjectCache(None)).compile_and_load_batch([]) == []
+
+
+def test_an_engine_in_this_process_frees_its_memory_when_it_is_closed(kernels) -> None:
+    target = open_target("aarch64", "unicorn")
+    load(target, kernels)
+    emulator = weakref.ref(target.engine._engine)  # type: ignore[attr-defined]
+    target.engine.close()
+    assert emulator() is None
