@@ -111,9 +111,10 @@ class LaunchPlan:
             return
         for u, n in reversed(list(zip(nodes, sizes, strict=True))):
             quotient = position if stride == 1 else f"({position} / {stride})"
-            self.index_expressions[u] = f"({quotient} % {max(1, int(n))})"
-            stride *= int(n)
-        extents.append(stride)
+            size = max(1, int(n))  # of an empty launch, no expression is evaluated
+            self.index_expressions[u] = f"({quotient} % {size})"
+            stride *= size
+        extents.append(math.prod(max(0, int(n)) for n in sizes))
 
     def _append_fastest_factor_and_reindex(self, u: UOp, extent: Extent, *, in_grid: bool) -> None:
         """Number one more node by the only dimension, faster than those before, whose expressions change."""

@@ -95,6 +95,15 @@ def test_more_ranges_than_dimensions_share_the_last_one() -> None:
     assert parse_launch_comment(lanes).lanes == (2, 2, 8) and "for (" not in lanes
 
 
+@pytest.mark.parametrize("sizes", [(4, 0, 6), (4, -1, 6), (4, -1, -6)])
+def test_empty_ranges_that_share_a_dimension_are_an_empty_launch_without_a_division_by_0_R57(sizes: tuple[int, ...]) -> None:
+    text = render(nest(*[(k, AxisType.GLOBAL) for k in (2, 3, *sizes)]))
+    shape = parse_launch_comment(text)
+    assert shape.groups == (2, 3, 0) and shape.evaluate_global_local_sizes_unless_empty([0]) is None
+    last = max(1, sizes[-1])
+    assert f"(get_group_id(2) % {last})" in text and "/ 0)" not in text and "/ -" not in text
+
+
 def test_sizes_of_variables_have_dimensions_of_their_own() -> None:
     text = render(by_variables(2, (5, AxisType.GLOBAL), (6, AxisType.GLOBAL)))
     shape = parse_launch_comment(text)
