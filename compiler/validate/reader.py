@@ -33,7 +33,7 @@ from uops.spec.ir.node import Dim, UOp, toposort
 from uops.spec.ir.ops import CONVERSIONS, MEMORY_ROOTS, WHOLE_MEMORY, Op
 from uops.spec.ir.scope import is_variable, open_ranges, strip_afters
 
-#: The value of a node: one formula for all lanes, one per lane, or None if it is not an integer or bool.
+#: The value of a node: one formula for all lanes, one per lane, or None if it is not an integer or bool, or has several axes.
 SymbolicValue = LinearSum | Condition | list["LinearSum | Condition"] | None
 
 
@@ -95,6 +95,8 @@ class _AccessReader:
         """Read the sites of one Load, Store or AtomicAdd in its loops and Ifs."""
         access, loops = placed.node, placed.loops
         address, gate = address_of(access), None if access.op is Op.ATOMICADD else access.gate
+        if len(address.shape or ()) > 1:
+            raise SpecError(f"an access needs at most one axis, got {len(address.shape or ())}")
         formulas: list[SymbolicValue] = [self._read_single_index_or_whole_memory_lanes(address), self._read_gate(gate, placed.ifs)]
         loop_condition = T.TRUE
         for r in loops:
@@ -172,7 +174,7 @@ class _AccessReader:
 
     def _compute_symbolic_value(self, u: UOp) -> SymbolicValue:
         """Read a node whose sources are read."""
-        if u.dtype.is_float or u.dtype is dt.void:
+        if u.dtype.is_float or u.dtype is dt.void or len(u.shape or ()) > 1:
             return None
         if u.op is Op.STACK:
             return _join_lanes_into_formula_or_list([self.values[s] for s in u.src])

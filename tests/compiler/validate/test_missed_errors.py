@@ -5,9 +5,13 @@ from __future__ import annotations
 import pytest
 
 from uops.compiler.prove.solver.solver import SolverWorker
+from uops.compiler.validate.certificate import generate_kernel_claims
+from uops.compiler.validate.decide import decide_by_solver
 from uops.compiler.validate.kernel import validate_kernel
+from uops.compiler.validate.model import DecisionMethod, ObligationKind
 from uops.compiler.validate.races import decide_races
 from uops.compiler.validate.reader import read_accesses
+from uops.spec.errors import SpecError
 from uops.spec.ir.text import parse
 
 
@@ -148,3 +152,38 @@ _LANES = """
 
 def test_each_lane_of_a_loaded_vector_is_an_unknown_of_its_own(worker: SolverWorker) -> None:
     assert not is_proved(_LANES, _LANES, worker)
+
+
+_TABLE_OF_TABLES = """
+%0 = param (64), slot=0 : f32
+%1 = range 2, axis_id=0, type=loop
+%2 = const 0 : i32
+%3 = const 1 : i32
+%4 = const 10 : i32
+%5 = const 11 : i32
+%6 = stack %2, %3
+%7 = stack %4, %5
+%8 = stack %6, %7
+%9 = index %8, %1, 1
+%10 = index %0, {element}
+%11 = const 1.0 : f32
+%12 = store %10, %11
+%13 = end %12, %1
+%14 = sink %13, name="k"
+"""
+
+
+def test_a_stack_of_stacks_is_not_read_as_one_of_numbers(worker: SolverWorker) -> None:
+    """The kernel writes elements 1 and 11; once it was read as one that writes elements 0 and 11."""
+    before = _TABLE_OF_TABLES.format(element="%15").replace("%10 =", "%15 = mul %1, 11\n%10 =")
+    after = _TABLE_OF_TABLES.format(element="%9")
+    cover = [v for v in validate_kernel(parse(before), parse(list_instructions(after)), worker) if v.kind is ObligationKind.COVER]
+    assert {v.by for v in cover} == {DecisionMethod.INTERPRETER}
+    claims = generate_kernel_claims(*(read_accesses(parse(t)) for t in (before, list_instructions(after))))
+    assert not all(decide_by_solver(c, worker).is_proved for c in claims)
+
+
+def test_an_access_by_several_axes_is_not_read() -> None:
+    rows = _TABLE_OF_TABLES.replace("index %8, %1, 1", "const 0 : i32").format(element="%8")
+    with pytest.raises(SpecError, match="at most one axis, got 2"):
+        read_accesses(parse(rows))
