@@ -6,7 +6,7 @@ of the Buffers that the caller sees. It lists the rewrite steps between two of t
 and every claim with the digest of its query. `certify` raises Uncertified if the solver alone does not decide a claim.
 
 `check_certificate_and_list_faults` builds all claims anew from the texts, asks the solver about each, compares the digests of the
-queries with those in the certificate, and replays the steps. It runs no pass, and uses no interval, point or earlier verdict.
+queries with those in the certificate, and replays the steps. It runs no pass, and rests on no interval, point or earlier verdict.
 """
 
 from __future__ import annotations

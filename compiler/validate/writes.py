@@ -21,6 +21,7 @@ from uops.compiler.validate.decide import (
     POINTS,
     build_open_grid_unless_large_or_loaded,
     decide_by_solver,
+    decide_by_trying_every_point,
     derive_atom_bounds_unless_contradictory,
     extract_nonnegative_sums,
     has_known_int64_values,
@@ -85,6 +86,28 @@ def make_disjoint_stores_claim(a: AccessSite, b: AccessSite) -> ValidationClaim:
     given = T.conjoin(first.condition, second.condition)
     place = f"{a} at {a.at} and {b.kind} at {b.at}"
     return ValidationClaim(ObligationKind.ONCE, place, given, T.negate(T.is_zero(T.add(first.index, second.index, -1))))
+
+
+def make_rewrite_claim_if_known(stores: Sequence[AccessSite]) -> ValidationClaim | None:
+    """Claim that two executions of Stores write one element, at iterations that points find.
+
+    Returns None if points find none. The claim is for all values of named variables.
+    """
+    for j, b in enumerate(stores):
+        single = make_written_once_claim(b)
+        found = [(single, None if is_index_injective_by_mixed_radix(b) else _decide_written_once_by_points(b, single, ()))]
+        found += [(c, decide_by_trying_every_point(c)) for c in (make_disjoint_stores_claim(a, b) for a in stores[:j])]
+        for claim, verdict in found:
+            if verdict is not None and verdict.counterexample is not None:
+                names = {f"{v.name}{suffix}" for s in stores for v in s.counters for suffix in (".1", ".2")}
+                given = T.TRUE
+                for v in T.collect_unknowns(claim.goal, T.collect_unknowns(claim.given)):
+                    if v.name in names:
+                        value = LinearSum(verdict.counterexample.values.get(v.name, v.low))
+                        given = T.conjoin(given, T.is_zero(T.add(T.as_sum(v), value, -1)))
+                goal = T.conjoin(claim.given, T.negate(claim.goal))
+                return ValidationClaim(ObligationKind.ONCE, f"{claim.place} before, which writes an element twice", given, goal)
+    return None
 
 
 def rename_counters_and_loads_apart(site: AccessSite, suffix: str) -> AccessSite:
@@ -486,13 +509,19 @@ def _factor_into_steps_and_counts(offsets: Sequence[int]) -> list[tuple[int, int
 
 
 def generate_write_and_read_agreement_claims(before: KernelAccesses, after: KernelAccesses) -> Iterator[ValidationClaim]:
-    """Yield the claims about writes and reads that the verdicts decide."""
+    """Yield the claims about writes and reads that the verdicts decide.
+
+    If both bodies read an argument, the kernel may write an element again only where a claim shows that the body before does.
+    """
     slots = sorted({s.memory.arg.slot for b in (before, after) for s in b.sites if s.memory.op is Op.PARAM})
     for slot in slots:
         old, new = ([s for s in b.sites if s.memory.op is Op.PARAM and s.memory.arg.slot == slot] for b in (before, after))
         stores = restrict_to_common_ordered_iteration_if_needed(*([s for s in sites if s.writes] for sites in (old, new)))
         loads = [[s for s in sites if not s.writes] for sites in (old, new)]
-        may_rewrite = bool(loads[1]) and bool(stores[1])
+        rewrite = make_rewrite_claim_if_known([s for s in stores[0] if s.kind == "store"]) if all(loads) and stores[1] else None
+        may_rewrite = bool(loads[1]) and (not loads[0] or rewrite is not None)
+        if rewrite is not None:
+            yield rewrite
         plain = [s for s in stores[1] if s.kind == "store"]
         yield from (make_written_once_claim(s, _ordered_counters(s) if may_rewrite else ()) for s in plain)
         if not may_rewrite:

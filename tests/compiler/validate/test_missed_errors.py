@@ -187,3 +187,40 @@ def test_an_access_by_several_axes_is_not_read() -> None:
     rows = _TABLE_OF_TABLES.replace("index %8, %1, 1", "const 0 : i32").format(element="%8")
     with pytest.raises(SpecError, match="at most one axis, got 2"):
         read_accesses(parse(rows))
+
+
+_COUNT = """
+%0 = param (4), slot=0 : i32
+%1 = range 4, axis_id=0, type=global
+%2 = range {trips}, axis_id=1, type=loop
+%3 = after %0, %2
+%4 = index %3, %1
+%5 = load %4
+%6 = const 1 : i32
+%7 = add %5, %6
+%8 = store %4, %7
+{second}%9 = end %8, %2
+%10 = end %9, %1
+%11 = sink %10, name="k"
+"""
+_SECOND = """%12 = after %3, %8
+%13 = index %12, %1
+%14 = store %13, %6
+%9 = end %14, %2
+"""
+
+
+def certified(before: str, after: str, worker: SolverWorker) -> bool:
+    claims = generate_kernel_claims(read_accesses(parse(before)), read_accesses(parse(list_instructions(after))))
+    return all(decide_by_solver(c, worker).is_proved for c in claims)
+
+
+@pytest.mark.parametrize("second", ["", _SECOND], ids=["in a loop", "by two Stores"])
+def test_an_element_that_both_bodies_read_is_written_again_only_if_it_was_before(second: str, worker: SolverWorker) -> None:
+    once, thrice = (_COUNT.format(trips=trips, second="") for trips in (1, 3))
+    again = _COUNT.format(trips=1 if second else 3, second=second).replace("%9 = end %8, %2\n" if second else "no line", "")
+    for holds in (is_proved, certified):
+        assert holds(once, once, worker)
+        assert holds(again, again, worker)
+        assert not holds(once, again, worker)
+    assert certified(thrice, thrice, worker)
