@@ -2,10 +2,12 @@
 
 Takes: the AccessSites of one memory that callers see, before and after. Gives: verdicts `all written`. If the body before adds,
 each element gets as many additions after. If it does not, each addition after is to an element that an earlier Store of the kernel
-writes. In both cases the Stores alone write the same elements as before. What is added is a value, which is not decided here.
+writes. In both cases the Stores alone write the same elements as before, and the Stores and additions of one element have the
+same order. What is added is a value, which is not decided here.
 
-A target without atomic sums of small floats stores them instead, in one loop. Such a Store counts as an addition.
-Spec: AtomicAdd; R56 (AtomicAdd).
+A target without atomic sums of small floats stores them instead, in one loop. Such a Store counts as an addition, unless the body
+before has such Stores of its own.
+Spec: AtomicAdd; R56 (AtomicAdd), R57 (Range), R129 (order of AtomicAdds).
 """
 
 from __future__ import annotations
@@ -20,10 +22,10 @@ import numpy as np
 
 from uops.compiler.prove.solver.solver import SolverWorker
 from uops.compiler.validate import terms as T
-from uops.compiler.validate.decide import POINTS
+from uops.compiler.validate.decide import POINTS, decide_claim, rename_unknown
 from uops.compiler.validate.model import ClaimCounterexample, DecisionMethod, ObligationKind, ValidationClaim, ValidationVerdict
-from uops.compiler.validate.sites import AccessSite, KernelAccesses, describe_memory, size_of
-from uops.compiler.validate.terms import PointValues
+from uops.compiler.validate.sites import AccessSite, KernelAccesses, describe_memory, loop_counter, size_of
+from uops.compiler.validate.terms import Condition, PointValues
 from uops.compiler.validate.writes import (
     BY_VALUE,
     MAX_MARKS,
@@ -31,10 +33,12 @@ from uops.compiler.validate.writes import (
     decide_same_elements_marked,
     enumerate_executions,
     make_coverage_claim,
+    make_disjoint_stores_claim,
     mark_elements_or_refute_overlap,
     prove_coverage_or_leave_open,
     restrict_to_common_ordered_iteration_if_needed,
 )
+from uops.spec.ir.axes import AXIS_TABLE
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
@@ -54,8 +58,8 @@ def _separate_additions_from_stores_if_any(before: Sequence[AccessSite], after: 
     sums = [s for s in before if s.kind == "atomic"]
     if not any(s.kind == "atomic" for s in (*before, *after)):
         return None
-    has_small_sums = any(_is_small_float(s.node.value.dtype) for s in sums)
-    added = [s for s in after if s.kind == "atomic" or (has_small_sums and s.kind == "store" and _adds_to_its_element(s.node))]
+    may_store_sums = any(_is_small_float(s.node.value.dtype) for s in sums) and not any(map(_stores_sum, before))
+    added = [s for s in after if s.kind == "atomic" or (may_store_sums and _stores_sum(s))]
     return _Writes([s for s in before if s.kind == "store"], [s for s in after if s.writes and s not in added], sums, added)
 
 
@@ -63,9 +67,9 @@ def _is_small_float(d: DType) -> bool:
     return d.is_float and d.wide is not d
 
 
-def _adds_to_its_element(store: UOp) -> bool:
-    """Return True if a Store depends on what its address held."""
-    return any(u.op is Op.LOAD and u.buffer is store.buffer for u in toposort(store.value))
+def _stores_sum(s: AccessSite) -> bool:
+    """Return True for a Store that depends on what its address held."""
+    return s.kind == "store" and any(u.op is Op.LOAD and u.buffer is s.node.buffer for u in toposort(s.node.value))
 
 
 def decide_writes_of_memory_with_atomics(
@@ -77,6 +81,8 @@ def decide_writes_of_memory_with_atomics(
         return
     place = f"stores beside sums of {describe_memory(memory)}"
     yield from _decide_same_elements_stored(place, writes.stores_before, writes.stores_after, worker)
+    for c in _generate_order_claims(before, after):
+        yield _prove_order_or_leave_open(c, worker)
     if writes.sums_before:
         yield _decide_same_additions(f"sums of {describe_memory(memory)}", writes.sums_before, writes.sums_after)
         return
@@ -100,6 +106,7 @@ def generate_claims_for_memory_with_atomics(before: KernelAccesses, after: Kerne
         plain, listed = restrict_to_common_ordered_iteration_if_needed(writes.stores_before, writes.stores_after)
         for some, others, words in ((plain, listed, "before"), (listed, plain, "after")):
             yield from (make_coverage_claim(s, others, ObligationKind.COVER, f"{s} beside sums {words}") for s in some)
+        yield from _generate_order_claims(old, new)
         if writes.sums_before:
             same = _are_equal_sites_free_of_memory_values(writes.sums_before, writes.sums_after)
             yield ValidationClaim(ObligationKind.COVER, f"sums of argument {slot}", T.TRUE, T.TRUE if same else T.FALSE)
@@ -124,6 +131,61 @@ def _decide_same_elements_stored(
         yield decide_same_elements_marked(ObligationKind.COVER, place, marks[0], marks[1])
     else:
         yield from decide_mutual_coverage(before, after, worker)
+
+
+# Order
+
+
+def _generate_order_claims(before: Sequence[AccessSite], after: Sequence[AccessSite]) -> Iterator[ValidationClaim]:
+    """Yield claims that each element has its Stores and additions in the same order before and after.
+
+    In both bodies all Stores to an element come first, or all additions, as in the text of the body before. If neither do there,
+    they touch no common element. A body that does not add has its Stores first. Equal lists of sites need no claim.
+    """
+    writes = _separate_additions_from_stores_if_any(before, after)
+    if writes is None or not writes.stores_after or not writes.sums_after or _are_equal_lists_of_sites(before, after):
+        return
+    stores, sums = writes.stores_before, writes.sums_before
+    are_stores_first = all(s.at < a.at for s in stores for a in sums)
+    are_sums_first = not are_stores_first and all(a.at < s.at for s in stores for a in sums)
+    for words, body_stores, body_sums in (("before", stores, sums), ("after", writes.stores_after, writes.sums_after)):
+        for s in body_stores:
+            for a in body_sums:
+                is_in_order = are_stores_first if s.at < a.at else are_sums_first
+                claim = _make_disjoint_unless_in_same_iteration_claim(s, a) if is_in_order else make_disjoint_stores_claim(s, a)
+                yield replace(claim, kind=ObligationKind.COVER, place=f"order of {claim.place} {words}")
+
+
+def _make_disjoint_unless_in_same_iteration_claim(a: AccessSite, b: AccessSite) -> ValidationClaim:
+    """Claim that two sites touch a common element only in the same iteration of the ordered loops around both."""
+    claim = make_disjoint_stores_claim(a, b)
+    common = [loop_counter(r) for r in a.loops if r in b.loops and AXIS_TABLE[r.arg.type].ordered]
+    ends = ((T.as_sum(rename_unknown(v, ".1")), T.as_sum(rename_unknown(v, ".2"))) for v in common)
+    differ = [T.negate(T.is_zero(T.add(first, second, -1))) for first, second in ends]
+    return replace(claim, given=T.conjoin(claim.given, Condition("or", tuple(differ)) if differ else T.FALSE))
+
+
+def _are_equal_lists_of_sites(before: Sequence[AccessSite], after: Sequence[AccessSite]) -> bool:
+    """Return True if both have the same kinds of sites, elements, conditions and loops, in the same order."""
+    if any(map(_depends_on_memory, (*before, *after))):
+        return False
+    keys = [
+        [
+            (s.kind, s.index, frozenset(T.conjuncts(s.condition)), s.counters, sum(r in previous.loops for r in s.loops))
+            for previous, s in zip((*x[:1], *x), x)
+        ]
+        for x in (before, after)
+    ]
+    return keys[0] == keys[1]
+
+
+def _prove_order_or_leave_open(claim: ValidationClaim, worker: SolverWorker) -> ValidationVerdict:
+    """Decide a claim of `_generate_order_claims`. There may be other orders that are right, so nothing is refuted."""
+    if any(T.has_memory_value(c) or any(v.loaded for v in T.collect_unknowns(c)) for c in (claim.given, claim.goal)):
+        return prove_coverage_or_leave_open(claim, worker)
+    v = decide_claim(claim, worker)
+    words = v.why if v.counterexample is None else f"a Store and an addition may change places, {v.counterexample.words}"
+    return v if v.is_proved else ValidationVerdict(claim.kind, claim.place, None, why=words)
 
 
 # Additions

@@ -233,7 +233,8 @@ def decide_written_once_and_same_elements(
         return
     expected = None if size is None else mark_elements_or_refute_overlap(before, size, None)
     if marked is not None and expected is not None and not isinstance(expected, ValidationVerdict):
-        yield ValidationVerdict(ObligationKind.ONCE, f"stores of {place}", DecisionMethod.POINTS)
+        if not may_rewrite:
+            yield ValidationVerdict(ObligationKind.ONCE, f"stores of {place}", DecisionMethod.POINTS)
         yield decide_same_elements_marked(ObligationKind.COVER, place, expected, marked)
         return
     if not may_rewrite:
@@ -300,13 +301,13 @@ def mark_elements_or_refute_overlap(
     """Return a mask of the elements that the sites touch.
 
     Returns None if they are unknown, too many, or depend on a named variable. If `refute_overlap_in` names a memory, an
-    element that two sites touch returns a refuted verdict, unless the touch is atomic.
+    element that two sites touch, neither of them an AtomicAdd, returns a refuted verdict.
     """
     if size > MAX_MARKS or any(s.named_variables for s in sites):
         return None
     marks = np.zeros(size, np.bool_)
     left = 4 * POINTS
-    for s in sites:
+    for s in sorted(sites, key=lambda s: s.kind == "atomic"):
         view = view_touched_elements(s, marks)
         if view is None:
             points = enumerate_executions(s, (), left)

@@ -9,8 +9,10 @@ from uops.compiler.validate.kernel import validate_kernel
 from uops.compiler.validate.model import DecisionMethod, ObligationKind
 from uops.compiler.validate.reader import read_accesses
 from uops.compiler.validate.values import validate_linearization
+from uops.spec.ir.args import SinkArg
 from uops.spec.ir.node import UOp
-from uops.spec.ir.text import parse
+from uops.spec.ir.ops import Op
+from uops.spec.ir.text import parse, show
 
 HEAD = """
 %0 = param (8), slot=0 : i32
@@ -75,6 +77,59 @@ def test_other_additions_are_refused(before, after, words, worker):
     assert words in " ".join(map(str, bad))
     claims = generate_kernel_claims(read_accesses(before), read_accesses(after))
     assert not all(decide_by_solver(c, worker).is_proved for c in claims), "a certificate has no such claim"
+
+
+STORE_THEN_SUM = CLEARED_SUM
+#: Each iteration stores one element, and adds to one.
+IN_TURN = """%6 = store %2, %3
+%7 = after %0, %6
+%10 = const 7 : index
+%11 = sub %10, %1
+%8 = index %7, {added}
+%4 = atomicadd %8, %3
+%5 = end %4, %1
+"""
+
+
+def kernel_of(listed: UOp) -> UOp:
+    """The graph whose instructions are listed."""
+    return UOp(Op.SINK, (listed.src[-1],), SinkArg("k"))
+
+
+def enlarge(root: UOp) -> UOp:
+    """The same kernel of more elements than are marked one by one."""
+    return parse(show(root).replace("param (8)", "param (300000000)").replace("range 8", "range 300000000"))
+
+
+def is_certified(before: UOp, after: UOp, worker: SolverWorker) -> bool:
+    return all(decide_by_solver(c, worker).is_proved for c in generate_kernel_claims(read_accesses(before), read_accesses(after)))
+
+
+@pytest.mark.parametrize("size", [lambda root: root, enlarge], ids=["few elements", "many elements"])
+def test_a_store_and_a_sum_of_one_element_keep_their_order(size, worker):
+    listed = [size(STORE_THEN_SUM), size(SUM_THEN_STORE)]
+    for before in map(kernel_of, listed):
+        for after in listed:
+            is_same = kernel_of(after) is before
+            assert (not refused(before, after, worker)) is is_same
+            assert is_certified(before, after, worker) is is_same
+            if not is_same:
+                assert "a Store and an addition may change places" in " ".join(map(str, refused(before, after, worker)))
+
+
+@pytest.mark.parametrize(("added", "is_right"), [("%1", True), ("%11", False)], ids=["its own", "one of another iteration"])
+def test_a_sum_is_to_an_element_that_an_earlier_iteration_stores(added, is_right, worker):
+    before, after = graph(STORE, "loop"), listing(IN_TURN.format(added=added), "%6, %7, %11, %8, %4, %5", "loop")
+    assert (not refused(before, after, worker)) is is_right
+    assert is_certified(before, after, worker) is is_right
+
+
+@pytest.mark.parametrize("dtype", ["f16", "f32"])
+def test_a_store_that_adds_may_stand_behind_a_sum(dtype, worker):
+    text = "%4 = atomicadd %2, %3\n%7 = after %0, %4\n%8 = index %7, %1\n%10 = load %8\n%11 = add %10, %3\n"
+    text = listing(text + "%6 = store %8, %11\n%5 = end %6, %1\n", "%4, %7, %8, %10, %11, %6, %5")
+    after = parse(show(text).replace("i32", dtype).replace("const 1 :", "const 1.0 :"))
+    assert not refused(kernel_of(after), after, worker)
 
 
 #: Each element counts its own number of the argument.
