@@ -202,7 +202,7 @@ def build_counterexample_index_unless_loaded(
     if any(v.loaded for v in values) or T.has_memory_value(site.condition) or T.has_memory_value(site.index):
         return
     for u in toposort(site.node):
-        if u.op is Op.RANGE:
+        if u.op in (Op.RANGE, Op.SPECIAL):
             replacements[u] = B.index(counterexample.values.get(loop_counter(u).name, 0))
         elif is_variable(u):
             v = named_variable(u)

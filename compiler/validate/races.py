@@ -3,8 +3,9 @@
 Takes: a KernelAccesses in execution order. Gives: verdicts `no race` per memory that threads or lanes share, and an undecided one
 for each Barrier that not all lanes may reach. Executions in different iterations of a GLOBAL or THREAD loop are unordered.
 Executions in different lanes of one workgroup are ordered by a Barrier on every path between them. A Barrier in an If is on paths
-inside of the If alone. Loops around all of these run one iteration after the other. Spec: Barrier; R55 (races), R56 (AtomicAdd),
-R57 (Range), R60 (Barrier), R61 (fresh buffers), R114 (If), R128 (private memory).
+inside of the If alone. Loops around all of these run one iteration after the other. A Special is a loop of workgroups or lanes
+around the whole body. Spec: Barrier; R55 (races), R56 (AtomicAdd), R57 (Range), R60 (Barrier), R61 (fresh buffers), R114 (If),
+R125 (Special), R128 (private memory).
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from uops.compiler.validate.sites import (
     describe_memory,
     is_private,
     loop_counter,
+    loop_type,
     size_of,
 )
 from uops.compiler.validate.terms import Atom, Condition, Interval, PointValues, Unknown
@@ -109,13 +111,13 @@ def _find_written_memories_shared_by_threads(body: KernelAccesses) -> Iterator[t
         if any(s.writes for s in sites):
             local = memory.op is Op.BUFFER and memory.arg.addrspace is AddrSpace.LOCAL
             for axis_types in (LANES,) if local else (GROUPS, LANES):
-                if any(r.arg.type in axis_types for s in sites for r in s.loops):
+                if any(loop_type(r) in axis_types for s in sites for r in s.loops):
                     yield memory, sites, axis_types
 
 
 def parallel_counters(s: AccessSite, axis_types: frozenset[AxisType]) -> tuple[Unknown, ...]:
     """Return the counters of the loops of these types around a site."""
-    return tuple(loop_counter(r) for r in s.loops if r.arg.type in axis_types)
+    return tuple(loop_counter(r) for r in s.loops if loop_type(r) in axis_types)
 
 
 class _UnorderedPair(NamedTuple):
@@ -193,8 +195,8 @@ def _find_counters_equal_if_unordered(
     """
     common = [r for r, q in zip(a.loops, b.loops) if r is q]
     if axis_types is GROUPS:
-        unordered = [k for k, r in enumerate(common) if r.arg.type in GROUPS]
-        return tuple(loop_counter(r) for r in common[: unordered[0] if unordered else len(common)])
+        unordered = next((k for k, r in enumerate(common) if loop_type(r) in GROUPS), len(common))
+        return tuple(loop_counter(r) for r in common[:unordered] if loop_type(r) not in LANES)
     first, last = min(a.at, b.at), max(a.at, b.at)
     bars = [
         bar.at
@@ -202,12 +204,12 @@ def _find_counters_equal_if_unordered(
         if all(r in a.loops or r in b.loops or _always_iterates(r) for r in bar.loops)
         and all(f in a.ifs and f in b.ifs for f in bar.ifs)
     ]
-    steps = [r for r in common if r.arg.type not in axis_types]
-    outermost_lanes = next((k for k, r in enumerate(common) if r.arg.type in axis_types), len(common))
+    steps = [r for r in common if loop_type(r) not in axis_types]
+    outermost_lanes = next((k for k, r in enumerate(common) if loop_type(r) in axis_types), len(common))
     for k, r in enumerate(steps):
         begin, end = loop_positions[r]
         between = any(last < at < end or begin < at < first for at in bars)  # from one iteration to the next
-        is_repeated_by_lanes = r in common[outermost_lanes:] and r.arg.type not in GROUPS and _may_iterate_twice(r)
+        is_repeated_by_lanes = r in common[outermost_lanes:] and loop_type(r) not in GROUPS and _may_iterate_twice(r)
         if is_repeated_by_lanes and not (between and any(begin < at < end for at in bars)):
             return tuple(loop_counter(x) for x in steps[:k])
     return None if any(first < at < last for at in bars) else tuple(loop_counter(r) for r in steps)
@@ -226,10 +228,11 @@ def _may_iterate_twice(r: UOp) -> bool:
 
 
 def _find_range_and_end_positions(body: KernelAccesses) -> dict[UOp, tuple[int, int]]:
-    """Return the positions of each loop's Range and End in a list."""
+    """Return the positions of each loop's Range and End in a list; those around all of it for a Special."""
     begins = {u: k for k, u in enumerate(body.root.src) if u.op is Op.RANGE}
     ends = {r: k for k, u in enumerate(body.root.src) if u.op is Op.END for r in u.ranges}
-    return {r: (k, ends[r]) for r, k in begins.items()}
+    around = {u: (-1, len(body.root.src)) for s in body.sites for u in s.loops if u.op is Op.SPECIAL}
+    return around | {r: (k, ends[r]) for r, k in begins.items()}
 
 
 # By points
@@ -262,7 +265,7 @@ def _decide_that_only_writer_thread_accesses_element(
     if size is None or size > 8 * POINTS or any(s.kind == "atomic" or s.named_variables for s in sites):
         return None
     threads = {parallel_counters(s, axis_types) for s in sites}
-    if len(threads) != 1 or any(s.loops[0].arg.type not in axis_types for s in sites):
+    if len(threads) != 1 or any(loop_type(s.loops[0]) not in axis_types for s in sites):
         return None
     (counters,) = threads
     owner = np.full(size, -1, np.int64)

@@ -4,7 +4,7 @@ Takes: a body, as a graph of KERNEL or SCHEDULED or as a LINEAR. Gives: a `Kerne
 if its elements are evenly spaced; otherwise each lane is an AccessSite of its own. An integer that a machine dtype may not hold
 becomes a `wrap` of it (R05: integer overflow wraps), so that terms mean what the machine computes. Raises SpecError for an
 access of an unsupported form.
-Spec: Memory; R05 (integer overflow), R08 (index), R45 (Index), R52 (Load), R57 (Range), R60 (Barrier), R114 (If).
+Spec: Memory; R05 (integer overflow), R08 (index), R45 (Index), R52 (Load), R57 (Range), R60 (Barrier), R114 (If), R125 (Special).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from uops.compiler.ir.lanes import sort_specials_by_name
 from uops.compiler.ir.loops import find_ifs_around, sort_by_nesting
 from uops.compiler.validate import terms as T
 from uops.compiler.validate.sites import (
@@ -23,6 +24,7 @@ from uops.compiler.validate.sites import (
     base_memory,
     lane_unknown,
     loop_counter,
+    loop_type,
     named_variable,
 )
 from uops.compiler.validate.terms import Condition, LinearSum, Operation, Unknown
@@ -31,7 +33,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import Dim, UOp, toposort
 from uops.spec.ir.ops import CONVERSIONS, MEMORY_ROOTS, WHOLE_MEMORY, Op
-from uops.spec.ir.scope import is_variable, open_ranges, strip_afters
+from uops.spec.ir.scope import is_variable, numbers_workgroups, open_ranges, strip_afters
 
 #: The value of a node: one formula for all lanes, one per lane, or None if it is not an integer or bool, or has several axes.
 SymbolicValue = LinearSum | Condition | list["LinearSum | Condition"] | None
@@ -50,6 +52,7 @@ class _AccessReader:
             assert root.linear is not None
             root = root.linear
         self.root = root
+        self.specials = _list_special_loops(root)
         self.values: dict[UOp, SymbolicValue] = {}
         self.names: dict[object, str] = {}
         self.written_memories: set[UOp] = set()
@@ -76,7 +79,8 @@ class _AccessReader:
 
     def _is_uniform(self, opening: UOp) -> bool:
         """Return True if the condition of an If is seen to be equal in all lanes of a workgroup."""
-        lanes = {loop_counter(r) for r in toposort(opening.condition) if r.op is Op.RANGE and r.arg.type in LANES}
+        loops = (r for r in toposort(opening.condition) if r.op in (Op.RANGE, Op.SPECIAL))
+        lanes = {loop_counter(r) for r in loops if loop_type(r) in LANES}
         return not any(v.loaded or v in lanes for v in T.collect_unknowns(self._read_if_condition(opening)))
 
     def _read_gate(self, gate: UOp | None, ifs: Sequence[UOp]) -> SymbolicValue:
@@ -93,7 +97,7 @@ class _AccessReader:
 
     def _read_one_site_or_one_per_listed_lane(self, placed: _PlacedNode, instruction_position: int) -> list[AccessSite]:
         """Read the sites of one Load, Store or AtomicAdd in its loops and Ifs."""
-        access, loops = placed.node, placed.loops
+        access, loops = placed.node, (*self.specials, *placed.loops)
         address, gate = address_of(access), None if access.op is Op.ATOMICADD else access.gate
         if len(address.shape or ()) > 1:
             raise SpecError(f"an access needs at most one axis, got {len(address.shape or ())}")
@@ -246,13 +250,21 @@ class _AccessReader:
         return [make_unknown(f"{name}.{k}") for k in range(count)]
 
 
+def _list_special_loops(root: UOp) -> tuple[UOp, ...]:
+    """Return the Specials of a body as the loops around it, outermost first. Raises SpecError for two of one name (R125)."""
+    specials = [u for u in toposort(root) if u.op is Op.SPECIAL]
+    if len({u.arg.name for u in specials}) < len(specials):
+        raise SpecError("a name of a Special has one bound (R125), got two")
+    return tuple(sorted(sort_specials_by_name(specials), key=lambda u: not numbers_workgroups(u)))
+
+
 def _sources_to_read_first(u: UOp) -> Sequence[UOp]:
     """Return the sources whose values are read before a node."""
     if u.op is Op.LOAD:
         address, *gating = u.src  # gating: alternative and gate
         address = strip_afters(address)
         return () if u.dtype.is_float else (*(address.positions if address.op is Op.INDEX else ()), *gating)
-    if u.dtype.is_float or u.dtype is dt.void or u.op in (Op.PARAM, Op.BUFFER, Op.RANGE, Op.CONST, Op.AFTER, Op.REDUCE):
+    if u.dtype.is_float or u.dtype is dt.void or u.op in (Op.PARAM, Op.BUFFER, Op.RANGE, Op.SPECIAL, Op.CONST, Op.AFTER, Op.REDUCE):
         return ()
     if u.op is Op.INDEX:
         return u.src if u.operand.op not in WHOLE_MEMORY else ()
@@ -369,6 +381,7 @@ _LEAVES: dict[Op, Callable[[_AccessReader, UOp], SymbolicValue]] = {
     Op.CONST: _read_constant,
     Op.PARAM: _read_param,
     Op.RANGE: lambda reader, u: T.as_sum(loop_counter(u)),
+    Op.SPECIAL: lambda reader, u: T.as_sum(loop_counter(u)),
     Op.BUFFER: lambda reader, u: None,
     Op.LOAD: lambda reader, u: reader.read_load_as_function_of_index_or_unknown(u),
     Op.AFTER: lambda reader, u: None,

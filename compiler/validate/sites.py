@@ -1,7 +1,7 @@
 """The accesses of a body: an `AccessSite` each, `KernelAccesses` for all, and the names of their unknowns.
 
-Takes: nothing; `reader` builds them. An `AccessSite` stands for all iterations of its loops.
-Spec: Memory; R45 (Index), R48 (symbolic sizes), R57 (Range), R61 (fresh buffers).
+Takes: nothing; `reader` builds them. An `AccessSite` stands for all iterations of its loops. A Special is a loop around the whole
+body. Spec: Memory; R45 (Index), R48 (symbolic sizes), R57 (Range), R61 (fresh buffers), R125 (Special).
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from uops.compiler.validate import terms as T
 from uops.compiler.validate.terms import Condition, LinearSum, Unknown
 from uops.spec.errors import SpecError
 from uops.spec.ir.args import AddrSpace
-from uops.spec.ir.axes import GRID, UNROLLED, WORKGROUP
+from uops.spec.ir.axes import AXIS_TABLE, GRID, UNROLLED, WORKGROUP, AxisType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import ADDRESSING, MEMORY_ROOTS, Op
 from uops.spec.ir.record import dataclass
+from uops.spec.ir.scope import numbers_workgroups
 
 #: Types of loops with unordered iterations (R57: Range): workgroups or threads, and lanes of one workgroup.
 GROUPS = GRID
@@ -25,7 +26,7 @@ LANES = WORKGROUP | UNROLLED
 
 @dataclass(frozen=True, slots=True)
 class AccessSite:
-    """An access, for all iterations of its `loops` (outermost first) and for its `lane`.
+    """An access, for all iterations of its `loops` (Specials and Ranges, outermost first) and for its `lane`.
 
     `at` is its position in the order of the body, and `size` the number of elements of its memory. The unknowns carry the loops'
     bounds; `loop_condition` has those that depend on others. `gate` has the conditions of the Ifs around, too, which are `ifs`
@@ -132,17 +133,30 @@ def size_of(s: AccessSite) -> int | None:
     return None if s.size.terms else s.size.const
 
 
-def loop_counter(r: UOp) -> Unknown:
-    """Return the unknown of a loop."""
-    low, high = r.min_max or (0, T.FAR)
-    return Unknown(f"r{r.arg.axis_id}", int(low), int(high))
+def loop_counter(loop: UOp) -> Unknown:
+    """Return the unknown of a Range or Special."""
+    low, high = loop.min_max or (0, T.FAR)
+    return Unknown(f"special-{loop.arg.name}" if loop.op is Op.SPECIAL else f"r{loop.arg.axis_id}", int(low), int(high))
+
+
+def loop_type(loop: UOp) -> AxisType:
+    """Return the type of a Range, or of one that numbers what a Special does (R125)."""
+    if loop.op is not Op.SPECIAL:
+        axis_type: AxisType = loop.arg.type
+        return axis_type
+    return AxisType.GLOBAL if numbers_workgroups(loop) else AxisType.LOCAL
+
+
+def is_ordered(loop: UOp) -> bool:
+    """Return True if the iterations of a loop are ordered (R57, Range)."""
+    return AXIS_TABLE[loop_type(loop)].ordered
 
 
 def named_variable(u: UOp) -> Unknown:
     """Return the unknown of a named variable. A name that looks like another unknown's gets a suffix."""
     low, high = u.min_max or u.arg.bounds
     name = str(u.arg.name)
-    return Unknown(f"{name}_" if re.match(r"(r|v|lane|tile)\d", name) else name, int(low), int(high))
+    return Unknown(f"{name}_" if re.match(r"(r|v|lane|tile)\d|special-", name) else name, int(low), int(high))
 
 
 def lane_unknown(n: int) -> Unknown:

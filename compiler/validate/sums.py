@@ -24,7 +24,7 @@ from uops.compiler.prove.solver.solver import SolverWorker
 from uops.compiler.validate import terms as T
 from uops.compiler.validate.decide import POINTS, decide_claim, rename_unknown
 from uops.compiler.validate.model import ClaimCounterexample, DecisionMethod, ObligationKind, ValidationClaim, ValidationVerdict
-from uops.compiler.validate.sites import AccessSite, KernelAccesses, describe_memory, loop_counter, size_of
+from uops.compiler.validate.sites import AccessSite, KernelAccesses, describe_memory, is_ordered, loop_counter, size_of
 from uops.compiler.validate.terms import Condition, PointValues
 from uops.compiler.validate.writes import (
     BY_VALUE,
@@ -38,7 +38,6 @@ from uops.compiler.validate.writes import (
     prove_coverage_or_leave_open,
     restrict_to_common_ordered_iteration_if_needed,
 )
-from uops.spec.ir.axes import AXIS_TABLE
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
@@ -159,7 +158,7 @@ def _generate_order_claims(before: Sequence[AccessSite], after: Sequence[AccessS
 def _make_disjoint_unless_in_same_iteration_claim(a: AccessSite, b: AccessSite) -> ValidationClaim:
     """Claim that two sites touch a common element only in the same iteration of the ordered loops around both."""
     claim = make_disjoint_stores_claim(a, b)
-    common = [loop_counter(r) for r in a.loops if r in b.loops and AXIS_TABLE[r.arg.type].ordered]
+    common = [loop_counter(r) for r in a.loops if r in b.loops and is_ordered(r)]
     ends = ((T.as_sum(rename_unknown(v, ".1")), T.as_sum(rename_unknown(v, ".2"))) for v in common)
     differ = [T.negate(T.is_zero(T.add(first, second, -1))) for first, second in ends]
     return replace(claim, given=T.conjoin(claim.given, Condition("or", tuple(differ)) if differ else T.FALSE))

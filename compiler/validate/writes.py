@@ -29,9 +29,8 @@ from uops.compiler.validate.decide import (
 )
 from uops.compiler.validate.digits import find_sufficient_touch_condition
 from uops.compiler.validate.model import ClaimCounterexample, DecisionMethod, ObligationKind, ValidationClaim, ValidationVerdict
-from uops.compiler.validate.sites import AccessSite, KernelAccesses, describe_memory, loop_counter, size_of
+from uops.compiler.validate.sites import AccessSite, KernelAccesses, describe_memory, is_ordered, loop_counter, size_of
 from uops.compiler.validate.terms import Condition, Interval, LinearSum, Operation, PointValues, Unknown
-from uops.spec.ir.axes import AXIS_TABLE
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
@@ -65,7 +64,7 @@ def decide_written_once(store: AccessSite, worker: SolverWorker, within_ordered_
 
 def _ordered_counters(s: AccessSite) -> tuple[Unknown, ...]:
     """Return the counters of the surrounding loops with ordered iterations."""
-    return tuple(loop_counter(r) for r in s.loops if AXIS_TABLE[r.arg.type].ordered)
+    return tuple(loop_counter(r) for r in s.loops if is_ordered(r))
 
 
 def make_written_once_claim(store: AccessSite, equal_counters: Sequence[Unknown] = ()) -> ValidationClaim:
@@ -267,7 +266,7 @@ def restrict_to_common_ordered_iteration_if_needed(
     if not before or not after or not (is_held or any(not is_index_injective_by_mixed_radix(s) for s in before)):
         return before, after
     n = 0
-    while all(len(s.loops) > n and AXIS_TABLE[s.loops[n].arg.type].ordered for s in sites):
+    while all(len(s.loops) > n and is_ordered(s.loops[n]) for s in sites):
         same = all(s.loops[n] is x[0].loops[n] for x in (before, after) for s in x)
         if not same or loop_counter(before[0].loops[n]) != loop_counter(after[0].loops[n]):
             break

@@ -4,8 +4,10 @@ import pytest
 
 from uops.compiler.prove.solver.solver import SolverWorker
 from uops.compiler.validate.kernel import validate_kernel
-from uops.compiler.validate.model import ObligationKind
+from uops.compiler.validate.model import ObligationKind, ValidationVerdict
+from uops.compiler.validate.reader import read_accesses
 from uops.fuzz.bisect.replay_kernel import check_counterexample_then_replay_bodies
+from uops.spec.errors import SpecError
 from uops.spec.ir.node import UOp
 from uops.spec.ir.text import parse
 
@@ -237,3 +239,88 @@ SHIFTED = """
 
 def test_threads_of_one_iteration_of_a_loop_do_not_meet_those_of_another(worker):
     assert not refuted(parse(SHIFTED.format(inner="loop")), parse(SHIFTED.format(inner="thread")), worker)
+
+
+# Specials
+
+STORED = """
+%0 = param (4), slot=0 : i32
+%1 = special 4, name="{name}"
+%2 = const 0 : index
+%3 = const 7 : i32
+%4 = cmpeq %1, %2
+%5 = index %0, {position}
+%6 = store %5, %3{gate}
+"""
+
+
+def validated(text: str, listed: str, worker: SolverWorker) -> list[ValidationVerdict]:
+    """The verdicts of a kernel without loops, and of the list of its instructions."""
+    return validate_kernel(parse(text + '%30 = sink %6, name="k"'), parse(text + f"%30 = linear {listed}"), worker)
+
+
+@pytest.mark.parametrize("name", ["lidx0", "gidx0"])
+@pytest.mark.parametrize(
+    ("position", "gate", "is_right"),
+    [("%1", "", True), ("0", "", False), ("0", ", %4", True)],
+    ids=["an element each", "one element", "one element, by the first alone"],
+)
+def test_a_special_numbers_threads_of_the_whole_body(name, position, gate, is_right, worker):
+    verdicts = validated(STORED.format(name=name, position=position, gate=gate), "%0, %1, %4, %5, %6", worker)
+    for kind in (ObligationKind.RACE, ObligationKind.ONCE):
+        assert is_right in {v.is_proved for v in verdicts if v.kind is kind}
+    assert all(v.is_proved for v in verdicts) is is_right
+
+
+#: Lanes that read what another one stores.
+EXCHANGED = """
+%0 = param (8), slot=0 : i32
+%1 = special 8, name="lidx0"
+%2 = buffer size=8, device="CPU", addrspace=local, unique=1 : i32
+%3 = cast %1 : i32
+%4 = index %2, %1
+%5 = store %4, %3
+{barrier}
+%11 = const 7 : i32
+%12 = sub %11, %3
+%13 = index %10, %12
+%14 = load %13
+%15 = index %0, %1
+%6 = store %15, %14
+"""
+
+
+@pytest.mark.parametrize("has_barrier", [True, False])
+def test_a_barrier_orders_the_lanes_of_a_special(has_barrier, worker):
+    barrier = "%9 = barrier %5\n%10 = after %2, %9" if has_barrier else "%10 = after %2, %5"
+    listed = f"%0, %2, %1, %3, %4, %5, {'%9, ' if has_barrier else ''}%10, %12, %13, %14, %15, %6"
+    assert all(v.is_proved for v in validated(EXCHANGED.format(barrier=barrier), listed, worker)) is has_barrier
+
+
+def test_a_barrier_in_an_if_on_a_special_is_none(worker):
+    barrier = "%7 = const 4 : i32\n%8 = cmplt %3, %7\n%16 = if %8\n%9 = barrier %5\n%17 = endif %16\n%10 = after %2, %9"
+    listed = "%0, %2, %1, %3, %4, %5, %8, %16, %9, %17, %10, %12, %13, %14, %15, %6"
+    bad = [v for v in validated(EXCHANGED.format(barrier=barrier), listed, worker) if not v.is_proved]
+    assert "may differ between the lanes" in " ".join(map(str, bad))
+
+
+def test_lanes_of_a_special_around_workgroups_are_unordered(worker):
+    """Each workgroup is stored to by one lane, another one each."""
+    text = """
+%0 = param (1), slot=0 : i32
+%1 = special 4, name="lidx0"
+%2 = range 4, axis_id=0, type=global
+%3 = const 7 : i32
+%4 = cmpeq %1, %2
+%5 = index %0, 0
+%7 = store %5, %3, %4
+%6 = end %7, %2
+"""
+    bad = [v for v in validated(text, "%0, %1, %2, %4, %5, %7, %6", worker) if not v.is_proved]
+    assert ObligationKind.RACE in {v.kind for v in bad}
+
+
+def test_a_name_of_a_special_has_one_bound():
+    text = STORED.format(name="lidx0", position="%7", gate="").replace("%5 =", '%7 = special 2, name="lidx0"\n%5 =', 1)
+    with pytest.raises(SpecError, match="has one bound"):
+        read_accesses(parse(text + "%30 = linear %0, %1, %7, %4, %5, %6"))
