@@ -7,7 +7,7 @@ Importing `uops.compiler` loads none of this.
 
 Each kernel is compared between its body (`join`) and its instructions (`linearize`), for all inputs:
 
-- in bounds: every access is inside its memory if its gate holds (R45: Index).
+- in bounds: every access is inside its memory if its gate holds, and every position in a value is in range (R45: Index).
 - width: index arithmetic does not wrap in the machine integers chosen (R08: index values are mathematical integers).
 - written once: no Store writes an element twice, and no two Stores write the same one. Exempt are memory that the kernel also
   reads and the body does not (R146: values kept in memory), and elements that the body writes twice as well. If an index is a

@@ -28,7 +28,7 @@ from uops.compiler.rewrite.rules import VALUES
 from uops.compiler.rewrite.rules.fast_math import FAST_MATH, LAWS
 from uops.compiler.target import Target
 from uops.compiler.validate.decide import decide_by_solver, encode_claim_query
-from uops.compiler.validate.kernel import generate_no_wrap_claims, make_bounds_claim
+from uops.compiler.validate.kernel import generate_no_wrap_claims, generate_position_claims, make_bounds_claim
 from uops.compiler.validate.launch import validate
 from uops.compiler.validate.launches.plan import caller_buffer_numbers, generate_call_claims, generate_plan_claims
 from uops.compiler.validate.model import ValidationClaim
@@ -356,6 +356,7 @@ def generate_kernel_claims(old: KernelAccesses, new: KernelAccesses) -> Iterator
 
 
 def _generate_claims_with_duplicates(old: KernelAccesses, new: KernelAccesses) -> Iterator[ValidationClaim]:
+    yield from generate_position_claims(new)
     for s in new.sites:
         yield make_bounds_claim(s)
         yield from generate_no_wrap_claims(s)

@@ -67,6 +67,7 @@ def _decide_obligations_and_append_verdicts(
         return
     old, new = read_accesses(before), read_accesses(after)
     done: set[object] = set()
+    verdicts += [decide_claim(c, worker) for c in dict.fromkeys(generate_position_claims(new))]
     for s in new.sites:
         for c in (make_bounds_claim(s), *generate_no_wrap_claims(s)):
             key = c.given, c.goal
@@ -141,6 +142,13 @@ def make_bounds_claim(s: AccessSite) -> ValidationClaim:
     """Claim that an access is inside its memory if its gate holds (R45: Index)."""
     goal = T.conjoin(T.is_nonnegative(s.index), T.is_nonnegative(T.add(T.add(s.size, T.ONE, -1), s.index, -1)))
     return ValidationClaim(ObligationKind.BOUNDS, str(s), s.condition, goal)
+
+
+def generate_position_claims(body: KernelAccesses) -> Iterator[ValidationClaim]:
+    """Yield the claims that each position in a value is in range. A gate of an access does not guard it (R45: Index)."""
+    for p in body.positions:
+        goal = T.conjoin(T.is_nonnegative(p.position), T.is_nonnegative(T.add(LinearSum(p.extent - 1), p.position, -1)))
+        yield ValidationClaim(ObligationKind.BOUNDS, f"a position in a value of {p.extent} elements", p.condition, goal)
 
 
 def generate_no_wrap_claims(s: AccessSite) -> Iterator[ValidationClaim]:

@@ -9,7 +9,7 @@ Spec: Memory; R05 (integer overflow), R08 (index), R45 (Index), R52 (Load), R57 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from uops.compiler.ir.lanes import sort_specials_by_name
@@ -20,6 +20,7 @@ from uops.compiler.validate.sites import (
     AccessSite,
     BarrierSite,
     KernelAccesses,
+    PositionSite,
     address_of,
     base_memory,
     lane_unknown,
@@ -30,6 +31,7 @@ from uops.compiler.validate.sites import (
 from uops.compiler.validate.terms import Condition, LinearSum, Operation, Unknown
 from uops.spec.errors import SpecError
 from uops.spec.ir import dtypes as dt
+from uops.spec.ir import scope
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import Dim, UOp, toposort
 from uops.spec.ir.ops import CONVERSIONS, MEMORY_ROOTS, WHOLE_MEMORY, Op
@@ -63,13 +65,15 @@ class _AccessReader:
         placed = _blocks_around_instructions(self.root.src) if is_listed else _blocks_around_nodes(self.root)
         self.written_memories = {base_memory(address_of(p.node)) for p in placed if p.node.op in _KIND and p.node.op is not Op.LOAD}
         sites: list[AccessSite] = []
-        barriers = []
+        barriers, positions = [], list[PositionSite]()
         for at, p in enumerate(placed):
             if p.node.op in _KIND:
                 sites += self._read_one_site_or_one_per_listed_lane(p, at)
+            elif p.node.op is Op.INDEX and scope.base_memory(p.node.operand).op not in MEMORY_ROOTS:
+                positions += self._read_positions_unless_constants_in_range(p)
             elif p.node.op is Op.BARRIER:
                 barriers.append(BarrierSite(at, p.loops, p.ifs, all(map(self._is_uniform, p.ifs))))
-        return KernelAccesses(self.root, tuple(sites), tuple(barriers))
+        return KernelAccesses(self.root, tuple(sites), tuple(barriers), tuple(positions))
 
     def _read_if_condition(self, if_node: UOp) -> Condition:
         """Read the condition of an If."""
@@ -102,13 +106,7 @@ class _AccessReader:
         if len(address.shape or ()) > 1:
             raise SpecError(f"an access needs at most one axis, got {len(address.shape or ())}")
         formulas: list[SymbolicValue] = [self._read_single_index_or_whole_memory_lanes(address), self._read_gate(gate, placed.ifs)]
-        loop_condition = T.TRUE
-        for r in loops:
-            if r.bound.op is Op.CONST:
-                loop_condition = loop_condition if r.bound.arg.value > 0 else T.FALSE
-            else:
-                last = T.add(self._require_scalar_integer(r.bound), T.ONE, -1)
-                loop_condition = T.conjoin(loop_condition, T.is_nonnegative(T.add(last, T.as_sum(loop_counter(r)), -1)))
+        loop_condition = self._read_loop_condition(loops)
         n = (address.shape or (1,))[0] if address.shape else 1
         memory = base_memory(address)
         lane = lane_unknown(int(n)) if address.shape else None
@@ -132,6 +130,31 @@ class _AccessReader:
                 )
             )
         return sites
+
+    def _read_loop_condition(self, loops: Sequence[UOp]) -> Condition:
+        """Read the condition that the counters are within the bounds of their loops, as far as no Unknown says it."""
+        loop_condition = T.TRUE
+        for r in loops:
+            if r.bound.op is Op.CONST:
+                loop_condition = loop_condition if r.bound.arg.value > 0 else T.FALSE
+            else:
+                last = T.add(self._require_scalar_integer(r.bound), T.ONE, -1)
+                loop_condition = T.conjoin(loop_condition, T.is_nonnegative(T.add(last, T.as_sum(loop_counter(r)), -1)))
+        return loop_condition
+
+    def _read_positions_unless_constants_in_range(self, placed: _PlacedNode) -> Iterator[PositionSite]:
+        """Read the positions of an Index of a value, each per lane. Raises SpecError for an axis of symbolic extent."""
+        for position, extent in zip(placed.node.positions, placed.node.operand.shape):
+            if not isinstance(extent, int):
+                raise SpecError(f"an Index of a value needs an axis of a known extent, got {extent}")
+            if position.op is Op.CONST and 0 <= position.arg.value < extent:
+                continue
+            value = self.read_symbolic_value(position)
+            by_lane = value if isinstance(value, list) else [value]
+            within, gate = self._read_loop_condition((*self.specials, *placed.loops)), self._read_gate(None, placed.ifs)
+            for x in by_lane:
+                assert isinstance(x, LinearSum) and isinstance(gate, Condition)
+                yield PositionSite(x, extent, T.conjoin(within, gate))
 
     def memory_element_count(self, memory: UOp) -> LinearSum:
         """Return the number of elements of a memory, which may depend on variables (R48: symbolic sizes)."""
@@ -224,7 +247,7 @@ class _AccessReader:
             return self.make_unknown_within_bounds(u)
         if isinstance(whole, list):
             at = _lane_positions(k, u.shape)
-            if any(x.terms for x in at):
+            if any(x.terms or not 0 <= x.const < len(whole) for x in at):
                 return self.make_unknown_within_bounds(u)
             chosen = [whole[x.const] for x in at]
             return _join_lanes_into_formula_or_list([*chosen]) if u.shape else chosen[0]
@@ -320,9 +343,9 @@ def _select_lane(x: SymbolicValue, lane: int, lane_count: int) -> SymbolicValue:
 
 def _join_lanes_into_formula_or_list(value_by_lane: list[SymbolicValue]) -> SymbolicValue:
     """Join elements to a vector: one formula if they differ by constants."""
-    first = value_by_lane[0]
-    if any(p is None or isinstance(p, list) for p in value_by_lane):
+    if not value_by_lane or any(p is None or isinstance(p, list) for p in value_by_lane):
         return None
+    first = value_by_lane[0]
     if all(p == first for p in value_by_lane):
         return first
     if isinstance(first, LinearSum):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from uops.compiler.validate import terms as T
 from uops.compiler.validate.terms import Condition, LinearSum, Unknown
@@ -109,16 +110,26 @@ class BarrierSite:
 
 
 @dataclass(frozen=True, slots=True)
+class PositionSite:
+    """A position of an Index of a value, for the condition under which it is computed. The axis has `extent` elements."""
+
+    position: LinearSum
+    extent: int
+    condition: Condition
+
+
+@dataclass(frozen=True, slots=True)
 class KernelAccesses:
-    """The accesses and Barriers of a body."""
+    """The accesses and Barriers of a body, and the positions in values, except constants that are in range."""
 
     root: UOp
     sites: tuple[AccessSite, ...]
     barriers: tuple[BarrierSite, ...] = ()
+    positions: tuple[PositionSite, ...] = ()
 
     def substitute(self, values: Mapping[Unknown, LinearSum]) -> KernelAccesses:
         """Return the accesses with these values for some unknowns."""
-        return KernelAccesses(self.root, tuple([s.substitute(values) for s in self.sites]), self.barriers) if values else self
+        return replace(self, sites=tuple([s.substitute(values) for s in self.sites])) if values else self
 
 
 def describe_memory(memory: UOp) -> str:

@@ -100,7 +100,7 @@ class Operation(InternedTerm):
 
     - idiv, mod, mul, max, and, or, xor, shl, shr, where
     - wrap-N: the number that a dtype N stores
-    - table: one of the arguments after the first, which numbers it
+    - table: one of the arguments after the first, which numbers it; the last one for any other number
     - held-N-S: the value of dtype N at an element of the memory of argument S
     """
 
@@ -537,5 +537,5 @@ _VALUES: dict[str, Callable[..., PointValues]] = {
     "shl": np.left_shift,
     "shr": np.right_shift,
     "where": np.where,
-    "table": lambda k, *of_: np.asarray(of_)[k],
+    "table": lambda k, *of_: np.asarray(of_)[np.where((k >= 0) & (k < len(of_)), k, -1)],
 }

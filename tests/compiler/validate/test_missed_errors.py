@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from uops.compiler.prove.solver.solver import SolverWorker
+from uops.compiler.validate import terms as T
 from uops.compiler.validate.certificate import generate_kernel_claims
 from uops.compiler.validate.decide import decide_by_solver
 from uops.compiler.validate.kernel import validate_kernel
-from uops.compiler.validate.model import DecisionMethod, ObligationKind
+from uops.compiler.validate.model import DecisionMethod, ObligationKind, ValidationClaim
 from uops.compiler.validate.races import decide_races
 from uops.compiler.validate.reader import read_accesses
+from uops.compiler.validate.terms import LinearSum, Operation, Unknown
 from uops.spec.errors import SpecError
 from uops.spec.ir.text import parse
 
@@ -224,3 +227,55 @@ def test_an_element_that_both_bodies_read_is_written_again_only_if_it_was_before
         assert holds(again, again, worker)
         assert not holds(once, again, worker)
     assert certified(thrice, thrice, worker)
+
+
+_FROM_TABLE = """
+%0 = param (64), slot=0 : f32
+%1 = range 2, axis_id=0, type={kind}
+%2 = const 3 : i32
+%3 = const 5 : i32
+%4 = const 9 : i32
+%5 = const {first} : i32
+%6 = cast %1 : i32
+%7 = stack %2, %3, {last}
+%8 = add %6, %5
+%9 = index %7, %8
+%10 = index %0, %9
+%11 = const 1.0 : f32
+%12 = const 1 : i32
+%13 = cmplt %6, %12
+%14 = store %10, %11, %13
+%15 = end %14, %1
+%16 = sink %15, name="k"
+"""
+
+
+@pytest.mark.parametrize("kind", ["loop", "global"])
+@pytest.mark.parametrize("last", ["%4", "%6"], ids=["constants", "one that is none"])
+@pytest.mark.parametrize(("first", "is_right"), [(1, True), (2, False), (-1, False)])
+def test_a_position_in_a_table_is_in_range_whatever_the_gate(
+    kind: str, last: str, first: int, is_right: bool, worker: SolverWorker
+) -> None:
+    """An Index of a value traps at once (R45)."""
+    text = _FROM_TABLE.format(kind=kind, first=first, last=last)
+    verdicts = validate_kernel(parse(text), parse(list_instructions(text)), worker)
+    assert all(v.is_proved for v in verdicts if "position" in v.place) is is_right
+    assert is_proved(text, text, worker) is is_right
+    assert certified(text, text, worker) is (is_right and last == "%4"), (
+        "the element of a table is known if its entries are constants"
+    )
+
+
+def test_a_constant_position_is_in_range(worker: SolverWorker) -> None:
+    for position, is_right in ((2, True), (3, False), (-1, False)):
+        text = _FROM_TABLE.format(kind="loop", first=0, last="%6").replace("index %7, %8", f"index %7, {position}")
+        assert is_proved(text, text, worker) is is_right
+
+
+@pytest.mark.parametrize("position", [-2, -1, 0, 2, 3])
+def test_an_entry_of_a_table_is_the_one_that_the_solver_takes(position: int, worker: SolverWorker) -> None:
+    k = Unknown("k", position, position)
+    entry = T.as_sum(Operation("table", (T.as_sum(k), LinearSum(3), LinearSum(5), LinearSum(9))))
+    value = LinearSum(int(T.evaluate_at_points(entry, {k: np.int64(position)})))
+    claim = ValidationClaim(ObligationKind.BOUNDS, "", T.TRUE, T.is_zero(T.add(entry, value, -1)))
+    assert decide_by_solver(claim, worker).is_proved
