@@ -21,7 +21,15 @@ import numpy as np
 
 from uops.backends import npz
 from uops.backends.answer import memory_key
-from uops.backends.conformance.stage_judge import Fault, Judge, Key, Outputs, begin_judged_lowering, fault_of_failed_run
+from uops.backends.conformance.stage_judge import (
+    Fault,
+    Judge,
+    Key,
+    Outputs,
+    begin_judged_lowering,
+    fault_of_failed_run,
+    pass_must_keep_bits,
+)
 from uops.compiler import config as configuration
 from uops.compiler.config import Config
 from uops.compiler.entry import convert_to_launch_or_tensor_graph
@@ -203,24 +211,34 @@ class _Bisection:
         fault = self.judge.find_fault_after_pass(BACKEND, self.graph, self.outputs, outputs)
         if fault is None:
             return None
-        k = self._find_kernel_after_which_native_differs()
+        k = self._find_kernel_that_differs_natively()
         if k is None:
             return Finding(BACKEND, BACKEND, None, None, fault, show(self.graph), "")
         linear, source, *_ = self.graph.src[k].body.src
         return Finding(BACKEND, BACKEND, None, describe_kernel(k, self.names), fault, show(linear), str(source.arg.code))
 
-    def _find_kernel_after_which_native_differs(self) -> int | None:
-        """Find the first kernel after which the target's memory differs from the interpreter's; return its number."""
+    def _find_kernel_that_differs_natively(self) -> int | None:
+        """Find the first kernel that leaves other memory on the target than in the interpreter; return its number.
+
+        The target executes it on the memory that the interpreter's kernels before it left. A kernel whose code must keep every
+        bit is preferred to one that may give another right answer.
+        """
+        exempt: int | None = None
+        before = self.judge.initial_memory
         for k, call in enumerate(self.graph.src):
+            launch = self.graph.replace(src=(call,))
             expected = run(self.graph.replace(src=self.graph.src[: k + 1]), self.judge.initial_memory).buffers
-            actual = load_and_run_first_calls(self.graph, self.target, self.judge.initial_memory, k + 1)
+            actual = load_and_run_first_calls(launch, self.target, before)
             arguments = [a for a in memory_arguments_call_may_write(call) if memory_key(base_memory(a)) in expected]
             if any(
                 np.any(find_differing_elements(*[view_flat_memory_of_argument(a, memory) for memory in (expected, actual)]))
                 for a in arguments
             ):
-                return k
-        return None
+                if pass_must_keep_bits(BACKEND, launch):
+                    return k
+                exempt = k if exempt is None else exempt
+            before = self.judge.initial_memory | expected
+        return exempt
 
 
 def describe_kernel(k: int, names: Sequence[str]) -> str:
