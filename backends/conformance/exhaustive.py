@@ -29,16 +29,19 @@ import numpy as np
 import numpy.typing as npt
 
 from uops.backends import registry
+from uops.backends.arrays import STORAGE
 from uops.backends.conformance.judge import format_value_with_bits
 from uops.backends.conformance.references import F32_REFERENCES, F64_REFERENCES, ReferenceFunction, draw_operands_of_chunk
 from uops.backends.contract import Backend
-from uops.backends.testing.journal import Journal
+from uops.backends.testing.journal import Journal, digest_sources
 from uops.backends.worker.client import query_info_isolating_foreign_backend
 from uops.backends.worker.frames import BadFrame, parse_header_and_escape_texts
 from uops.backends.worker.serve import tie_to_parent_and_raise_oom_score
+from uops.compiler.config import Config
 from uops.spec.ir import build as b
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
+from uops.spec.result import Result
 
 Array = npt.NDArray[Any]
 #: Logarithm of the number of float32 inputs per chunk.
@@ -109,19 +112,21 @@ def run_or_resume_exhaustive_tier(
 ) -> dict[str, Tally]:
     """Run, or resume, the tier, and return the tallies by function. `progress(done, total)` counts chunks.
 
-    Raises JournalMismatch if the journal in the directory belongs to another backend or version, JournalInUse, and BadJournal.
+    Raises JournalMismatch if the journal in the directory belongs to another backend, version, setting or state of the sources,
+    JournalInUse, and BadJournal.
     """
     with closing(Journal(report_dir / LOG, {"exhaustive": _make_journal_header(backend)})) as journal:
         tallies, done = _read_finished_chunks(journal)
-        todo = [j for j in list_chunks(only_functions or function_names()) if j not in done]
-        total = len(todo) + len(done)
-        tallies = {k: v for k, v in tallies.items() if only_functions is None or k in only_functions}
+        functions = function_names() if only_functions is None else only_functions
+        wanted = list_chunks(functions)
+        todo = [j for j in wanted if j not in done]
+        tallies = {k: v for k, v in tallies.items() if k in functions}
         with ThreadPoolExecutor(jobs) as threads, _ChunkJudges(backend) as judges:
-            for k, (job, tally) in enumerate(threads.map(judges.judge_chunk_in_process, todo), len(done) + 1):
+            for k, (job, tally) in enumerate(threads.map(judges.judge_chunk_in_process, todo), len(wanted) - len(todo) + 1):
                 tallies.setdefault(job.name, Tally(job.name)).add(tally)
                 journal.add({"chunk": {"chunk": job.chunk, **asdict(tally)}})
                 if progress:
-                    progress(k, total)
+                    progress(k, len(wanted))
     return tallies
 
 
@@ -203,12 +208,14 @@ def _serve_chunks(backend: str, path: list[str], pipe: Connection) -> None:
 
 
 def _make_journal_header(backend: str) -> dict[str, object]:
-    """Return the settings to which a journal's tallies belong."""
+    """Return everything but the functions that decides the tallies of a run."""
     return {
         "backend": backend,
         "version": query_info_isolating_foreign_backend(backend).version,
         "chunk_bits": CHUNK_BITS,
         "points": POINT_CHUNK,
+        "settings": asdict(Config.from_environment(os.environ)),
+        "sources": digest_sources(),
     }
 
 
@@ -231,12 +238,24 @@ def _run_and_judge_chunk(backend: Backend, job: ExhaustiveChunk) -> Tally:
     tally = Tally(job.name, inputs=len(operands[0]))
     try:
         result = backend.run(_make_function_graph(reference, len(operands[0])), {f"p{k}": v for k, v in enumerate(operands)})
+        wrong = _describe_wrong_form(reference, len(operands[0]), result)
     except Exception as e:  # any exception of a backend is a failure of its chunk
+        wrong = f"{type(e).__name__}: {e}"
+    if wrong:
         tally.wrong = tally.inputs
-        tally.examples.append(f"{type(e).__name__}: {e}"[:500])
+        tally.examples.append(wrong[:500])
         return tally
     _tally_result_in_blocks(tally, reference, operands, np.asarray(result.values[0]))
     return tally
+
+
+def _describe_wrong_form(reference: ReferenceFunction, n: int, result: Result) -> str | None:
+    """Describe a result that is not one array of `n` elements of the reference's dtype; None if it is."""
+    got = [(a.dtype, a.shape) for a in map(np.asarray, result.values)]
+    if got == [(STORAGE[reference.result], (n,))]:
+        return None
+    values = ", ".join(f"{dtype} of shape {shape}" for dtype, shape in got) or "no value"
+    return f"expected {STORAGE[reference.result]} of shape {(n,)}, got {values}"
 
 
 def _generate_one_array_per_operand(job: ExhaustiveChunk, reference: ReferenceFunction) -> Iterator[Array]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from uops.backends.conformance.exhaustive import (
 from uops.backends.conformance.references import F32_REFERENCES, F64_REFERENCES, draw_operands_of_chunk
 from uops.backends.testing.journal import BadJournal, Journal, JournalInUse, JournalMismatch, encode_journal
 from uops.spec.ir import dtypes as dt
+from uops.spec.result import Result
 
 FUNCTIONS = {"exp2": np.exp2, "log2": np.log2, "sin": np.sin, "sqrt": np.sqrt, "recip": lambda x: 1 / x, "trunc": np.trunc}
 BITS = np.random.default_rng(3).integers(0, 1 << 32, 1 << 15, np.uint64).astype(np.uint32)
@@ -98,6 +101,40 @@ def test_every_float32_input_is_in_one_chunk() -> None:
     assert len(function_names()) == 6 + 6 + len(dt.STORABLE) - 1
 
 
+class Answers(Interp):
+    """Gives the result of a function of the right one."""
+
+    def __init__(self, change: Callable[[Any], tuple[Any, ...]]) -> None:
+        self.change = change
+
+    def run(self, graph: Any, inputs: Any) -> Result:
+        return Result(self.change(super().run(graph, inputs).values[0]), {})
+
+
+@pytest.mark.parametrize(
+    ("change", "got"),
+    [
+        (lambda v: (v[:0],), r"float32 of shape \(0,\)"),
+        (lambda v: (v[:128],), r"float32 of shape \(128,\)"),
+        (lambda v: (v[0],), r"float32 of shape \(\)"),
+        (lambda v: (v.astype(np.float64),), r"float64 of shape \(1024,\)"),
+        (lambda v: (v.astype(np.int32),), r"int32 of shape \(1024,\)"),
+        (lambda v: (v, v), "float32.*, float32"),
+        (lambda v: (), "no value"),
+    ],
+)
+@pytest.mark.parametrize("name", ["exp2/float32", "cast/float32/int8"])
+def test_a_result_of_another_form_is_wrong_everywhere(
+    name: str, change: Callable[[Any], tuple[Any, ...]], got: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exhaustive, "CHUNK_BITS", 10)
+    monkeypatch.setattr(exhaustive, "_BLOCK", 128)
+    assert exhaustive._run_and_judge_chunk(Interp(), ExhaustiveChunk(name, 254)).wrong == 0
+    tally = exhaustive._run_and_judge_chunk(Answers(change), ExhaustiveChunk(name, 254))
+    assert tally.wrong == tally.inputs == 1024
+    assert re.search(got.replace("float32", STORAGE[F32_REFERENCES[name].result].name), tally.examples[0])
+
+
 class Dying(Interp):
     """Ends its process."""
 
@@ -123,6 +160,37 @@ def test_a_run_does_not_take_over_another_backends_results(tmp_path: Path) -> No
     (tmp_path / "progress.jsonl").write_bytes(encode_journal([{"exhaustive": header}]))
     with pytest.raises(JournalMismatch, match=r"exhaustive\.version .*; use another --report"):
         run_or_resume_exhaustive_tier("interp", 1, None, tmp_path, ("sqrt/float64",))
+
+
+@pytest.mark.parametrize(
+    ("what", "change"),
+    [
+        ("settings", lambda m: m.setenv("UOPS_FAST_MATH", "1")),
+        ("sources", lambda m: m.setattr(exhaustive, "digest_sources", lambda: "edited")),
+    ],
+)
+def test_a_run_does_not_take_over_the_results_of_other_settings_or_sources(
+    what: str, change: Callable[[pytest.MonkeyPatch], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exhaustive, "POINTS", 0)
+    run_or_resume_exhaustive_tier("interp", 1, None, tmp_path, ("sqrt/float64",))
+    change(monkeypatch)
+    with pytest.raises(JournalMismatch, match=rf"exhaustive\.{what}"):
+        run_or_resume_exhaustive_tier("interp", 1, None, tmp_path, ("sqrt/float64",))
+
+
+def test_progress_counts_the_chunks_of_the_functions_that_are_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exhaustive, "POINTS", 2 * exhaustive.POINT_CHUNK)
+    done = Tally("exp2/float64", inputs=exhaustive.POINT_CHUNK)
+    lines = [
+        {"exhaustive": exhaustive._make_journal_header("interp")},
+        *({"chunk": {"chunk": k, **exhaustive.asdict(done)}} for k in (0, 1)),
+    ]
+    (tmp_path / "progress.jsonl").write_bytes(encode_journal(lines))
+    seen: list[tuple[int, int]] = []
+    tallies = run_or_resume_exhaustive_tier("interp", 1, lambda k, n: seen.append((k, n)), tmp_path, ("sqrt/float64",))
+    assert [*tallies] == ["sqrt/float64"] and seen == [(1, 2), (2, 2)]
+    assert run_or_resume_exhaustive_tier("interp", 1, None, tmp_path, ()) == {}
 
 
 def test_two_runs_do_not_share_a_journal(tmp_path: Path) -> None:
