@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -58,13 +57,18 @@ def _make_paired_reductions_case(op: Op, d: DType, edge: str, shape: tuple[int, 
 
 
 def _make_two_different_operands(op: Op, d: DType, shape: tuple[int, ...]) -> tuple[Array, Array]:
+    """Create two operands whose reductions differ in every element, by more than the error bound of R32.
+
+    The numbers of the first are below those of the second, and negative where `d` has negative numbers.
+    """
     n = int(np.prod(shape))
     if d.kind is DTypeKind.BOOL:
         mixed, even = ([k % 2 for k in range(n)], [int(op is Op.MUL)] * n)[:: -1 if op is Op.MUL else 1]
         return to_array(mixed, d).reshape(shape), to_array(even, d).reshape(shape)
-    pool = _moderate_bits(d)
-    one, two = ([pool[(k * k + 1 + j) % 7] for k in range(n)] for j in (0, 2))
-    return to_array(one, d).reshape(shape), to_array(two, d).reshape(shape)
+    sign = -1 if d.min < 0 else 1
+    lesser, greater = ((0.5, 0.75, 1.0), (1.25, 1.5, 1.75, 2.0)) if d.is_float else ((2, 3, 5), (6, 7, 9, 11))
+    rng, dtype = make_seeded_generator("two", d.name, *shape), to_array([], d).dtype
+    return (sign * rng.choice(lesser, shape)).astype(dtype), rng.choice(greater, shape).astype(dtype)
 
 
 def _moderate_bits(d: DType) -> tuple[int, ...]:
@@ -88,17 +92,20 @@ def _generate_same_and_wide_dtype_matmul_cases(d: DType, depth_factor: int) -> I
     wider = [("add-product-wide", wide, 16, 16, 8)] if wide.itemsize > d.itemsize else []
     for edge, out, m, k, n in (("add-product", d, 5, 3 * depth_factor, 7), *wider):
         inputs: Inputs = {}
-        x, y = (add_param(d, s, inputs, values=_make_matmul_operand_of_distinct_rows(d, s)) for s in ((m, k, 1), (1, k, n)))
+        x, y = (
+            add_param(d, s, inputs, values=_draw_matmul_operand_of_distinct_rows_and_columns(d, s)) for s in ((m, k, 1), (1, k, n))
+        )
         yield make_single_cell_case(Op.REDUCE, d, edge, b.reduce(b.mul(b.cast(x, out), b.cast(y, out)), Op.ADD, (1,)), inputs)
 
 
-def _make_matmul_operand_of_distinct_rows(d: DType, shape: tuple[int, ...]) -> Array:
-    """Create an operand whose rows and columns differ."""
-    n = math.prod(shape)
-    if d.kind is DTypeKind.BOOL:
-        return to_array([int(j * 7 % 5 < 2) for j in range(n)], d).reshape(shape)
-    pool = _moderate_bits(d)
-    return to_array([pool[(j * j + j // 3) % 7] for j in range(n)], d).reshape(shape)
+def _draw_matmul_operand_of_distinct_rows_and_columns(d: DType, shape: tuple[int, ...]) -> Array:
+    """Draw an operand until no two of its rows are equal, and no two of its columns."""
+    rng, pool = make_seeded_generator("product", d.name, *shape), np.array(_moderate_bits(d), np.uint64)
+    while True:
+        bits = rng.choice(pool, shape)
+        matrix = bits.squeeze()
+        if all(np.unique(matrix, axis=k).shape == matrix.shape for k in (0, 1)):
+            return to_array(bits, d)
 
 
 def _make_edge_class_and_cancelling_rows(d: DType, n: int) -> Array:
