@@ -52,14 +52,17 @@ def _transpose(d: DType, k: KernelBuilder) -> UOp:
 
 
 def _reduce(op: Op) -> BuildEffect:
-    """Build a kernel of an output loop of 4 iterations and a Reduce of 12 elements, which are axes 0 and 1."""
+    """Build a kernel of an output loop of 4 iterations and a Reduce of 12 elements, which are axes 0 and 1.
+
+    A maximum is that of negative numbers where `d` has such, so that neither 0 nor 1 is its identity. A sum has two zeros in three.
+    """
 
     def build(d: DType, k: KernelBuilder) -> UOp:
-        groups = (
-            make_groups_of_ones_and_twos(d, 4, 12)
-            if op is Op.MAX
-            else make_groups_of_ones_and_twos(d, 4, 12) * (np.arange(12) % 3 == 0)
-        )
+        ones_and_twos = make_groups_of_ones_and_twos(d, 4, 12).astype(int)
+        if op is Op.MAX:
+            groups = ones_and_twos - (0 if d is dt.bool_ else 3 if d.min < 0 else 1)
+        else:
+            groups = ones_and_twos * (np.arange(12) % 3 == 0)
         source, target = k.add_source(d, 48, groups.astype(STORAGE[d]).reshape(-1)), k.add_target(d, 4)
         i, r = k.make_range(4), k.make_range(12, AxisType.REDUCE)
         value = UOp(Op.REDUCE, (b.load(b.at(source, b.add(b.mul(i, 12), r))), r), ReduceArg(op, ()))
