@@ -23,6 +23,8 @@ from uops.spec.rows.gradients.reverse import add_cotangents_by_node, differentia
 
 #: The smaller step: inputs that are small multiples of 1/4 stay exact, in float32 too.
 STEP = 2.0**-10
+#: What weights and directions are drawn from. A derivative of weight 0 is never seen to be wrong.
+_HALVES = (-2.0, -1.5, -1.0, -0.5, 0.5, 1.0, 1.5, 2.0)
 #: Roundings of float64 that one summand of the weighted sum may have undergone.
 _ROUNDINGS = 256
 
@@ -35,8 +37,8 @@ def find_gradient_far_from_differences(graph: UOp, inputs: Mapping[str, Any], se
     rng = np.random.default_rng(seed)
     values, params = list_float_values(graph), list_float_params(graph)
     cotangents = make_cotangent_params(graph, values)
-    weights = {f"p{g.arg.slot}": rng.integers(-4, 5, g.shape) / 2.0 for g in cotangents}
-    directions = {f"p{u.arg.slot}": rng.integers(-4, 5, u.shape) / 2.0 for u in params}
+    weights = {f"p{g.arg.slot}": rng.choice(_HALVES, g.shape) for g in cotangents}
+    directions = {f"p{u.arg.slot}": rng.choice(_HALVES, u.shape) for u in params}
 
     def weighted_sum(step: float) -> tuple[float, float]:
         """Return the sum <g, f> at a step in the direction, and the sum of the absolute values of its terms."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Set
 from typing import Any
 
+import numpy as np
 import pytest
 
 from uops.backends.conformance.gradients.differences import find_gradient_far_from_differences
@@ -53,6 +54,20 @@ def _scaled(
             yield operand, b.mul(c, factor) if is_wrong else c
         else:
             yield operand, tuple(None if x is None else b.mul(x, factor) if is_wrong else x for x in c)
+
+
+@pytest.mark.parametrize("judge", _judges(True), ids=lambda j: j.__module__.rpartition(".")[2])
+def test_a_wrong_gradient_of_one_element_is_found_at_every_draw(
+    judge: Callable[..., str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No draw has a weight or a direction of 0, at which every gradient is right."""
+    x = b.param(0, (1,), dt.float64)
+
+    def differentiate_wrongly(*given: Any) -> dict[UOp, UOp]:
+        return {u: b.mul(g, 2.0) for u, g in reverse.differentiate(*given).items()}
+
+    monkeypatch.setattr(f"{judge.__module__}.differentiate", differentiate_wrongly)
+    assert all(judge(b.mul(x, 3.0), {"p0": np.ones(1)}, seed) for seed in range(100))
 
 
 #: What is wrong with a planted rule -> (factor, the number of the only contribution that is wrong).
