@@ -145,7 +145,7 @@ def small_numbers(d: DType, n: int) -> Array:
 def make_groups_of_ones_and_twos(d: DType, count: int, size: int) -> Array:
     """Return groups of ones and twos, or of False and True: the first all of the greater, the second all of the lesser.
 
-    So their sums, products, maxima and minima are exact in every dtype, and not all the same.
+    Maxima and minima are exact in every dtype, and so are sums and products of groups of up to 5. They are not all the same.
     """
     rows = [[1] * size, [0] * size, *([(k + g) % 2 for k in range(size)] for g in range(count - 2))]
     values = np.array(rows[:count]) + (d.kind is not DTypeKind.BOOL)
