@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from uops.backends.arrays import STORAGE
+from uops.backends.arrays import STORAGE, as_array, is_int
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
@@ -44,7 +44,7 @@ def find_result_form_mismatch(graph: UOp, inputs: Mapping[str, Any], result: Res
         return f"expected {_format_value_count(len(expected))}, got {_format_value_count(len(values))}"
     arrays = {f"value {k}": (u, values[k]) for k, u in enumerate(expected)}
     memory = {k: u for k, u in collect_caller_input_nodes(graph).items() if not is_variable(u) and u not in unnamed}
-    required, got = {k: u for k, u in _collect_stored_memory(graph).items() if u not in unnamed}, result.buffers
+    required, got = {k: u for k, u in _collect_written_memory(graph).items() if u not in unnamed}, result.buffers
     if not required.keys() <= got.keys() <= memory.keys():
         return f"expected the contents of {_format_keys(required or memory)}, got those of {_format_keys(got)}"
     arrays |= {f"buffer {k}": (memory[k], got[k]) for k in sorted(got)}
@@ -95,21 +95,35 @@ def _filter_inputs_and_index_by_key(nodes: Iterable[UOp]) -> dict[str, UOp]:
     return by_key
 
 
-def _collect_stored_memory(root: UOp) -> dict[str, UOp]:
-    """Return the memory that every run of `root` writes, by key."""
-    return _filter_inputs_and_index_by_key(
-        base_memory(u.buffer) for u in toposort(root, gate=lambda u: u.op not in _LAZY) if u.op is Op.STORE
-    )
+def _collect_written_memory(root: UOp) -> dict[str, UOp]:
+    """Return the memory that every run of `root` writes, by key: of its Stores, and of its Calls if it is a launch."""
+    targets = [u.buffer for u in toposort(root, gate=lambda u: u.op not in _LAZY) if u.op is Op.STORE]
+    for call in root.src if root.op is Op.LINEAR else ():
+        targets += [call.arguments[p.arg.slot] for p in _list_params_every_run_writes(call.body)]
+    return _filter_inputs_and_index_by_key(map(base_memory, targets))
+
+
+def _list_params_every_run_writes(body: UOp) -> list[UOp]:
+    """Return the Params of a kernel that it writes whatever its inputs are; none if a loop or block of it may be left out."""
+    nodes = toposort(body)
+    if any(u.op is Op.IF or (u.op in (Op.RANGE, Op.SPECIAL) and (u.bound.min_max or (0,))[0] < 1) for u in nodes):
+        return []
+    targets = [u.buffer for u in nodes if u.op is Op.STORE and u.gate is None] + [u.index for u in nodes if u.op is Op.ATOMICADD]
+    return [m for m in map(base_memory, targets) if m.op is Op.PARAM]
 
 
 def _describe_dtype_or_shape_mismatch(expected_node: UOp, inputs: Mapping[str, Any], value: Any) -> str | None:
-    a, shape = np.asarray(value), _shape_bounds(expected_node, inputs)
+    a, shape = as_array(value), _shape_bounds(expected_node, inputs)
     fits = a.dtype == STORAGE[expected_node.dtype] or (expected_node.dtype is dt.index and a.dtype == _OBJECT)
     same = a.ndim == len(shape) and all(lo <= n <= hi for n, (lo, hi) in zip(a.shape, shape, strict=True))
     if fits and same:
-        return None
+        return _describe_element_that_is_no_int(a) if a.dtype == _OBJECT else None
     got = _format_extents((n, n) for n in a.shape)
     return f"expected {STORAGE[expected_node.dtype]} of shape {_format_extents(shape)}, got {a.dtype} of shape {got}"
+
+
+def _describe_element_that_is_no_int(a: Any) -> str | None:
+    return next((f"expected ints, got {v!r:.80}" for v in a.ravel() if not is_int(v)), None)
 
 
 def _shape_bounds(u: UOp, inputs: Mapping[str, Any]) -> tuple[tuple[int, int], ...]:

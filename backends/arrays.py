@@ -31,6 +31,17 @@ _OBJECT = "object"
 Header = dict[str, Any]
 
 
+def as_array(value: Any) -> Array:
+    """Return a value as an array. A Python int beyond int64 becomes an array of an object, as index values do (R08)."""
+    is_beyond_int64 = isinstance(value, int) and not dt.int64.min <= value <= dt.int64.max
+    return np.asarray(value, object) if is_beyond_int64 else np.asarray(value)
+
+
+def is_int(value: Any) -> bool:
+    """Return True for a Python int or a NumPy integer, which are index values. A bool is none."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
 def encode_arrays(arrays: Mapping[str, Any]) -> tuple[Header, bytes]:
     """Encode named arrays and Python ints as a packet; object arrays of ints hold index values beyond int64.
 
@@ -40,11 +51,13 @@ def encode_arrays(arrays: Mapping[str, Any]) -> tuple[Header, bytes]:
     body = bytearray()
     for name, value in arrays.items():
         if isinstance(value, int) and not isinstance(value, bool):
-            header[name] = {"int": str(value)}
+            header[name] = {"int": hex(value)}
             continue
-        array = np.asarray(value)
+        array = as_array(value)
         if array.dtype == object:
-            header[name] = {"dtype": _OBJECT, "shape": array.shape, "ints": [str(int(v)) for v in array.ravel()]}
+            if not all(map(is_int, array.ravel())):
+                raise SpecError(f"{name} is an array of objects that are not all ints, which stores no dtype of the language")
+            header[name] = {"dtype": _OBJECT, "shape": array.shape, "ints": [hex(v) for v in array.ravel()]}
             continue
         dtype = _BY_NAME.get(array.dtype.name)
         if dtype is None:
@@ -73,13 +86,13 @@ def _decode_array_naming_it_in_errors(name: str, entry: Any, body: bytes) -> Any
 
 def _decode_array_or_int(entry: dict[str, Any], body: bytes) -> Any:
     if "int" in entry:
-        return int(_require_type(str, entry["int"]))
+        return int(_require_type(str, entry["int"]), 16)
     shape = tuple(_require_type(int, n) for n in entry["shape"])
     if any(n < 0 for n in shape):
         raise ValueError(f"no array has shape {shape}")
     if entry["dtype"] == _OBJECT:
         flat = np.empty(len(entry["ints"]), dtype=object)
-        flat[:] = [int(_require_type(str, text)) for text in entry["ints"]]
+        flat[:] = [int(_require_type(str, text), 16) for text in entry["ints"]]
         return flat.reshape(shape)
     dtype, count, offset = _BY_NAME[entry["dtype"]], math.prod(shape), _require_type(int, entry["offset"])
     if not 0 <= offset <= len(body) - count * dtype.itemsize:
@@ -96,7 +109,7 @@ def _require_type(kind: type[T], value: Any) -> T:
 def encode_result(result: Result) -> tuple[Header, bytes]:
     """Encode a Result as a packet: values under their positions, buffers under their keys."""
     named = {**{f"v{k}": v for k, v in enumerate(result.values)}, **result.buffers}
-    return encode_arrays({name: np.asarray(value) for name, value in named.items()})
+    return encode_arrays({name: as_array(value) for name, value in named.items()})
 
 
 def decode_result(header: Any, body: bytes) -> Result:
