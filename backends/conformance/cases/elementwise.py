@@ -95,7 +95,7 @@ def _generate_bits_by_edge_class(op: Op, dtypes: tuple[DType, ...], tier: Confor
 
 
 def _make_distinct_ordinary_operand_tuples(dtypes: tuple[DType, ...]) -> Array:
-    """Create ordinary operand tuples, all distinct; the operands of the last one are equal."""
+    """Create ordinary operand tuples. All but the last are distinct unless `dtypes` has bools; its operands are equal."""
     n = 8
     rows = [
         [ordinary_bits(k)[(j + 3 * i * (1 + j // 4)) % 8] for j in range(n - 1)] + [ordinary_bits(k)[3]]
@@ -207,15 +207,25 @@ def _make_cast_case(source: DType, target: DType, tier: ConformanceTier) -> Conf
 
 
 def _list_bits_around_halfway(source: DType, target: DType) -> list[int]:
-    """Return the bits in `source` of values halfway between neighbours of `target`, and those beside them (R15: one rounding)."""
+    """Return the bits in `source` of values halfway between neighbours of `target`, and those beside them (R15: one rounding).
+
+    0 and the least subnormal are neighbours. The value from which on `target` overflows is one more.
+    """
+    classes = edge_classes(target)
+    largest = encode_representable_value_unchecked(target, target.max_finite)
+    middles = [target.max_finite + (target.max_finite - _float_from_bits(target, largest - 1)) / 2]
+    for v in (0, *classes["rounding"][:64], *classes.get("subnormal", ()), *classes["limit"][:32]):
+        middles.append((_float_from_bits(target, v) + _float_from_bits(target, v + 1)) / 2)
     values = []
-    for v in edge_classes(target)["rounding"][:64] + edge_classes(target).get("subnormal", ()) + edge_classes(target)["limit"][:32]:
-        low, high = (float(to_array([w], target).astype(np.float64)[0]) for w in (v, v + 1))
-        middle = (low + high) / 2
+    for middle in middles:
         if np.isfinite(middle) and middle != 0:
             middle_bits = nearest_float_bits(source, middle)
             values += [middle_bits - 1, middle_bits, middle_bits + 1]
     return values
+
+
+def _float_from_bits(d: DType, bits: int) -> float:
+    return float(to_array([bits], d).astype(np.float64)[0])
 
 
 def nearest_float_bits(d: DType, value: float) -> int:
