@@ -67,8 +67,8 @@ class ObjectCache:
         if self.root is None:  # no file, so no name
             self.misses += 1
             return make()
-        stored = self.get(digest_key(*parts))
-        return stored if stored is not None and usable(stored) else self.remake(make, *parts)
+        stored = self.get(digest_key(*parts), usable)
+        return self.remake(make, *parts) if stored is None else stored
 
     def remake(self, make: Callable[[], bytes], *parts: str | bytes) -> bytes:
         """Make the object that `parts` name anew and replace the stored one."""
@@ -77,9 +77,12 @@ class ObjectCache:
             self.put(digest_key(*parts), fresh)
         return fresh
 
-    def get(self, name: str) -> bytes | None:
-        """Return the object of this name, or None. Removes a damaged file."""
+    def get(self, name: str, usable: Callable[[bytes], bool] = lambda payload: True) -> bytes | None:
+        """Return the object of this name, or None. Removes a damaged file, and an object that is not `usable`."""
         payload = self._read_and_touch_or_remove_damaged(name)
+        if payload is not None and not usable(payload):
+            self._remove(name)
+            payload = None
         self.hits += payload is not None
         self.misses += payload is None
         return payload
@@ -139,14 +142,18 @@ class ObjectCache:
         try:
             payload = unseal(KIND, SCHEMA, name, read_bytes(path, max_bytes=self.limit + _HEADER, follow_links=False))
         except (SealMismatch, BadFile):
-            with contextlib.suppress(OSError):
-                path.unlink()
+            self._remove(name)
             return None
         except OSError:
             return None
         with contextlib.suppress(OSError):
             os.utime(path)
         return payload
+
+    def _remove(self, name: str) -> None:
+        assert self.root is not None
+        with contextlib.suppress(OSError):
+            (self.root / (name + _SUFFIX)).unlink()
 
     def _is_folder_usable(self) -> bool:
         """Return True if the folder exists and only this user (or root) can write to it; checked once."""

@@ -100,6 +100,19 @@ def test_what_is_of_no_use_is_made_again(store: ObjectCache) -> None:
     assert store.get(digest_key("kernel")) == b"new"
 
 
+def test_what_is_of_no_use_is_a_miss_and_is_removed(store: ObjectCache) -> None:
+    name = digest_key("kernel")
+    store.put(name, b"bad")
+
+    def fail() -> bytes:
+        raise ValueError("no compiler")
+
+    with pytest.raises(ValueError, match="no compiler"):
+        store.get_or_make(fail, "kernel", usable=lambda payload: False)
+    assert (store.hits, store.misses) == (0, 1)
+    assert store.root is not None and not (store.root / f"{name}.obj").exists()
+
+
 def test_something_that_is_no_file_is_a_miss_at_once_and_is_replaced(store: ObjectCache, tmp_path: Path) -> None:
     store.put(NAME, PAYLOAD)
     outside = tmp_path / "outside"
