@@ -112,11 +112,15 @@ def load_shared_object(image: bytes, *symbols: str) -> LoadedLibrary:
             f.write(image)
         try:
             library = ctypes.CDLL(path, mode=os.RTLD_LOCAL | os.RTLD_NOW)
-            addresses = tuple(ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value or 0 for symbol in symbols)
-        except (OSError, AttributeError) as e:
+        except OSError as e:
             raise Crash(f"a compiled kernel cannot be loaded: {e}") from e
     finally:
         os.unlink(path)
+    try:
+        addresses = tuple(ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value or 0 for symbol in symbols)
+    except AttributeError as e:
+        _ctypes.dlclose(library._handle)
+        raise Crash(f"a compiled kernel cannot be loaded: {e}") from e
     loaded = LoadedLibrary(addresses)
     weakref.finalize(loaded, _ctypes.dlclose, library._handle).atexit = False
     return loaded

@@ -9,7 +9,7 @@ import pytest
 
 from uops.backends import registry
 from uops.backends.c import driver
-from uops.spec.errors import Unsupported
+from uops.spec.errors import Crash, Unsupported
 
 
 @pytest.fixture(autouse=True)
@@ -41,3 +41,20 @@ def test_a_broken_compiler_is_unavailable_with_a_reason(
     assert reason in str(driver.unavailable_reason("gcc"))
     with pytest.raises(Unsupported, match="gcc: "):
         registry.create_backend("c:gcc")
+
+
+def count_mapped_kernels() -> int:
+    """Return the number of mappings of kernels that this process has."""
+    return Path("/proc/self/maps").read_text().count("uops-c-")
+
+
+@pytest.mark.skipif(driver.unavailable_reason("gcc") is not None, reason="gcc does not work")
+def test_an_object_that_lacks_a_function_is_unloaded() -> None:
+    image = driver.compile_shared_object(driver.find_compiler("gcc"), "int x(void) { return 1; }")
+    before = count_mapped_kernels()
+    loaded = driver.load_shared_object(image, "x")
+    assert count_mapped_kernels() > before
+    del loaded
+    with pytest.raises(Crash, match="nosuch"):
+        driver.load_shared_object(image, "x", "nosuch")
+    assert count_mapped_kernels() == before
