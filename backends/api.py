@@ -58,6 +58,8 @@ def compile(
     """
     if not isinstance(graph_or_file, (UOp, str, os.PathLike)):
         raise SpecTypeError(f"compile takes a UOp or a path, got {type(graph_or_file).__name__}")
+    if not (dialect is None or isinstance(dialect, (Dialect, str))):
+        raise SpecTypeError(f"compile takes a Dialect or the name of one, got {type(dialect).__name__}")
     graph = graph_or_file if isinstance(graph_or_file, UOp) else _read_file(graph_or_file, allow_native)
     written = (
         infer_tensor_kernel_or_bestiary_dialect(graph)

@@ -13,7 +13,7 @@ from uops.backends import api
 from uops.backends.contract import Backend, Capabilities, Inputs
 from uops.backends.registry import UnknownBackend
 from uops.compiler import Compiled
-from uops.spec.errors import SpecError, SpecValueError
+from uops.spec.errors import SpecError, SpecTypeError, SpecValueError
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
@@ -55,6 +55,11 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> str:
 def test_a_dialect_that_is_none_is_an_error_that_lists_them() -> None:
     with pytest.raises(SpecValueError, match=r"tensor, callified, .*'klingon'"):
         uops.compile(GRAPH, dialect="klingon")
+
+
+def test_a_dialect_of_another_type_is_an_error() -> None:
+    with pytest.raises(SpecTypeError, match="compile takes a Dialect or the name of one, got int"):
+        uops.compile(GRAPH, "interp", dialect=5)  # type: ignore[arg-type]
 
 
 def test_compile_of_a_graph_is_a_program_of_the_compiler() -> None:
