@@ -45,7 +45,7 @@ class ChangesInputs(Interp):
 
 
 class ReusesResults(Interp):
-    """A control that gives every result of one shape and dtype in the same memory."""
+    """A control that gives every result of one position, shape and dtype in the same memory."""
 
     name = "control-reuses-results"
 
@@ -55,10 +55,10 @@ class ReusesResults(Interp):
     def run(self, graph: UOp, inputs: Inputs) -> Result:
         """Evaluate the graph into the memory of an earlier result."""
         result = super().run(graph, inputs)
-        return Result(tuple(map(self._copy_to_kept_memory, result.values)), result.buffers)
+        return Result(tuple(self._copy_to_kept_memory(k, v) for k, v in enumerate(result.values)), result.buffers)
 
-    def _copy_to_kept_memory(self, value: Any) -> Any:
-        memory = self.memory.setdefault((value.shape, value.dtype), np.empty_like(value))
+    def _copy_to_kept_memory(self, position: int, value: Any) -> Any:
+        memory = self.memory.setdefault((position, value.shape, value.dtype), np.empty_like(value))
         memory[...] = value
         return memory
 
@@ -97,8 +97,8 @@ def _flush_subnormals_in_tail(value: Any) -> Any:
     if value.dtype != np.float32 or value.ndim != 1:
         return value
     value, tail = value.copy(), value.size // 8 * 8
-    small = np.abs(value[tail:]) < np.finfo(np.float32).tiny
-    value[tail:][small] = 0
+    last = value[tail:]
+    last[(np.abs(last) < np.finfo(np.float32).tiny) & (last != 0)] = 0
     return value
 
 

@@ -11,6 +11,8 @@ from uops.backends.conformance.cases.calls import generate_invocation_edge_lane_
 from uops.backends.conformance.model import CellStatus, ConformanceLevel, ConformanceTier
 from uops.backends.conformance.runner import run_conformance
 from uops.backends.testing.calls import ChangedMemory, InvocationMode, arrange_inputs, run_in_mode_and_check_memory
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
 from uops.spec.result import Result
 
 MODULE = "uops.backends.conformance.call_controls"
@@ -46,6 +48,19 @@ def test_a_backend_that_changes_its_inputs_fails_everything_that_it_can_change()
 
 def test_subnormals_that_are_lost_in_the_last_lanes_fail() -> None:
     assert "lanes:subnormal" in failing_edges(controls.FlushesTail, rows="Elementwise/Max")
+
+
+def test_a_control_that_flushes_subnormals_keeps_zeros() -> None:
+    x = np.array([-0.0] * 8 + [-0.0, 0.0, -1e-40, 1e-40, -1.0], np.float32)
+    got = controls._flush_subnormals_in_tail(x)
+    assert np.array_equal(got.view(np.uint32), np.array([-0.0] * 8 + [-0.0, 0.0, 0.0, 0.0, -1.0], np.float32).view(np.uint32))
+
+
+def test_a_control_that_reuses_results_is_right_at_the_first_call() -> None:
+    p, q = b.param(0, (3,), dt.int32), b.param(1, (3,), dt.int32)
+    inputs = {"p0": np.array([1, 2, 3], np.int32), "p1": np.array([7, 8, 9], np.int32)}
+    first, second = controls.ReusesResults().run(b.tuple_(p, q), inputs).values
+    assert (first.tolist(), second.tolist()) == ([1, 2, 3], [7, 8, 9])
 
 
 def test_elements_that_are_lost_in_large_values_fail() -> None:
