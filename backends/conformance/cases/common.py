@@ -13,9 +13,10 @@ from uops.backends.conformance.pools import ordinary_bits, random_bits, to_array
 from uops.backends.contract import TENSOR_SURFACE
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import WRITES, Op
 from uops.spec.ir.scope import base_memory
 from uops.spec.rows.rows import ROWS
 
@@ -51,12 +52,16 @@ def _max_extents(u: UOp) -> tuple[int, ...]:
 
 
 def collect_buffers_void_root_writes(root: UOp) -> list[UOp]:
-    """Return the Buffers that a void root writes."""
+    """Return the Buffers that the Stores and AtomicAdds of a void root write. What its Calls write is not among them."""
     if root.dtype is not dt.void:
         return []
-    stores = [u for u in toposort(root) if u.op in (Op.STORE, Op.B_STORE)]
-    targets = dict.fromkeys(base_memory(u.buffer if u.op is Op.STORE else u.index) for u in stores)
-    return [m for m in targets if m.op is Op.BUFFER or (m.op is Op.B_BUFFER and m.unique.op is Op.UNIQUE)]
+    writes = [u for u in toposort(root) if u.op in WRITES or u.op is Op.B_STORE]
+    targets = dict.fromkeys(base_memory(u.buffer if u.op is Op.STORE else u.index) for u in writes)
+    return [
+        m
+        for m in targets
+        if (m.op is Op.BUFFER and m.arg.addrspace is AddrSpace.GLOBAL) or (m.op is Op.B_BUFFER and m.unique.op is Op.UNIQUE)
+    ]
 
 
 def key_of_buffer(memory: UOp) -> str:
