@@ -67,20 +67,24 @@ def _make_constant_cast_case(source: DType, d: DType) -> ConformanceCase:
 
 
 def _make_wrapped_range_case(compare_op: Op, d: DType) -> ConformanceCase:
-    """Create a case of ten consecutive integers moved beyond the end of `d` by Add, Mul, Sub, Neg, Shl and Cast, compared with
-    constants."""
+    """Create a case of ten integers moved beyond an end of `d` by Add, Mul, Sub, Neg, Shl and Cast, compared with constants.
+
+    Each op leaves the range of `d` for some of them.
+    """
     n = 10
     counter = b.cast(arange(n, dt.int32), d)
-    top, bits = int(d.max), d.bits
+    low, top, bits = int(d.min), int(d.max), d.bits
+    source = dt.uint64 if d is dt.int64 else dt.int64
+    start = top - 4 if top + 5 <= source.max else low - 5
     wrapped = [
         b.add(counter, b.const(top - 4, d)),
         b.mul(counter, b.const(1 << (bits - 2), d)),
-        b.sub(counter, b.const(5, d)),
-        b.neg(counter),
+        b.sub(b.const(low + 4, d), counter),
+        b.neg(b.add(counter, b.const(low, d))),
         b.shl(counter, b.const(bits - 3, d)),
-        b.cast(b.add(arange(n, dt.int64), b.const((top - 4) % (1 << 62), dt.int64)), d),
+        b.cast(b.add(b.cast(arange(n, dt.int32), source), b.const(start, source)), d),
     ]
-    bounds = [b.const(v, d) for v in (5, 0, top, int(d.min))]
+    bounds = [b.const(v, d) for v in (5, 0, top, low)]
     graph = b.stack(*(UOp(compare_op, (way, bound)) for way in wrapped for bound in bounds))
     segment = Segment("wrapped-range", 0, 0, int(np.prod(graph.shape)))
     return ConformanceCase(ROWS[compare_op].id, d, "wrapped-range", graph, {}, (segment,))
