@@ -1,7 +1,8 @@
 """Pools of operand values for each dtype and edge class.
 
-`edge_classes(dtype)` maps an edge class to operand values as bit patterns. Each class begins with *witnesses*: ordinary values for
-which a backend that returns zeros, NaNs or its first operand is wrong, so that doing nothing passes no cell.
+`edge_classes(dtype)` maps an edge class to operand values as bit patterns. `ordinary_bits(dtype)` gives *witnesses*: values for
+which a backend that returns zeros, NaNs or its first operand is wrong. A case of an elementwise row has some before the values of
+each class, so that doing nothing passes no cell.
 """
 
 from __future__ import annotations
