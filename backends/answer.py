@@ -19,7 +19,7 @@ from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import Dim, UOp, substitute, toposort
-from uops.spec.ir.ops import CALL_LIKE, Op
+from uops.spec.ir.ops import CALL_LIKE, COUNTERS, Op
 from uops.spec.ir.scope import base_memory, root_items, scope_sources
 from uops.spec.result import Result
 from uops.spec.verify.dialects import Dialect
@@ -106,7 +106,7 @@ def _collect_written_memory(root: UOp) -> dict[str, UOp]:
 def _list_params_every_run_writes(body: UOp) -> list[UOp]:
     """Return the Params of a kernel that it writes whatever its inputs are; none if a loop or block of it may be left out."""
     nodes = toposort(body)
-    if any(u.op is Op.IF or (u.op in (Op.RANGE, Op.SPECIAL) and (u.bound.min_max or (0,))[0] < 1) for u in nodes):
+    if any(u.op is Op.IF or (u.op in COUNTERS and (u.bound.min_max or (0,))[0] < 1) for u in nodes):
         return []
     targets = [u.buffer for u in nodes if u.op is Op.STORE and u.gate is None] + [u.index for u in nodes if u.op is Op.ATOMICADD]
     return [m for m in map(base_memory, targets) if m.op is Op.PARAM]

@@ -17,7 +17,7 @@ from uops.compiler.ir.loops import map_nodes_of_ops_to_enclosing_loops, retype_r
 from uops.compiler.log import log_transform
 from uops.spec.ir.axes import UNROLLED
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import KERNEL_ACCESSES, OPAQUE_INSTRUCTIONS, WRITES, Op
+from uops.spec.ir.ops import COUNTERS, KERNEL_ACCESSES, OPAQUE_INSTRUCTIONS, WRITES, Op
 from uops.spec.ir.scope import base_memory, open_ranges
 
 #: Effects that every lane and iteration has of its own.
@@ -27,7 +27,7 @@ _REPEATED_EFFECTS = OPAQUE_INSTRUCTIONS | {Op.ATOMICADD}
 def bind_accesses_and_loop_over_unrolled_ranges(body: UOp) -> UOp:
     """Return a kernel whose accesses of memory that it writes depend on the loops that they run in, and AtomicAdds on the lanes."""
     body = retype_ranges_as_sequential(body, _find_unrolled_ranges_to_loop_over(toposort(body)))
-    order = toposort(*(u for u in toposort(body) if u.op in (Op.RANGE, Op.SPECIAL)), body)  # an access depends on its loops
+    order = toposort(*(u for u in toposort(body) if u.op in COUNTERS), body)  # an access depends on its loops
     written = {base_memory(_accessed_reference(u)) for u in order if u.op in WRITES}
     specials = [u for u in order if u.op is Op.SPECIAL]
     loops = map_nodes_of_ops_to_enclosing_loops(order, KERNEL_ACCESSES)

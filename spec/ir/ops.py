@@ -220,6 +220,8 @@ CALL_LIKE = frozenset({Op.FUNCTION, Op.CALL})
 CONVERSIONS = frozenset({Op.CAST, Op.BITCAST})
 #: Movement ops that take the shape of their result.
 TO_SHAPE = frozenset({Op.RESHAPE, Op.EXPAND})
+#: Ops that number iterations of a loop or lanes of a launch, below their bound.
+COUNTERS = frozenset({Op.RANGE, Op.SPECIAL})
 #: Ops of the core language that close loops inside a kernel.
 LOOP_CLOSERS = frozenset({Op.END, Op.REDUCE})
 #: Ops around the effects of a kernel's body: closed loops, and groups.

@@ -36,7 +36,7 @@ from uops.spec.ir.args import AddrSpace, BufferArg, LoadArg, ReduceArg, SinkArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.derive.shape import dim_node
 from uops.spec.ir.node import UOp, collect_users, nodes_with_op, substitute, toposort
-from uops.spec.ir.ops import EFFECT_GROUPS, MEMORY_ROOTS, OPAQUE_INSTRUCTIONS, WRITES, Op
+from uops.spec.ir.ops import COUNTERS, EFFECT_GROUPS, MEMORY_ROOTS, OPAQUE_INSTRUCTIONS, WRITES, Op
 from uops.spec.ir.scope import open_ranges, ranges_closed_by, strip_afters
 
 #: Elements of a vector that are computed together: by one node each, or in an UPCAST loop. A longer one becomes a LOOP.
@@ -133,7 +133,7 @@ class _FormWriter:
         known = self.loops_and_lanes
         for v in toposort(u, gate=lambda v: v not in known):
             if v not in known:
-                own = (v,) if v.op in (Op.RANGE, Op.SPECIAL) else ()
+                own = (v,) if v.op in COUNTERS else ()
                 known[v] = frozenset(own).union(*[known[s] for s in v.src]).difference(ranges_closed_by(v))
         return known[u]
 
