@@ -31,7 +31,7 @@ from uops.compiler.validate.writes import (
 )
 from uops.spec.ir import build as B
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import MEMORY_ROOTS, Op
+from uops.spec.ir.ops import COUNTERS, MEMORY_ROOTS, Op
 from uops.spec.ir.scope import is_variable
 
 #: Greatest number of combinations of named variables that are decided one by one.
@@ -210,7 +210,7 @@ def build_counterexample_index_unless_loaded(
     if any(v.loaded for v in values) or T.has_memory_value(site.condition) or T.has_memory_value(site.index):
         return
     for u in toposort(site.node):
-        if u.op in (Op.RANGE, Op.SPECIAL):
+        if u.op in COUNTERS:
             replacements[u] = B.index(counterexample.values.get(loop_counter(u).name, 0))
         elif is_variable(u):
             v = named_variable(u)

@@ -34,7 +34,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir import scope
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import Dim, UOp, toposort
-from uops.spec.ir.ops import CONVERSIONS, MEMORY_ROOTS, WHOLE_MEMORY, Op
+from uops.spec.ir.ops import CONVERSIONS, COUNTERS, MEMORY_ROOTS, WHOLE_MEMORY, Op
 from uops.spec.ir.scope import is_variable, numbers_workgroups, open_ranges, strip_afters
 
 #: The value of a node: one formula for all lanes, one per lane, or None if it is not an integer or bool, or has several axes.
@@ -83,7 +83,7 @@ class _AccessReader:
 
     def _is_uniform(self, opening: UOp) -> bool:
         """Return True if the condition of an If is seen to be equal in all lanes of a workgroup."""
-        loops = (r for r in toposort(opening.condition) if r.op in (Op.RANGE, Op.SPECIAL))
+        loops = (r for r in toposort(opening.condition) if r.op in COUNTERS)
         lanes = {loop_counter(r) for r in loops if loop_type(r) in LANES}
         return not any(v.loaded or v in lanes for v in T.collect_unknowns(self._read_if_condition(opening)))
 
