@@ -30,7 +30,7 @@ _SUFFIX = ".obj"
 _STALE_SECONDS = 3600.0
 #: Writes between two sweeps of a process; the first write sweeps.
 _SWEEP_EVERY = 128
-#: Size of the folder, in bytes, above which `evict_and_remove_scratch` removes objects.
+#: Size of the folder, in bytes, above which `evict_to_three_quarters_and_remove_stale_scratch` removes objects.
 DEFAULT_LIMIT = 256 << 20
 
 
@@ -97,10 +97,10 @@ class ObjectCache:
         except OSError:
             return
         if self._writes % _SWEEP_EVERY == 0:
-            self.evict_and_remove_scratch()
+            self.evict_to_three_quarters_and_remove_stale_scratch()
         self._writes += 1
 
-    def evict_and_remove_scratch(self) -> None:
+    def evict_to_three_quarters_and_remove_stale_scratch(self) -> None:
         """Remove stale scratch files; above the limit, evict least recently used objects down to 3/4 of it.
 
         A time in the future means that the clock was set back. Such a scratch file is stale, and such an object is evicted first.

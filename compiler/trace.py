@@ -377,7 +377,7 @@ class _NodeRelation:
         self.nodes_after = set(self.order)
         self.arrows: dict[UOp, list[_Arrow]] = {}
         self.owners: dict[UOp, dict[UOp, None]] = {}
-        (self._link_nodes_by_rewrite_steps if transform.rules else self._link_replaced_and_matched_nodes)()
+        (self._link_nodes_to_normal_and_inner_nodes if transform.rules else self._link_replaced_and_matched_nodes)()
         for u, nodes in (transform.extra_nodes or {}).items():
             for v in _as_tuple(nodes):
                 self._add_new_arrow_if_target_in_graph_after(u, v, True, (LinkCause(transform.pass_name),))
@@ -397,13 +397,13 @@ class _NodeRelation:
         """Link nodes by the pass's own replacements; any other node is the same node on replaced sources."""
         graph, replacements = self.shared.get_graph_index(self.transform.before), self.transform.replacements
         targets = {u: _as_tuple(replacements[u]) for u in replacements if u in graph.position}
-        targets.update((u, (v,)) for u, v in self._match_unreplaced_nodes(graph, targets).items())
+        targets.update((u, (v,)) for u, v in self._map_unreplaced_nodes_to_rebuilt_nodes(graph, targets).items())
         cause = (LinkCause(self.transform.pass_name),)
         for u in sorted(targets, key=graph.position.__getitem__):
             for v in targets[u]:
                 self._add_new_arrow_if_target_in_graph_after(u, v, False, () if v is u else cause)
 
-    def _match_unreplaced_nodes(self, graph: _GraphIndex, replaced: Mapping[UOp, tuple[UOp, ...]]) -> dict[UOp, UOp]:
+    def _map_unreplaced_nodes_to_rebuilt_nodes(self, graph: _GraphIndex, replaced: Mapping[UOp, tuple[UOp, ...]]) -> dict[UOp, UOp]:
         """Map nodes that the pass did not replace to what they became, as far as that is in the graph after.
 
         A kernel's graph may be a small part of a whole program's, so its nodes are searched for in the program, not the other
@@ -418,7 +418,7 @@ class _NodeRelation:
                     sources.record_replacement(u, v)
         return images
 
-    def _link_nodes_by_rewrite_steps(self) -> None:
+    def _link_nodes_to_normal_and_inner_nodes(self) -> None:
         """Link nodes by the steps of a Rewriter."""
         steps = self.shared.get_steps_by_rewritten_node(self.transform)
         memo: dict[UOp, _RewriteOutcome] = {}

@@ -23,7 +23,7 @@ _VECTORS = (("__AVX512VL__", 64, 32), ("__AVX2__", 32, 16), ("__SSE2__", 16, 16)
 _FMA = frozenset({"__FMA__", "__ARM_FEATURE_FMA"})
 
 
-def describe_machine_of_compiler(compiler: Compiler) -> MachineModel:
+def describe_machine_by_compiler_macros(compiler: Compiler) -> MachineModel:
     """Return the machine that gcc or clang compiles for, by its macros.
 
     The compilers make vectors of the lanes that the renderer writes one by one. They make branches of lanes under gates, so there

@@ -15,7 +15,7 @@ from typing import Any
 from uops import __version__
 from uops.backends import cache
 from uops.backends.c import driver, instructions, tinycc
-from uops.backends.c.machine import describe_machine_of_compiler, describe_scalar_machine
+from uops.backends.c.machine import describe_machine_by_compiler_macros, describe_scalar_machine
 from uops.backends.c.render import OPS, find_functions, render
 from uops.backends.cache import ObjectCache
 from uops.backends.cached_target import CachedTarget
@@ -94,7 +94,7 @@ class DriverTarget(_CTarget, CachedTarget):
     def __init__(self, compiler: str, store: ObjectCache | None = None) -> None:
         super().__init__(store)
         self.compiler = driver.find_compiler(compiler)
-        self.machine = describe_machine_of_compiler(self.compiler)
+        self.machine = describe_machine_by_compiler_macros(self.compiler)
         compiler_key = (self.compiler.name, self.compiler.version, self.compiler.machine)
         self.key = cache.digest_key(self.name, __version__, _digest_driver_source(), *compiler_key)
 

@@ -107,7 +107,7 @@ def compile_in_memory(source: str, *symbols: str) -> TinyCcCode:
         _delete_released_states(library)
         state = library.tcc_new()
         library.tcc_set_error_func(state, None, report)
-        addresses = _compile_to_addresses_or_zeros(library, state, source, symbols)
+        addresses = _link_to_symbol_addresses_or_zero(library, state, source, symbols)
         library.tcc_set_error_func(state, None, _ERROR())
     if not all(addresses):
         _delete_state_now_or_later(state)
@@ -117,7 +117,7 @@ def compile_in_memory(source: str, *symbols: str) -> TinyCcCode:
     return code
 
 
-def _compile_to_addresses_or_zeros(library: ctypes.CDLL, state: int, source: str, symbols: Sequence[str]) -> tuple[int, ...]:
+def _link_to_symbol_addresses_or_zero(library: ctypes.CDLL, state: int, source: str, symbols: Sequence[str]) -> tuple[int, ...]:
     """Return the address of each symbol, 0 for one that the compiled text lacks; (0,) if the text does not compile or link."""
     library.tcc_set_lib_path(state, str(_find_tcc_folder() / "tcc").encode())
     library.tcc_set_options(state, b"-nostdlib -w")

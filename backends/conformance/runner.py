@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from uops.backends.conformance.cases import generate_cases
-from uops.backends.conformance.cases.compiled import can_be_lowered_to
+from uops.backends.conformance.cases.compiled import enters_pipeline_at_or_before
 from uops.backends.conformance.cases.native import translate_native_text
 from uops.backends.conformance.decided import CaseRecord, journal_heading, read_case_records
 from uops.backends.conformance.judge import Expectation, SegmentVerdict, judge
@@ -109,7 +109,7 @@ def run_conformance(
     start = time.monotonic()
     run = ConformanceRun(backend, backend_info.version, tier, rows, {level: {} for level in ConformanceLevel})
     capabilities = backend_info.capabilities
-    required = [c for c in generate_cases(tier, rows) if dialect is None or can_be_lowered_to(c, dialect)]
+    required = [c for c in generate_cases(tier, rows) if dialect is None or enters_pipeline_at_or_before(c, dialect)]
     if sample is not None:
         run.sample = SampleOrigin(sample_seed, len(required), frozenset(c.row for c in required))
         required = draw_sample([c for c in required if _is_declared(c, capabilities)], sample, sample_seed)

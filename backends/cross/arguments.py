@@ -111,7 +111,7 @@ def run_with_copies(
         _Region(k.item if reverse else 1, buffers[k.slot], buffers[k.slot] + _extent(memory, buffers[k.slot], k.size), k.is_written)
         for k in kinds
     ]
-    regions = _merge_overlapping_regions_per_item_size(p for p in parts if p.start < p.stop)
+    regions = _merge_overlaps_per_item_size_or_refuse(p for p in parts if p.start < p.stop)
     copies, cursor = dict[_Region, int](), engine.data.start
     for region in regions:
         cursor = -(-cursor // _ALIGNMENT) * _ALIGNMENT + region.start % _ALIGNMENT
@@ -150,7 +150,7 @@ def _extent(memory: HostMemory, address: int, size: int) -> int:
     return min(size, span.stop - address) if span else 0
 
 
-def _merge_overlapping_regions_per_item_size(parts: Iterable[_Region]) -> list[_Region]:
+def _merge_overlaps_per_item_size_or_refuse(parts: Iterable[_Region]) -> list[_Region]:
     """Return regions of which those of one element size are disjoint.
 
     Raises Unsupported where memory that is written has elements of two sizes.

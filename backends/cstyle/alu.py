@@ -134,7 +134,7 @@ def render_recip(needs: HelperProvider, u: UOp, x: str) -> str:
     return f"{render_finite_float(1.0, u.dtype)} / {x}"
 
 
-def render_correctly_rounded_call(needs: HelperProvider, u: UOp, *x: str) -> str:
+def render_call_of_correctly_rounding_function(needs: HelperProvider, u: UOp, *x: str) -> str:
     """Return a call of a function that the language rounds correctly. Raises Unsupported."""
     if _is_computed_in_float64(needs, u):
         wide = needs.language.functions[u.op, dt.float64]
@@ -150,13 +150,17 @@ def render_trunc(needs: HelperProvider, u: UOp, x: str) -> str:
     if not u.dtype.is_float:
         return x
     has_function = (u.op, u.dtype) in needs.language.functions
-    return render_correctly_rounded_call(needs, u, x) if has_function else f"{needs.require_helper('trunc', u.dtype)}({x})"
+    return (
+        render_call_of_correctly_rounding_function(needs, u, x)
+        if has_function
+        else f"{needs.require_helper('trunc', u.dtype)}({x})"
+    )
 
 
 def render_mulacc(needs: HelperProvider, u: UOp, x: str, y: str, z: str) -> str:
     """Return x * y + z, rounded once on floats; on bools, (x and y) or z (R09)."""
     if u.dtype.is_float:
-        return render_correctly_rounded_call(needs, u, x, y, z)
+        return render_call_of_correctly_rounding_function(needs, u, x, y, z)
     return render_wrapping_arithmetic(needs, Op.ADD, u.dtype, f"({render_wrapping_arithmetic(needs, Op.MUL, u.dtype, x, y)})", z)
 
 
@@ -170,15 +174,15 @@ def render_where(needs: HelperProvider, u: UOp, p: str, x: str, y: str) -> str:
 
 def render_idiv(needs: HelperProvider, u: UOp, x: str, y: str) -> str:
     """Return floor(x / y); 0 for y = 0 (R03)."""
-    return _render_floor_division_or_modulo(needs, u, x, y, "/", "idiv", render_integer(0, u.dtype))
+    return _render_floor_division_by_operator_or_helper(needs, u, x, y, "/", "idiv", render_integer(0, u.dtype))
 
 
 def render_mod(needs: HelperProvider, u: UOp, x: str, y: str) -> str:
     """Return x - y * floor(x / y); x for y = 0 (R03)."""
-    return _render_floor_division_or_modulo(needs, u, x, y, "%", "mod", x)
+    return _render_floor_division_by_operator_or_helper(needs, u, x, y, "%", "mod", x)
 
 
-def _render_floor_division_or_modulo(
+def _render_floor_division_by_operator_or_helper(
     needs: HelperProvider, u: UOp, x: str, y: str, operator: str, helper_kind: str, unsigned_result_at_zero_divisor: str
 ) -> str:
     """Return the machine's division if it floors and cannot fault; otherwise a call of a helper."""
@@ -275,7 +279,7 @@ EMIT: dict[Op, Emit] = {
     Op.NEG: render_neg,
     Op.NOT: render_not,
     Op.RECIP: render_recip,
-    Op.SQRT: render_correctly_rounded_call,
+    Op.SQRT: render_call_of_correctly_rounding_function,
     Op.TRUNC: render_trunc,
     Op.MULACC: render_mulacc,
     Op.WHERE: render_where,

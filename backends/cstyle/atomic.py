@@ -14,7 +14,7 @@ from uops.spec.ir.ops import Op
 _WORDS = {d.itemsize: d for d in (dt.uint8, dt.uint16, dt.uint32, dt.uint64)}
 
 
-def render_atomic_add_by_compare_exchange(w: CWriter, d: DType, pointer: str, value: str, space: str) -> str:
+def render_atomic_add_statement_by_compare_exchange(w: CWriter, d: DType, pointer: str, value: str, space: str) -> str:
     """Return a statement that atomically adds `value` to the element at `pointer`.
 
     An element that is smaller than any word that the language exchanges is part of an aligned word, of which the rest is kept.

@@ -195,9 +195,9 @@ def plan_launch(instructions: Sequence[UOp], language: Language) -> LaunchPlan:
     # A group that looped over a GLOBAL range would need barriers between iterations to reuse its local memory (R61).
     if plan.index_expressions.keys() >= set(groups) or not any(_is_local(u) for u in instructions):
         plan.assign_dimensions_or_leave_as_loops(
-            _select_lane_ranges_fitting_group([u for u in outer if u.arg.type in WORKGROUP], plan), in_grid=False
+            _select_constant_lane_ranges_fitting_group([u for u in outer if u.arg.type in WORKGROUP], plan), in_grid=False
         )
-    _check_barriers_outside_lane_loops(instructions, plan)
+    _check_collectives_outside_lane_loops(instructions, plan)
     return plan
 
 
@@ -210,7 +210,7 @@ def can_lanes_meet_at_barriers(linear: UOp, language: Language) -> bool:
     return True
 
 
-def _select_lane_ranges_fitting_group(ranges: Sequence[UOp], plan: LaunchPlan) -> list[UOp]:
+def _select_constant_lane_ranges_fitting_group(ranges: Sequence[UOp], plan: LaunchPlan) -> list[UOp]:
     """Return the ranges of constant extent, outermost first, whose product fits into a group."""
     total, fitting = math.prod(max(1, e) for e in plan.lanes if isinstance(e, int)), list[UOp]()
     for u in ranges:
@@ -287,7 +287,7 @@ def _find_launch_extent(u: UOp) -> Extent | None:
     return None
 
 
-def _check_barriers_outside_lane_loops(instructions: Sequence[UOp], plan: LaunchPlan) -> None:
+def _check_collectives_outside_lane_loops(instructions: Sequence[UOp], plan: LaunchPlan) -> None:
     """Raise CompileError for a Barrier or a Wmma inside lanes that are a loop (R60: all lanes of a group meet at it)."""
     loops = [u for u in instructions if u.op is Op.RANGE and u.arg.type in WORKGROUP and u not in plan.index_expressions]
     open_: set[UOp] = set()

@@ -35,7 +35,7 @@ def first_of_run(position: UOp, count: int) -> UOp | None:
     """Return the first of `count` neighbouring positions, or None if they are no neighbours."""
     if position.op is Op.ADD:
         for base, steps in (position.src, position.src[::-1]):
-            offsets = steps.constant_elements
+            offsets = steps.constants_of_stack
             if base.op is Op.STACK and offsets is not None and [int(k) for k in offsets] == list(range(count)):
                 first, *others = base.elements
                 if all(x is first for x in others):

@@ -349,14 +349,15 @@ class CKernelRenderer:
         A reference stands for its element, and whole memory for its pointer.
         """
         text = render_template(
-            find_template_of_ins_or_custom(self.language.name, u), [self._render_native_text_operand(s) for s in u.src]
+            find_template_of_ins_or_custom(self.language.name, u),
+            [self._render_operand_as_element_pointer_or_value(s) for s in u.src],
         )
         if u.dtype is dt.void:
             self.w.write_line(text)
         else:
             self.values[u] = self._declare_lane_constants(u.dtype, f"v{self.number}", (text,))
 
-    def _render_native_text_operand(self, s: UOp) -> str:
+    def _render_operand_as_element_pointer_or_value(self, s: UOp) -> str:
         """Return an operand of native text; an effect, which only has to come first, is empty. Raises Unsupported for a vector."""
         at = self.memory_refs.get(s)
         if at is None:

@@ -87,7 +87,7 @@ class CudaKernelRenderer(family.CKernelRenderer):
     """The rendering of one kernel as CUDA C, which has wide accesses, asynchronous copies and tensor cores."""
 
     def __init__(self, linear: UOp, plan: LaunchPlan) -> None:
-        super().__init__(linear, CUDA, plan.index_expressions, atomic.render_atomic_add_by_compare_exchange)
+        super().__init__(linear, CUDA, plan.index_expressions, atomic.render_atomic_add_statement_by_compare_exchange)
         self.written = find_written_slots(self.instructions)
         self.async_buffers = accesses.find_buffers_copied_and_read_after_barriers(self.instructions)
         self.aligned: set[int] = set()  # slots whose addresses must be multiples of 16

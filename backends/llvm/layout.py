@@ -37,14 +37,14 @@ class LaneOffsets(NamedTuple):
 def match_lane_offsets(index: UOp) -> LaneOffsets | None:
     """Match an index vector that is a scalar plus constants; return None for any other form."""
     if index.op is Op.STACK:
-        steps = index.constant_elements
+        steps = index.constants_of_stack
         if steps is not None:
             return LaneOffsets(None, steps)
         first = index.src[0]  # the first element
         return LaneOffsets(first, (0,) * len(index.src)) if index.src.count(first) == len(index.src) else None
     if index.op is Op.ADD:
         for a, b in (index.src, index.src[::-1]):
-            base, steps = (match_lane_offsets(a), b.constant_elements) if a.op is Op.STACK and b.op is Op.STACK else (None, None)
+            base, steps = (match_lane_offsets(a), b.constants_of_stack) if a.op is Op.STACK and b.op is Op.STACK else (None, None)
             if base is not None and steps is not None:
                 return LaneOffsets(
                     base.base, tuple([x + y for x, y in zip(base.from_base, steps)]) if any(base.from_base) else steps

@@ -215,7 +215,7 @@ class _KernelRenderer:
             return operand
         if u.op is Op.CONST:
             return render_literal(u.arg.value, u.dtype)
-        if u.op is Op.STACK and u.constant_elements is not None:
+        if u.op is Op.STACK and u.constants_of_stack is not None:
             self.operands[u] = render_vector_literal(u)
             return self.operands[u]
         if is_lane_at_constant_position(u):

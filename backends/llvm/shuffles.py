@@ -44,7 +44,7 @@ def extract_lane(b: IRBuilder, u: UOp, operand: Operand) -> str:
 def emit_constant_lane_shuffle(b: IRBuilder, u: UOp, operand: Operand) -> str:
     """Emit the selection of several lanes of a vector, at constant positions. Raises Unsupported."""
     vector, *positions = u.src  # operand, positions
-    lanes = positions[0].constant_elements if len(positions) == 1 else None
+    lanes = positions[0].constants_of_stack if len(positions) == 1 else None
     if lanes is None:
         raise Unsupported("lanes of a vector that are not constant", "llvm")
     return _emit_shuffle(b, vector, vector, lanes, operand)

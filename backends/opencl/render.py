@@ -97,7 +97,7 @@ class OpenClKernelRenderer(family.CKernelRenderer):
     """
 
     def __init__(self, linear: UOp, language: Language, plan: LaunchPlan) -> None:
-        super().__init__(linear, language, plan.index_expressions, atomic.render_atomic_add_by_compare_exchange)
+        super().__init__(linear, language, plan.index_expressions, atomic.render_atomic_add_statement_by_compare_exchange)
 
     def render_load(self, u: UOp) -> None:
         """Render a read of neighbours as that of a vector, any other lane by lane."""

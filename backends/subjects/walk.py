@@ -80,8 +80,8 @@ class Scope:
 
     def extents(self, vector: UOp) -> tuple[int, ...]:
         """Return a shape operand as ints. Raises Unsupported if one depends on data and the library compiles whole graphs."""
-        if vector.constant_elements is not None:
-            return vector.constant_elements
+        if vector.constants_of_stack is not None:
+            return vector.constants_of_stack
         return tuple(int(n) for n in self.library.read_index(self.cells[vector]).ravel())
 
 
@@ -178,8 +178,8 @@ _MOVE_OPERANDS: dict[Op, Callable[[Scope, UOp], tuple[Any, ...]]] = {
 
 
 def _evaluate_stack(s: Scope, u: UOp) -> Cell:
-    if u.dtype is dt.index and u.constant_elements is not None:
-        return HostValue(np.array(u.constant_elements, object))
+    if u.dtype is dt.index and u.constants_of_stack is not None:
+        return HostValue(np.array(u.constants_of_stack, object))
     cells = [s.cells[x] for x in u.src]
     if all(isinstance(c, HostValue) for c in cells):
         return HostValue(np.stack([c.array for c in cells]))

@@ -45,7 +45,7 @@ class InstructionList:
     def _place_arithmetic(self, value: UOp) -> None:
         """Put each node that computes a value, and is not in the list, right behind the last of its sources."""
         for u in toposort(value, gate=lambda x: x not in self.group_of):
-            if u not in self.group_of and u.op is not Op.CONST and (u.op is not Op.STACK or u.constant_elements is None):
+            if u not in self.group_of and u.op is not Op.CONST and (u.op is not Op.STACK or u.constants_of_stack is None):
                 self._append_to_group(u, max([self.group_of.get(s, 0) for s in u.src], default=0))
 
     def last_effect(self, after: int = 0) -> UOp | None:

@@ -61,8 +61,8 @@ def prepend_unlisted_memory(linear: UOp) -> UOp:
 def order_instructions(kernel: UOp) -> tuple[UOp, ...]:
     """Return the instructions of one kernel in execution order."""
     order = toposort(kernel)
-    listed = [u for u in order if u.op not in _STRUCTURE and (u.op is not Op.STACK or u.constant_elements is None)]
-    symbolic = [u.extents for u in listed if u.op is Op.PARAM and u.src and u.extents.constant_elements is None]
+    listed = [u for u in order if u.op not in _STRUCTURE and (u.op is not Op.STACK or u.constants_of_stack is None)]
+    symbolic = [u.extents for u in listed if u.op is Op.PARAM and u.src and u.extents.constants_of_stack is None]
     if symbolic:
         sizes = set(toposort(*symbolic))
         used_as_value = {s for u in order if u.op is not Op.PARAM and u.op is not Op.STACK for s in u.src}

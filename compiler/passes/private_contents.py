@@ -49,7 +49,7 @@ def find_accessed_elements(access: UOp, buffer: UOp) -> frozenset[int] | None:
         return None
     if position.op is Op.CONST:
         return frozenset({int(position.arg.value)})
-    elements = position.constant_elements
+    elements = position.constants_of_stack
     return None if elements is None else frozenset(map(int, elements))
 
 

@@ -124,8 +124,8 @@ class _WmmaLowering:
             (position,) = u.positions
             if position.op is Op.CONST:
                 return src[0].elements[int(position.const)]
-            if position.constant_elements is not None:
-                return B.stack(*[src[0].elements[k] for k in position.constant_elements])
+            if position.constants_of_stack is not None:
+                return B.stack(*[src[0].elements[k] for k in position.constants_of_stack])
         if u.op is Op.BITCAST and src[0].dtype.itemsize == u.dtype.itemsize:
             return _bitcast_elements(src[0], u.dtype)
         return u if src == u.src else u.replace(src=src)

@@ -82,7 +82,7 @@ class IndexCheck(NamedTuple):
     def is_proved_by_unshared_data(self) -> bool:
         """Return True if the indices are elements, moved or cast, of data in range in memory of our own."""
         u, casts = self.node, list[DType]()
-        while (bounds := storage.range_of_unshared_integer_buffer(u)) is None:
+        while (bounds := storage.find_range_of_unshared_integer_buffer(u)) is None:
             if u.op not in _SAME_ELEMENTS or not u.operand.dtype.is_integer:
                 return False
             casts += [u.dtype] if u.op is Op.CAST else []

@@ -65,7 +65,7 @@ class CompiledCall:
 
     def call(self, arrays: list[storage.Array]) -> Any:
         """Return the result for the arrays of the arguments. Raises SpecIndexError for an index out of range."""
-        values = self._run_program(arrays)
+        values = self._run_program_for_values_and_check_numbers(arrays)
         if self._checks:
             for check, number in zip(self._checks, values[len(self._outputs) :], strict=True):
                 check.raise_if_greatest_offset_outside(number)
@@ -79,7 +79,7 @@ class CompiledCall:
 
         return map_tensors(self._result, make_realized)
 
-    def _run_program(self, arrays: list[storage.Array]) -> Sequence[Any]:
+    def _run_program_for_values_and_check_numbers(self, arrays: list[storage.Array]) -> Sequence[Any]:
         """Return the values of the program: by its native function where it has one, which gives the Buffers it writes too."""
         if self._native is None:
             given = {f"p{k}": a for k, a in enumerate(arrays)}

@@ -166,7 +166,7 @@ class LazyTensorBase:
                     t._set_node(undo_assignments_of_failed_check(t.uop, e.check))
                 raise
             leaves = {
-                u: storage.make_leaf_on_device_and_record_unless_constant(u, np.asarray(a).reshape(u.shape), c, inputs)
+                u: storage.make_leaf_and_memoize_by_realized_node(u, np.asarray(a).reshape(u.shape), c, inputs)
                 for u, (a, c, inputs) in zip(missing, computed, strict=True)
             }
             constants = {u for u, (_, is_constant, _) in zip(missing, computed, strict=True) if is_constant}

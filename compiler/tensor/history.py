@@ -81,10 +81,10 @@ def has_gradient_path_to_tracked_tensor(u: UOp) -> bool:
     if not tracked_by_id:
         return False
     nodes = collect_tracked_nodes()
-    return any(s in nodes for s in walk_undetached(u))
+    return any(s in nodes for s in walk_from_root_stopping_at_detach(u))
 
 
-def walk_undetached(root: UOp) -> Iterable[UOp]:
+def walk_from_root_stopping_at_detach(root: UOp) -> Iterable[UOp]:
     """Yield `root` and the nodes that it depends on, but none behind a Detach."""
     seen, stack = {root}, [root]
     while stack:

@@ -98,7 +98,7 @@ class Optimizer(ABC):
             p = self.params[k]
             assert p.grad is not None
             wide = p.dtype.wide
-            value, state = self._compute_update(p.detach().cast(wide), p.grad.detach().cast(wide), self.state[k])
+            value, state = self._compute_new_value_and_state(p.detach().cast(wide), p.grad.detach().cast(wide), self.state[k])
             values.append(value.cast(p.dtype).detach())
             states.append([s.detach() for s in state])
         computed = [*values, *(s for state in states for s in state)]
@@ -123,7 +123,7 @@ class Optimizer(ABC):
         return []
 
     @abstractmethod
-    def _compute_update(self, p: Tensor, g: Tensor, state: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    def _compute_new_value_and_state(self, p: Tensor, g: Tensor, state: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
         """Return the new value and the new state, from the value and the gradient in the accumulation dtype."""
 
 
@@ -147,7 +147,7 @@ class SGD(Optimizer):
     def _make_state(self, p: Tensor) -> list[Tensor]:
         return [Tensor.zeros(p.shape, dtype=p.dtype.wide)] if self.momentum else []
 
-    def _compute_update(self, p: Tensor, g: Tensor, state: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    def _compute_new_value_and_state(self, p: Tensor, g: Tensor, state: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
         if self.weight_decay:
             g = g + self.weight_decay * p
         if not self.momentum:
@@ -189,7 +189,7 @@ class AdamW(Optimizer):
         d = p.dtype.wide
         return [Tensor.zeros(p.shape, dtype=d), Tensor.zeros(p.shape, dtype=d), Tensor([1.0], dtype=d), Tensor([1.0], dtype=d)]
 
-    def _compute_update(self, p: Tensor, g: Tensor, state: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    def _compute_new_value_and_state(self, p: Tensor, g: Tensor, state: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
         (b1, b2), (m, v, power1, power2) = self.betas, state
         power1, power2 = power1 * b1, power2 * b2
         m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g * g

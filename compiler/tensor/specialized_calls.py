@@ -90,7 +90,7 @@ def generate_call_if_equality_tells_constants_apart(
     returned_count = len(outputs) + written_buffer_count
     results = "".join(f"r{k}, " for k in range(returned_count))
     call = f"{'r0' if returned_count == 1 else results} = native({given})"
-    value = writer.write_result(result, {u: f"r{k}" for k, u in enumerate(outputs)})
+    value = writer.write_result_tensors_and_return_expression(result, {u: f"r{k}" for k, u in enumerate(outputs)})
     settings = current_settings()
     names = {
         "current_settings": current_settings, "settings": settings,
@@ -181,7 +181,7 @@ class _CallWriter:
         self._values += 1
         return f"v{self._values}"
 
-    def write_result(self, value: Any, array_names: dict[UOp, str]) -> str:
+    def write_result_tensors_and_return_expression(self, value: Any, array_names: dict[UOp, str]) -> str:
         """Write the lines that make the Tensors of a result; return the expression of the whole."""
 
         def write(part: Any) -> str:

@@ -121,7 +121,7 @@ def data_of(u: UOp) -> Array | None:
     return _arrays.get(source) if source.op is Op.BUFFER else None
 
 
-def range_of_unshared_integer_buffer(u: UOp) -> tuple[int, int] | None:
+def find_range_of_unshared_integer_buffer(u: UOp) -> tuple[int, int] | None:
     """Return the least and greatest element of a Buffer of integers on memory of our own, or None for any other node.
 
     The Buffer has at least one element. The result is memoized.
@@ -179,7 +179,7 @@ def was_computed_from(buffer: UOp, source: UOp) -> bool:
     return False
 
 
-def make_leaf_on_device_and_record_unless_constant(
+def make_leaf_and_memoize_by_realized_node(
     realized_node: UOp, array: Array, is_constant: bool, inputs: tuple[weakref.ref[UOp], ...] = ()
 ) -> UOp:
     """Return the node that stands for `realized_node`, whose value is `array`: its leaf, or a copy of that on other devices.

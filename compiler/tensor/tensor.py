@@ -13,7 +13,7 @@ from types import FunctionType
 from uops.compiler.tensor.methods.gradients import GradientMethods
 
 
-def _name_methods_after_class_and_attribute(cls: type) -> type:
+def _name_inherited_methods_after_class_and_attribute(cls: type) -> type:
     """Rename methods after their attributes, so that Python's own errors name what users call: `Tensor.clip() missing ...`."""
     for base in cls.__mro__:
         if base.__module__.startswith(__name__.rpartition(".")[0]):
@@ -37,7 +37,7 @@ def _clone_with_name(function: FunctionType, name: str, cls: type) -> FunctionTy
     return clone
 
 
-@_name_methods_after_class_and_attribute
+@_name_inherited_methods_after_class_and_attribute
 class Tensor(GradientMethods):
     """An n-dimensional array that is computed on demand.
 

@@ -193,7 +193,7 @@ def _replace_inputs_and_captures_by_params(values: list[UOp], nodes_sources_firs
 
     `nodes_sources_first` is the toposort of the values.
     """
-    done = _map_stand_ins_and_their_buffers({u: storage.make_param_like(slot, u) for slot, u in enumerate(inputs)})
+    done = _map_stand_ins_and_buffers_to_values({u: storage.make_param_like(slot, u) for slot, u in enumerate(inputs)})
     captured = _list_captured_buffers_and_tracked_nodes(values, nodes_sources_first, done)
     done |= {u: storage.make_param_like(len(inputs) + k, u) for k, u in enumerate(captured)}
     _rebuild_nodes_in_order(nodes_sources_first, done)
@@ -224,7 +224,7 @@ def _express_checks_in_call_arguments(body_nodes: list[UOp], arguments_by_stand_
     checks = [c for u in body_nodes for c in checks_of(u)]
     if not checks:
         return ()
-    done = _map_stand_ins_and_their_buffers(arguments_by_stand_in)
+    done = _map_stand_ins_and_buffers_to_values(arguments_by_stand_in)
     for c in checks:
         try:
             _rebuild_recursively(c.node, done)
@@ -233,7 +233,7 @@ def _express_checks_in_call_arguments(body_nodes: list[UOp], arguments_by_stand_
     return tuple(dict.fromkeys(c._replace(node=done[c.node]) for c in checks))
 
 
-def _map_stand_ins_and_their_buffers(values_by_stand_in: dict[UOp, UOp]) -> dict[UOp, UOp]:
+def _map_stand_ins_and_buffers_to_values(values_by_stand_in: dict[UOp, UOp]) -> dict[UOp, UOp]:
     """Map each stand-in, and the Buffer that it is a Reshape of, to its value."""
     done = dict(values_by_stand_in)
     for u, value in values_by_stand_in.items():

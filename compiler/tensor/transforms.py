@@ -96,14 +96,14 @@ def _trace(
     """Call `f` with stand-ins; return its value, the rest of what it returns, and the function from cotangents to gradients."""
     stand_ins: list[tuple[UOp, UOp]] = []
 
-    def make_stand_in_if_float(t: Tensor) -> Tensor:
+    def make_and_record_stand_in_if_float(t: Tensor) -> Tensor:
         if not t.dtype.is_float:
             return t
         node = UOp(Op.DETACH, (t.uop,), None, next(_numbers))
         stand_ins.append((node, t.uop))
         return Tensor.of(node)
 
-    given = [map_tensors(p, make_stand_in_if_float) for p in primals]
+    given = [map_tensors(p, make_and_record_stand_in_if_float) for p in primals]
     if not stand_ins:
         wrong = ", ".join(str(t.dtype) for t in collect_tensors_with_repeats(primals)) or format_for_error(
             primals[0] if primals else None

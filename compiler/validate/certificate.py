@@ -27,7 +27,7 @@ from uops.compiler.rewrite.rule import RewriteStep, Rule
 from uops.compiler.rewrite.rules import VALUES
 from uops.compiler.rewrite.rules.fast_math import FAST_MATH, LAWS
 from uops.compiler.target import Target
-from uops.compiler.validate.decide import decide_by_solver, encode_claim_query
+from uops.compiler.validate.decide import decide_by_solver, encode_negated_claim_and_model_defaults
 from uops.compiler.validate.kernel import generate_no_wrap_claims, generate_position_claims, make_bounds_claim
 from uops.compiler.validate.launch import validate
 from uops.compiler.validate.launches.plan import caller_buffer_numbers, generate_call_claims, generate_plan_claims
@@ -42,7 +42,7 @@ from uops.compiler.validate.values import (
     select_used_steps,
     validate_linearization,
 )
-from uops.compiler.validate.writes import generate_write_and_read_agreement_claims
+from uops.compiler.validate.writes import generate_once_coverage_and_read_claims
 from uops.spec.errors import SpecError, UopsError
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.native import describe_native, is_native, refuse_native_text
@@ -130,7 +130,7 @@ def build_and_check_certificate(
         certificate["trusted"] += _head_and_list_fast_math_assumptions(certificate)
     launches = {name: parse(text) for name, text in texts.items()}
     certificate["claims"] = [
-        [c.kind.value, c.place, _digest(encode_claim_query(c).text)]
+        [c.kind.value, c.place, _digest(encode_negated_claim_and_model_defaults(c).text)]
         for c in generate_kernel_call_and_plan_claims(launches, certificate["callers"])
     ]
     faults = check_certificate_and_list_faults(certificate)
@@ -201,7 +201,7 @@ def check_certificate_and_yield_faults(
         yield from _find_rule_and_trust_mismatches(certificate)
         try:
             launches = _parse_and_verify_graph_texts(certificate)
-            yield from _yield_replay_linearize_and_constant_faults(certificate, launches)
+            yield from _yield_value_order_and_constant_faults(certificate, launches)
             program_claims = _list_claims_and_try_encoding(certificate, launches)
         except OutOfTime:
             raise
@@ -282,7 +282,7 @@ def _list_claims_and_try_encoding(certificate: Json, graphs_by_name: Mapping[str
     """Return all claims of the texts, after encoding each. Raises what the reader of texts raises."""
     program_claims = list(generate_kernel_call_and_plan_claims(graphs_by_name, certificate["callers"]))
     for c in program_claims:
-        encode_claim_query(c)
+        encode_negated_claim_and_model_defaults(c)
     return program_claims
 
 
@@ -290,7 +290,7 @@ def _yield_digest_mismatch_and_unproved_claims(
     certificate: Json, regenerated_claims: Sequence[ValidationClaim], worker: SolverWorker, deadline: float
 ) -> Iterator[str]:
     """Yield the claims that differ from those of the certificate, or that the solver does not prove before the deadline."""
-    digests = [[c.kind.value, c.place, _digest(encode_claim_query(c).text)] for c in regenerated_claims]
+    digests = [[c.kind.value, c.place, _digest(encode_negated_claim_and_model_defaults(c).text)] for c in regenerated_claims]
     if digests != certificate["claims"]:
         yield "the claims of the texts are not those written down"
     if not regenerated_claims:
@@ -305,7 +305,7 @@ def _yield_digest_mismatch_and_unproved_claims(
             yield str(v)
 
 
-def _yield_replay_linearize_and_constant_faults(certificate: Json, graphs_by_name: Mapping[str, UOp]) -> Iterator[str]:
+def _yield_value_order_and_constant_faults(certificate: Json, graphs_by_name: Mapping[str, UOp]) -> Iterator[str]:
     """Yield the kernels whose values the rewrite steps and the order of instructions do not prove."""
     rules = _value_rules_by_name()
     names = ("join", "decompose", "simplify", "linearize")
@@ -341,12 +341,12 @@ def generate_kernel_call_and_plan_claims(
         pair = before.body, after.body
         if pair not in seen:
             seen.add(pair)
-            yield from generate_kernel_claims(*map(read_accesses, pair))
+            yield from generate_distinct_claims_of_kernel(*map(read_accesses, pair))
     yield from generate_call_claims(graphs_by_name["join"], graphs_by_name["linearize"])
     yield from generate_plan_claims(graphs_by_name["linearize"], graphs_by_name["plan"], caller_buffers)
 
 
-def generate_kernel_claims(old: KernelAccesses, new: KernelAccesses) -> Iterator[ValidationClaim]:
+def generate_distinct_claims_of_kernel(old: KernelAccesses, new: KernelAccesses) -> Iterator[ValidationClaim]:
     """Yield the distinct claims of one kernel, in a fixed order."""
     done: set[tuple[object, object]] = set()
     for c in _generate_claims_with_duplicates(old, new):
@@ -360,7 +360,7 @@ def _generate_claims_with_duplicates(old: KernelAccesses, new: KernelAccesses) -
     for s in new.sites:
         yield make_bounds_claim(s)
         yield from generate_no_wrap_claims(s)
-    yield from generate_write_and_read_agreement_claims(old, new)
+    yield from generate_once_coverage_and_read_claims(old, new)
     yield from generate_claims_for_memory_with_atomics(old, new)
     yield from race_claims(new)
 

@@ -1,7 +1,7 @@
 """Decisions of claims: by sums and intervals, by trying every point, and by the solver, in this order.
 
 Takes: a `ValidationClaim`. Gives: a `ValidationVerdict`; a claim that none of the three decides is not proved.
-`encode_claim_query` gives the text of a claim for the solver, which is unsatisfiable if the claim holds.
+`encode_negated_claim_and_model_defaults` gives the text of a claim for the solver, which is unsatisfiable if the claim holds.
 """
 
 from __future__ import annotations
@@ -49,13 +49,14 @@ def decide_claim(c: ValidationClaim, worker: SolverWorker) -> ValidationVerdict:
 def is_proved_by_linear_arithmetic(claim: ValidationClaim) -> bool:
     """Return True if intervals, and differences from the given sums, prove the claim.
 
-    Try it first with each index as it stands, then also with the choices by its gate resolved (`terms.resolve_wheres_known_true`).
+    Try it first with each index as it stands, then also with the choices by its gate resolved
+    (`terms.resolve_wheres_whose_condition_is_listed`).
     """
     facts = extract_nonnegative_sums(claim.given)
     if _is_implied(claim.goal, facts):
         return True
     given = T.conjuncts(claim.given)
-    resolved = [f for f, x in ((T.resolve_wheres_known_true(x, given), x) for x in facts) if f is not x]
+    resolved = [f for f, x in ((T.resolve_wheres_whose_condition_is_listed(x, given), x) for x in facts) if f is not x]
     return bool(resolved) and _is_implied(claim.goal, [*facts, *resolved])
 
 
@@ -146,7 +147,7 @@ def has_known_int64_values(*terms: LinearSum | Condition) -> bool:
     """Return True if every value is known and no intermediate one leaves int64."""
     if any(map(T.has_memory_value, terms)):
         return False
-    for x in T.subterms(*terms):
+    for x in T.list_subterms_arguments_first(*terms):
         if isinstance(x, LinearSum):
             if _bound_partial_sums(x) > _INT64 or any(abs(c) > _INT64 for _, c in x.terms):
                 return False
@@ -193,7 +194,7 @@ def make_refutation(c: ValidationClaim, by: DecisionMethod, values: Mapping[str,
 def decide_by_solver(claim: ValidationClaim, worker: SolverWorker, unit: BudgetUnit = BudgetUnit.STEPS) -> ValidationVerdict:
     """Ask the solver about a claim. Raises BudgetExhausted."""
     steps = require_remaining_budget(unit, HELD_STEPS if unit is BudgetUnit.HELD_STEPS else STEPS)
-    text, defaults, is_refuted_by_model = encode_claim_query(claim)
+    text, defaults, is_refuted_by_model = encode_negated_claim_and_model_defaults(claim)
     answer = worker.run_query(text, steps, list(defaults))
     charge_budget_if_limited(unit, min(steps, answer.steps))
     if answer.result == "unsat":
@@ -212,7 +213,7 @@ class EncodedClaimQuery(NamedTuple):
     is_refuted_by_model: bool
 
 
-def encode_claim_query(claim: ValidationClaim) -> EncodedClaimQuery:
+def encode_negated_claim_and_model_defaults(claim: ValidationClaim) -> EncodedClaimQuery:
     """Return the query that is unsatisfiable if the claim holds."""
     m = SmtEncoder(Representation.WHOLE, Representation.WHOLE)
     unknowns = T.collect_unknowns(claim.goal, T.collect_unknowns(claim.given))
@@ -233,11 +234,13 @@ def _encode_condition_memoized(
 ) -> Term:
     """Encode a condition, memoized per query."""
     if c not in encoded:
-        encoded[c] = _encode_condition(m, c, unknown_terms, encoded)
+        encoded[c] = _encode_condition_unmemoized(m, c, unknown_terms, encoded)
     return encoded[c]
 
 
-def _encode_condition(m: SmtEncoder, c: Condition, unknown_terms: Mapping[Unknown, Term], encoded: dict[object, Term]) -> Term:
+def _encode_condition_unmemoized(
+    m: SmtEncoder, c: Condition, unknown_terms: Mapping[Unknown, Term], encoded: dict[object, Term]
+) -> Term:
     """Encode a condition over the terms of the unknowns."""
     if c.op == "held":
         slot, element = c.args

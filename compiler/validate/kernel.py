@@ -73,7 +73,7 @@ def _decide_obligations_and_append_verdicts(
             key = c.given, c.goal
             if key not in done:
                 done.add(key)
-                verdicts.append(_attach_index_graphs_to_refutation(decide_claim(c, worker), s))
+                verdicts.append(_attach_counterexample_index_to_refutation(decide_claim(c, worker), s))
     if all(v.is_proved for v in verdicts if v.kind is ObligationKind.BOUNDS):
         verdicts += _decide_agreement_and_races_per_variable_value(old, new, worker)
 
@@ -101,7 +101,7 @@ def _decide_agreement_and_races_per_variable_value(
 
 def enumerate_few_assignments_or_one_empty(*bodies: KernelAccesses) -> list[dict[Unknown, int]]:
     """Return all values of the named variables; one empty assignment if there are none or too many."""
-    names = list(dict.fromkeys(v for b in bodies for s in b.sites for v in s.named_variables))
+    names = list(dict.fromkeys(v for b in bodies for s in b.sites for v in s.named_argument_variables))
     if not names or math.prod(v.high - v.low + 1 for v in names) > MAX_VARIABLE_VALUES:
         return [{}]
     return [dict(zip(names, values)) for values in itertools.product(*(range(v.low, v.high + 1) for v in names))]
@@ -177,7 +177,7 @@ def _make_no_wrap_claim(wrapping: Operation, given: Condition, s: AccessSite) ->
 
 def find_wraps_without_memory_values(x: LinearSum | Condition) -> Iterator[Operation]:
     """Yield the terms, over loops and variables alone, that a dtype may not hold."""
-    for t in T.subterms(x):
+    for t in T.list_subterms_arguments_first(x):
         if (
             isinstance(t, Operation)
             and t.op.startswith("wrap-")
@@ -187,7 +187,7 @@ def find_wraps_without_memory_values(x: LinearSum | Condition) -> Iterator[Opera
             yield t
 
 
-def _attach_index_graphs_to_refutation(verdict: ValidationVerdict, s: AccessSite) -> ValidationVerdict:
+def _attach_counterexample_index_to_refutation(verdict: ValidationVerdict, s: AccessSite) -> ValidationVerdict:
     """Add to a refutation the graphs of the indices that show it."""
     counterexample = verdict.counterexample
     if counterexample is None:

@@ -18,7 +18,7 @@ from uops.compiler.prove.solver.solver import SolverWorker, solver_version
 from uops.compiler.runtime.queues import describe_launch_access, schedule_launches
 from uops.compiler.validate.decide import decide_claim
 from uops.compiler.validate.kernel import validate_kernel
-from uops.compiler.validate.launches.devices import generate_device_locality_and_order_claims
+from uops.compiler.validate.launches.devices import generate_write_copy_and_order_claims
 from uops.compiler.validate.launches.plan import (
     caller_buffer_numbers,
     generate_call_claims,
@@ -139,7 +139,7 @@ def validate(graphs_by_pass: Mapping[str, UOp], graphs_by_step: Mapping[str, UOp
                 caller_buffer_numbers(graphs_by_pass["callify"].arguments if log.external is None else log.external),
                 list_calls_of_written_kernels(before),
             ),
-            *generate_device_locality_and_order_claims(
+            *generate_write_copy_and_order_claims(
                 before,
                 graphs_by_pass["plan"],
                 schedule_launches([describe_launch_access(call) for call in graphs_by_pass["plan"].src]),

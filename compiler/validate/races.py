@@ -40,11 +40,11 @@ from uops.compiler.validate.sites import (
 )
 from uops.compiler.validate.terms import Atom, Condition, Interval, PointValues, Unknown
 from uops.compiler.validate.writes import (
-    enumerate_executions,
     is_index_injective_by_mixed_radix,
     mark_elements_or_refute_overlap,
     rename_counters_and_loads_apart,
-    view_touched_elements,
+    tabulate_elements_and_execution_mask,
+    view_elements_of_box_shaped_gate,
 )
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.axes import AxisType
@@ -262,7 +262,7 @@ def _decide_that_only_writer_thread_accesses_element(
     Returns None if that is too much work, depends on a named variable, or if sequential loops surround the threads.
     """
     size = size_of(sites[0])
-    if size is None or size > 8 * POINTS or any(s.kind == "atomic" or s.named_variables for s in sites):
+    if size is None or size > 8 * POINTS or any(s.kind == "atomic" or s.named_argument_variables for s in sites):
         return None
     threads = {parallel_counters(s, axis_types) for s in sites}
     if len(threads) != 1 or any(loop_type(s.loops[0]) not in axis_types for s in sites):
@@ -270,7 +270,7 @@ def _decide_that_only_writer_thread_accesses_element(
     (counters,) = threads
     owner = np.full(size, -1, np.int64)
     for s in sorted(sites, key=lambda s: not s.writes):
-        clash = _claim_stores_and_find_clash_unless_costly(s, owner, counters)
+        clash = _claim_stores_and_find_two_clashing_threads(s, owner, counters)
         if clash is None:
             return None
         if clash:
@@ -279,14 +279,14 @@ def _decide_that_only_writer_thread_accesses_element(
     return ValidationVerdict(ObligationKind.RACE, place, DecisionMethod.POINTS)
 
 
-def _claim_stores_and_find_clash_unless_costly(
+def _claim_stores_and_find_two_clashing_threads(
     site: AccessSite, owner_by_element: PointValues, thread_counters: tuple[Unknown, ...]
 ) -> tuple[int, ...] | None:
     """Return two threads that access one element; an empty tuple if there are none; None if the search costs too much.
 
     A Store makes its thread the owner of its elements.
     """
-    view = view_touched_elements(site, owner_by_element)
+    view = view_elements_of_box_shaped_gate(site, owner_by_element)
     if view is not None and not view.size:
         return ()
     axes = [v for v, _ in site.index.terms]
@@ -296,7 +296,7 @@ def _claim_stores_and_find_clash_unless_costly(
         threads = _linearize_counters(thread_counters, values)
         owners = view
     else:
-        points = enumerate_executions(site, thread_counters, 4 * POINTS)
+        points = tabulate_elements_and_execution_mask(site, thread_counters, 4 * POINTS)
         if points is None:
             return None
         at, index, keep = points
@@ -359,7 +359,7 @@ def _decide_lane_conflicts_by_points(
     """
     size, thread_counters = size_of(left[0]), parallel_counters(left[0], axis_types)
     sites = (*left, *right)
-    if size is None or any(s.named_variables or parallel_counters(s, axis_types) != thread_counters for s in sites):
+    if size is None or any(s.named_argument_variables or parallel_counters(s, axis_types) != thread_counters for s in sites):
         return None
     tables = {}
     for s in {id(s): s for s in sites}.values():
@@ -396,7 +396,7 @@ def _tabulate_element_keys_and_lanes(
 
     The key numbers the element together with the values of `same_counters`.
     """
-    points = enumerate_executions(site, tuple(dict.fromkeys((*same_counters, *thread_counters))), limit)
+    points = tabulate_elements_and_execution_mask(site, tuple(dict.fromkeys((*same_counters, *thread_counters))), limit)
     if points is None:
         return None
     at, index, keep = points

@@ -113,7 +113,7 @@ class _AccessReader:
         size, sites = self.memory_element_count(memory), []
         for index, condition, site_lane in _split_by_lane_if_listed(formulas, lane):
             assert isinstance(index, LinearSum) and isinstance(condition, Condition)
-            index = T.resolve_wheres_known_true(index, T.conjuncts(condition))
+            index = T.resolve_wheres_whose_condition_is_listed(index, T.conjuncts(condition))
             sites.append(
                 AccessSite(
                     _KIND[access.op],
@@ -206,14 +206,14 @@ class _AccessReader:
         if u.op is Op.STACK:
             return _join_lanes_into_formula_or_list([self.values[s] for s in u.src])
         if u.op is Op.INDEX and u.operand in self.values:
-            return self._index_symbolic_vector_or_make_unknown(u)
+            return self._read_element_of_symbolic_vector_or_make_unknown(u)
         leaf = _LEAVES.get(u.op)
         if leaf is not None:
             return leaf(self, u)
         operands = [self.values.get(s) for s in u.src]
         read = [x for x in operands if x is not None]
         if u.op not in _RULES or len(read) < len(operands):
-            return self.make_unknown_within_bounds(u)
+            return self.make_unknown_per_lane_within_bounds(u)
         rule = _RULES[u.op]
         lists = [x for x in read if isinstance(x, list)]
         if not lists:
@@ -228,7 +228,7 @@ class _AccessReader:
         read = [x for x in map(self.values.get, gating) if isinstance(x, LinearSum | Condition)]
         is_known = isinstance(index, LinearSum) and len(read) == len(gating)
         if memory.op is not Op.PARAM or memory in self.written_memories or not is_known:
-            return self.make_unknown_within_bounds(load, is_memory_written=memory in self.written_memories)
+            return self.make_unknown_per_lane_within_bounds(load, is_memory_written=memory in self.written_memories)
         assert isinstance(index, LinearSum)
         if load.dtype is dt.bool_:
             value: LinearSum | Condition = Condition("held", (str(memory.arg.slot), index))
@@ -239,24 +239,24 @@ class _AccessReader:
         alternative, gate = read
         return _read_where(self, load, gate, value, alternative)
 
-    def _index_symbolic_vector_or_make_unknown(self, u: UOp) -> SymbolicValue:
+    def _read_element_of_symbolic_vector_or_make_unknown(self, u: UOp) -> SymbolicValue:
         """Read an element of a vector."""
         whole, k = self.values[u.operand], self.values.get(u.positions[0])
         n = (u.operand.shape or (1,))[0]
         if not isinstance(n, int) or not isinstance(k, LinearSum):
-            return self.make_unknown_within_bounds(u)
+            return self.make_unknown_per_lane_within_bounds(u)
         if isinstance(whole, list):
             at = _lane_positions(k, u.shape)
             if any(x.terms or not 0 <= x.const < len(whole) for x in at):
-                return self.make_unknown_within_bounds(u)
+                return self.make_unknown_per_lane_within_bounds(u)
             chosen = [whole[x.const] for x in at]
             return _join_lanes_into_formula_or_list([*chosen]) if u.shape else chosen[0]
         if whole is not None and not any(v.loaded for v in T.collect_unknowns(whole)):
             lane: SymbolicValue = T.substitute(whole, {lane_unknown(n): k})
             return lane
-        return self.make_unknown_within_bounds(u)
+        return self.make_unknown_per_lane_within_bounds(u)
 
-    def make_unknown_within_bounds(self, u: UOp, is_memory_written: bool = False) -> SymbolicValue:
+    def make_unknown_per_lane_within_bounds(self, u: UOp, is_memory_written: bool = False) -> SymbolicValue:
         """Return an unknown of which only the bounds are known, or one per lane of a vector."""
         name = self.names.setdefault(u, f"v{len(self.names)}")
         low, high = (0, 1) if u.dtype is dt.bool_ else u.min_max or (u.dtype.min, u.dtype.max)
@@ -421,7 +421,7 @@ def _make_wrapping_integer_rule(compute_number: Callable[..., LinearSum]) -> Cal
 
     def rule(reader: _AccessReader, u: UOp, *args: LinearSum | Condition) -> SymbolicValue:
         if u.dtype is dt.bool_:
-            return reader.make_unknown_within_bounds(u)
+            return reader.make_unknown_per_lane_within_bounds(u)
         return _wrap_unless_fits(u.dtype, compute_number(*args))
 
     return rule
@@ -503,7 +503,7 @@ def _read_constant_shift_or_make_unknown(
             u.dtype,
             T.scale(a, 1 << shift_count.const) if left else T.as_sum(Operation("idiv", (a, LinearSum(1 << shift_count.const)))),
         )
-    return reader.make_unknown_within_bounds(u)
+    return reader.make_unknown_per_lane_within_bounds(u)
 
 
 _RULES: dict[Op, Callable[..., SymbolicValue]] = {

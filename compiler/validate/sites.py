@@ -67,7 +67,7 @@ class AccessSite:
         return f"{self.kind} of {describe_memory(self.memory)}"
 
     @property
-    def named_variables(self) -> Sequence[Unknown]:
+    def named_argument_variables(self) -> Sequence[Unknown]:
         """The named variables that its element or condition depends on."""
         counters = self.counters
         return [

@@ -31,12 +31,12 @@ from uops.compiler.validate.writes import (
     MAX_MARKS,
     decide_mutual_coverage,
     decide_same_elements_marked,
-    enumerate_executions,
     make_coverage_claim,
     make_disjoint_stores_claim,
     mark_elements_or_refute_overlap,
-    prove_coverage_or_leave_open,
+    prove_coverage_or_leave_to_interpreter_or_open,
     restrict_to_common_ordered_iteration_if_needed,
+    tabulate_elements_and_execution_mask,
 )
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, toposort
@@ -86,7 +86,7 @@ def decide_writes_of_memory_with_atomics(
         yield _decide_same_additions(f"sums of {describe_memory(memory)}", writes.sums_before, writes.sums_after)
         return
     for s in writes.sums_after:
-        yield prove_coverage_or_leave_open(_make_initialized_claim(s, writes.stores_after), worker)
+        yield prove_coverage_or_leave_to_interpreter_or_open(_make_initialized_claim(s, writes.stores_after), worker)
 
 
 def generate_claims_for_memory_with_atomics(before: KernelAccesses, after: KernelAccesses) -> Iterator[ValidationClaim]:
@@ -181,7 +181,7 @@ def _are_equal_lists_of_sites(before: Sequence[AccessSite], after: Sequence[Acce
 def _prove_order_or_leave_open(claim: ValidationClaim, worker: SolverWorker) -> ValidationVerdict:
     """Decide a claim of `_generate_order_claims`. There may be other orders that are right, so nothing is refuted."""
     if any(T.has_memory_value(c) or any(v.loaded for v in T.collect_unknowns(c)) for c in (claim.given, claim.goal)):
-        return prove_coverage_or_leave_open(claim, worker)
+        return prove_coverage_or_leave_to_interpreter_or_open(claim, worker)
     v = decide_claim(claim, worker)
     words = v.why if v.counterexample is None else f"a Store and an addition may change places, {v.counterexample.words}"
     return v if v.is_proved else ValidationVerdict(claim.kind, claim.place, None, why=words)
@@ -237,7 +237,9 @@ def _count_additions(sites: Sequence[AccessSite], size: int) -> PointValues | No
     counts = np.zeros(size, np.int64)
     left = 4 * POINTS
     for s in sites:
-        executions = None if _depends_on_memory(s) or s.named_variables else enumerate_executions(s, (), left)
+        executions = (
+            None if _depends_on_memory(s) or s.named_argument_variables else tabulate_elements_and_execution_mask(s, (), left)
+        )
         if executions is None:
             return None
         at, elements, is_executed = executions
@@ -253,7 +255,7 @@ def _count_executions(sites: Sequence[AccessSite]) -> int | None:
     """Return how often some sites execute; None if that is unknown or too much work, or depends on a named variable."""
     total = 0
     for s in (replace(s, index=T.ZERO) for s in sites):
-        executions = None if _depends_on_memory(s) or s.named_variables else enumerate_executions(s)
+        executions = None if _depends_on_memory(s) or s.named_argument_variables else tabulate_elements_and_execution_mask(s)
         if executions is None:
             return None
         others = math.prod(v.high - v.low + 1 for v in s.counters if v not in executions.points)

@@ -210,7 +210,7 @@ def conjuncts(c: Condition) -> list[Condition]:
     return list(terms)
 
 
-def subterms(
+def list_subterms_arguments_first(
     *roots: LinearSum | Condition | Operation, skip_if_filled_slot: str | None = None
 ) -> list[LinearSum | Condition | Operation]:
     """Return every sum, condition and operation in these terms once, arguments first; iterative.
@@ -242,7 +242,7 @@ def substitute(x: Any, replacements: Mapping[Unknown, LinearSum], memo: dict[Any
     """Return a sum or condition with sums in place of unknowns. `memo` shares the results of several calls."""
     memo = {} if memo is None else memo
     if x not in memo:
-        for y in subterms(x):
+        for y in list_subterms_arguments_first(x):
             if y not in memo:
                 memo[y] = (
                     _rebuild_with_substituted_parts(y, replacements, memo)
@@ -283,12 +283,12 @@ def fold_constant(a: LinearSum) -> LinearSum:
     return a if not a.terms or collect_unknowns(a) or has_memory_value(a) else LinearSum(int(evaluate_at_points(a, {})))
 
 
-def resolve_wheres_known_true(a: LinearSum, true_conditions: Sequence[Condition]) -> LinearSum:
+def resolve_wheres_whose_condition_is_listed(a: LinearSum, true_conditions: Sequence[Condition]) -> LinearSum:
     """Return a sum with its choices resolved whose condition is among those known to hold."""
     if not true_conditions:
         return a
     done: dict[Any, Any] = {}
-    for x in subterms(a):
+    for x in list_subterms_arguments_first(a):
         if isinstance(x, LinearSum):
             total = LinearSum(x.const)
             for t, c in x.terms:
@@ -329,7 +329,7 @@ def has_memory_value(x: LinearSum | Condition | Operation) -> bool:
 
 def _memoize_unknowns_and_memory_use(x: LinearSum | Condition | Operation) -> LinearSum | Condition | Operation:
     """Compute the memos for unknowns and memory values of a term, and return the term."""
-    for y in subterms(x, skip_if_filled_slot="_unknowns") if x._unknowns is None else ():
+    for y in list_subterms_arguments_first(x, skip_if_filled_slot="_unknowns") if x._unknowns is None else ():
         parts = [t for t, _ in y.terms] if isinstance(y, LinearSum) else [a for a in y.args if not isinstance(a, str)]
         unknown_vars = dict.fromkeys(v for t in parts for v in ([t] if isinstance(t, Unknown) else t._unknowns or ()))
         has_memory = any(t._held for t in parts) or (not isinstance(y, LinearSum) and (y.op == "held" or y.op.startswith("held-")))
@@ -344,12 +344,12 @@ def _memoize_unknowns_and_memory_use(x: LinearSum | Condition | Operation) -> Li
 def bounds(a: LinearSum, known: Mapping[Atom, Interval] | None = None) -> Interval:
     """Return an interval that contains the sum, for atoms within their bounds or within those in `known`."""
     if a._bounds is None:
-        for x in subterms(a, skip_if_filled_slot="_bounds"):
+        for x in list_subterms_arguments_first(a, skip_if_filled_slot="_bounds"):
             object.__setattr__(x, "_bounds", _compute_bounds(x, {}, {}))
     narrower: dict[InternedTerm, Interval] = {}
     if known and any(isinstance(t, Operation) for t, _ in a.terms):
         everywhere = any(isinstance(t, Operation) for t in known)
-        for x in subterms(a):
+        for x in list_subterms_arguments_first(a):
             if everywhere or any(v in known for v in collect_unknowns(x)):
                 low, high = narrower[x] = _compute_bounds(x, known, narrower)
                 if isinstance(x, Operation) and x in known:
@@ -401,7 +401,7 @@ def dtype_range_of_wrap_or_held_op(op_name: str) -> Interval:
     return (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
 
 
-def _div_bounds(a: Interval, b: Interval) -> Interval:
+def _bound_total_floor_quotient(a: Interval, b: Interval) -> Interval:
     if b[0] <= 0 <= b[1]:
         m = max(abs(a[0]), abs(a[1]))
         return -m, m
@@ -436,11 +436,11 @@ def _shl_bounds(a: Interval, n: Interval) -> Interval:
 
 
 def _shr_bounds(a: Interval, n: Interval) -> Interval:
-    return _div_bounds(a, (1 << n[0], 1 << n[1])) if 0 <= n[0] and n[1] < 64 else (min(a[0], -1), max(a[1], 0))
+    return _bound_total_floor_quotient(a, (1 << n[0], 1 << n[1])) if 0 <= n[0] and n[1] < 64 else (min(a[0], -1), max(a[1], 0))
 
 
 _BOUNDS: dict[str, Callable[..., Interval]] = {
-    "idiv": _div_bounds,
+    "idiv": _bound_total_floor_quotient,
     "mod": _mod_bounds,
     "mul": _mul_bounds,
     "max": lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
@@ -463,7 +463,7 @@ def evaluate_at_points(x: LinearSum | Condition, points: Mapping[Unknown, PointV
 
     No value of memory occurs in the term. A value is dropped after its last use.
     """
-    order = subterms(x)
+    order = list_subterms_arguments_first(x)
     last = {y: k for k, z in enumerate(order) for y in _direct_parts_except_unknowns(z)}
     results: dict[Any, PointValues] = {}
     for k, y in enumerate(order):

@@ -172,10 +172,10 @@ def _find_linearization_fault(graph: UOp, linear: UOp) -> str | None:
     missing = next((u for u in order if u.op in _EFFECTS and u not in at), None)
     if missing is not None:
         return f"a {missing.op.name} is not listed"
-    return _find_block_fault(linear.src, order, added) or _find_unlisted_operand(linear.src, order)
+    return _find_block_fault(linear.src, order, added) or _find_operand_missing_from_list(linear.src, order)
 
 
-def _find_unlisted_operand(instructions: Sequence[UOp], graph_nodes: Sequence[UOp]) -> str | None:
+def _find_operand_missing_from_list(instructions: Sequence[UOp], graph_nodes: Sequence[UOp]) -> str | None:
     """Return the reason why instructions are not listed that others use; None if all are. The sizes of Params need not be."""
     listed = set(instructions).union(toposort(*[u.extents for u in graph_nodes if u.op is Op.PARAM and u.src]))
     for k, u in enumerate(instructions):
@@ -187,7 +187,7 @@ def _find_unlisted_operand(instructions: Sequence[UOp], graph_nodes: Sequence[UO
 
 def _needs_no_place(u: UOp) -> bool:
     """Return True for a node that instructions may use without its being listed: memory, and constants."""
-    return u.op is Op.CONST or u.op in MEMORY_ROOTS or (u.op is Op.STACK and u.constant_elements is not None)
+    return u.op is Op.CONST or u.op in MEMORY_ROOTS or (u.op is Op.STACK and u.constants_of_stack is not None)
 
 
 def _find_added_branch_fault(branch: UOp, instructions: Sequence[UOp], at: Mapping[UOp, int]) -> str | None:

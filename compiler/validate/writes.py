@@ -152,7 +152,7 @@ def _decide_written_once_by_points(
     store: AccessSite, claim: ValidationClaim, fixed_counters: Sequence[Unknown]
 ) -> ValidationVerdict | None:
     """Compare the elements of all executions of a Store; None if they are unknown or too many."""
-    executions = enumerate_executions(store, store.counters)
+    executions = tabulate_elements_and_execution_mask(store, store.counters)
     if executions is None or any(v.loaded for v in executions.points):  # a value of memory may differ between two executions
         return None
     points, index, keep = executions
@@ -182,7 +182,9 @@ class SiteExecutions(NamedTuple):
     is_executed: PointValues
 
 
-def enumerate_executions(site: AccessSite, extra_axes: Sequence[Unknown] = (), max_points: int = POINTS) -> SiteExecutions | None:
+def tabulate_elements_and_execution_mask(
+    site: AccessSite, extra_axes: Sequence[Unknown] = (), max_points: int = POINTS
+) -> SiteExecutions | None:
     """Return all executions of a site.
 
     Executions are told apart by the element, the gate and `extra_axes`. Returns None if they are unknown or too many.
@@ -302,14 +304,14 @@ def mark_elements_or_refute_overlap(
     Returns None if they are unknown, too many, or depend on a named variable. If `refute_overlap_in` names a memory, an
     element that two sites touch, neither of them an AtomicAdd, returns a refuted verdict.
     """
-    if size > MAX_MARKS or any(s.named_variables for s in sites):
+    if size > MAX_MARKS or any(s.named_argument_variables for s in sites):
         return None
     marks = np.zeros(size, np.bool_)
     left = 4 * POINTS
     for s in sorted(sites, key=lambda s: s.kind == "atomic"):
-        view = view_touched_elements(s, marks)
+        view = view_elements_of_box_shaped_gate(s, marks)
         if view is None:
-            points = enumerate_executions(s, (), left)
+            points = tabulate_elements_and_execution_mask(s, (), left)
             if points is None:
                 return None
             _, index, keep = points
@@ -335,7 +337,7 @@ def _refute_double_write(s: AccessSite, place: str) -> ValidationVerdict:
     return ValidationVerdict(ObligationKind.ONCE, f"stores of {place}", DecisionMethod.POINTS, why)
 
 
-def view_touched_elements(site: AccessSite, flat_array: PointValues) -> PointValues | None:
+def view_elements_of_box_shaped_gate(site: AccessSite, flat_array: PointValues) -> PointValues | None:
     """Return the elements that a site touches as a view of the memory; an element may occur more than once.
 
     Returns None unless the index is a sum of unknowns that the gate bounds one by one, and all elements are inside.
@@ -395,7 +397,9 @@ def decide_mutual_coverage(
             if has_equal_site(s, others):
                 yield ValidationVerdict(ObligationKind.COVER, f"{s} {words}", DecisionMethod.STRUCTURE)
             else:
-                yield prove_coverage_or_leave_open(make_coverage_claim(s, others, ObligationKind.COVER, f"{s} {words}"), worker)
+                yield prove_coverage_or_leave_to_interpreter_or_open(
+                    make_coverage_claim(s, others, ObligationKind.COVER, f"{s} {words}"), worker
+                )
 
 
 def has_equal_site(s: AccessSite, others: Iterable[AccessSite]) -> bool:
@@ -409,7 +413,7 @@ def has_equal_site(s: AccessSite, others: Iterable[AccessSite]) -> bool:
 BY_VALUE = "what the index or the gate is, is a value: stages"
 
 
-def prove_coverage_or_leave_open(claim: ValidationClaim, worker: SolverWorker) -> ValidationVerdict:
+def prove_coverage_or_leave_to_interpreter_or_open(claim: ValidationClaim, worker: SolverWorker) -> ValidationVerdict:
     """Ask the solver whether the iterations that `find_sufficient_touch_condition` proposes are right.
 
     If not, there may be others, so nothing is refuted. A claim about values of memory is left to the check of values.
@@ -446,7 +450,7 @@ def make_coverage_claim(site: AccessSite, others: Sequence[AccessSite], kind: Ob
 def split_index_by_where_and_add_window_end(site: AccessSite) -> Iterator[AccessSite]:
     """Yield one site per branch of an index that is a choice, each with the branch's condition.
 
-    After each comes the end of its window, if it begins before its memory (`_generate_window_end_if_padded`).
+    After each comes the end of its window, if it begins before its memory (`_generate_window_end_if_index_negative`).
     """
     for t, k in site.index.terms:
         if isinstance(t, Operation) and t.op == "where":
@@ -458,10 +462,10 @@ def split_index_by_where_and_add_window_end(site: AccessSite) -> Iterator[Access
                 yield from split_index_by_where_and_add_window_end(branch)
             return
     yield site
-    yield from _generate_window_end_if_padded(site)
+    yield from _generate_window_end_if_index_negative(site)
 
 
-def _generate_window_end_if_padded(site: AccessSite) -> Iterator[AccessSite]:
+def _generate_window_end_if_index_negative(site: AccessSite) -> Iterator[AccessSite]:
     """Yield the last position of a window that begins before its memory.
 
     Of counters with equal steps, all but one get their greatest values. The digits of an element find the window's first
@@ -508,7 +512,7 @@ def _factor_into_steps_and_counts(offsets: Sequence[int]) -> list[tuple[int, int
     return None if rest is None else [(offsets[1], n), *rest]
 
 
-def generate_write_and_read_agreement_claims(before: KernelAccesses, after: KernelAccesses) -> Iterator[ValidationClaim]:
+def generate_once_coverage_and_read_claims(before: KernelAccesses, after: KernelAccesses) -> Iterator[ValidationClaim]:
     """Yield the claims about writes and reads that the verdicts decide.
 
     If both bodies read an argument, the kernel may write an element again only where a claim shows that the body before does.
@@ -559,7 +563,9 @@ def _decide_loads_within_sites(
         )
         if verdict is None and has_equal_site(s, allowed_sites):
             verdict = ValidationVerdict(ObligationKind.READS, place, DecisionMethod.STRUCTURE)
-        yield verdict or prove_coverage_or_leave_open(make_coverage_claim(s, allowed_sites, ObligationKind.READS, str(s)), worker)
+        yield verdict or prove_coverage_or_leave_to_interpreter_or_open(
+            make_coverage_claim(s, allowed_sites, ObligationKind.READS, str(s)), worker
+        )
 
 
 def _decide_reads_only_marked(site: AccessSite, allowed_mask: PointValues, place: str) -> ValidationVerdict | None:
@@ -567,7 +573,7 @@ def _decide_reads_only_marked(site: AccessSite, allowed_mask: PointValues, place
     low, high = T.bounds(site.index, derive_atom_bounds_unless_contradictory(extract_nonnegative_sums(site.condition)) or {})
     if low >= 0 and allowed_mask[low : high + 1].all():
         return ValidationVerdict(ObligationKind.READS, place, DecisionMethod.SUMS)
-    points = enumerate_executions(site)
+    points = tabulate_elements_and_execution_mask(site)
     if points is None:
         return None
     _, index, keep = points

@@ -143,7 +143,7 @@ class _Bisection:
             return Finding(p.stage, p.name, None, None, fault_of_failed_run(e), show(self.graph), "")
         fault, outputs = self._evaluate_and_judge_stage(p.name, after) if after is not self.graph else (None, self.outputs)
         if fault is not None:
-            finding = self._localize_fault_to_step_and_kernel(p, fault, after, state.steps)
+            finding = self._localize_fault_to_pass_step_and_kernel(p, fault, after, state.steps)
             return finding._replace(rule=self._rerun_pass_and_find_refuted_rule(p, state))
         self.graph, self.outputs = after, outputs
         self.names = list_kernel_names_or_keep_if_unnamed(after, self.names)
@@ -155,7 +155,7 @@ class _Bisection:
 
     # Localization inside of a pass
 
-    def _localize_fault_to_step_and_kernel(self, p: Pass, fault: Fault, after: UOp, steps: Mapping[str, UOp]) -> Finding:
+    def _localize_fault_to_pass_step_and_kernel(self, p: Pass, fault: Fault, after: UOp, steps: Mapping[str, UOp]) -> Finding:
         """Return the finding of a wrong pass with its step and its kernel."""
         before, step = self.graph, None
         for name, graph in steps.items():

@@ -42,7 +42,7 @@ def data_and_symbolic_sources(u: UOp) -> tuple[UOp, ...]:
     if len(src) == 2 and src[1]._spelt.__class__ is tuple:  # constant extents: the commonest case, at a third of the cost
         return src[:1]  # operand
     operand, *vectors = src
-    return (operand, *[s for v in vectors if v.constant_elements is None for s in v.src if s.op is not _CONST])
+    return (operand, *[s for v in vectors if v.constants_of_stack is None for s in v.src if s.op is not _CONST])
 
 
 def resolve_extents(vector: UOp, nonconstant_entries: Iterable[Array] = ()) -> tuple[int, ...]:
@@ -52,7 +52,7 @@ def resolve_extents(vector: UOp, nonconstant_entries: Iterable[Array] = ()) -> t
     """
     sizes = vector._spelt
     if sizes is UNSET:
-        sizes = vector.constant_elements
+        sizes = vector.constants_of_stack
     if sizes is not None and (not sizes or min(sizes) >= 0):
         return sizes  # type: ignore[no-any-return]
     nonconstant_entries = iter(nonconstant_entries)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from uops.spec.bestiary import lower as lw
 from uops.spec.bestiary.lower import LegalizeState, Lower
 from uops.spec.bestiary.removal import load_or_recompute
-from uops.spec.bestiary.tensor_core import accumulate_wmma_tiles_in_registers
+from uops.spec.bestiary.tensor_core import lower_wmma_grid_to_register_accumulation
 from uops.spec.errors import SpecError
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import UOp, substitute, toposort
@@ -35,7 +35,7 @@ LEGALIZE: dict[Op, Lower] = {
     Op.VCONST:         lw.vconst,
     Op.CAT:            lw.cat,
     Op.PTRCAT:         lw.cat,
-    Op.UNROLL:         lw.clone_scalar_per_unrolled_lane,
+    Op.UNROLL:         lw.stack_scalar_at_each_lanes_axis_values,
     Op.CONTRACT:       lw.splat_scalar_or_permute_lanes,
     Op.B_IF:           lw.if_,
     Op.B_PARAM:        lw.param,
@@ -52,7 +52,7 @@ LEGALIZE: dict[Op, Lower] = {
     Op.BUFFER_VIEW:    lw.buffer_view,
     Op.MSTACK:         lw.mstack,
     Op.MSELECT:        lw.mselect,
-    Op.MULTI:          lw.shard_along_axis_unless_sharded,
+    Op.MULTI:          lw.lower_multi_to_sharding_copy,
     Op.PRECAST:        lw.same,
     Op.CUSTOMI:        lw.customi,
     Op.MIN:            lw.minimum,
@@ -62,11 +62,11 @@ LEGALIZE: dict[Op, Lower] = {
 _CORE_OPS: dict[Op, Lower] = {
     Op.CALL: lw.call,
     Op.LINEAR: lw.flatten_linear_to_core_instructions,
-    Op.WMMA: accumulate_wmma_tiles_in_registers,
+    Op.WMMA: lower_wmma_grid_to_register_accumulation,
 }
 
 
-def substitute_bound_variables(root: UOp) -> UOp:
+def substitute_bound_variables_transitively(root: UOp) -> UOp:
     """Replace every bound variable and every BIND by the variable's value, in values too (R112, BIND).
 
     Raises SpecError if the value of a variable depends on the variable itself.
@@ -81,7 +81,7 @@ def substitute_bound_variables(root: UOp) -> UOp:
 
 def legalize(root: UOp) -> UOp:
     """Return a graph in core ops; raises SpecError if a node has no meaning by itself, as a DEVICE as root."""
-    root = substitute_bound_variables(root)
+    root = substitute_bound_variables_transitively(root)
     order = toposort(root)
     state = LegalizeState(order)
     for u in order:

@@ -46,7 +46,7 @@ class LegalizeState:
         """Return the core nodes of the sources of `u`."""
         return tuple(self.core_nodes[s] for s in u.src)
 
-    def get_or_assign_buffer_id(self, u: UOp) -> int:
+    def get_unique_number_or_assign_fresh_id(self, u: UOp) -> int:
         """Return the identity of the Buffer that replaces `u`: the number of a UNIQUE, else a free one (R113, ids)."""
         if u.op is Op.UNIQUE:
             return int(u.arg.id)
@@ -162,7 +162,7 @@ def allreduce(u: UOp, state: LegalizeState) -> UOp:
 def buffer(u: UOp, state: LegalizeState) -> UOp:
     """Lower a BUFFER; scopes may use one LUNIQUE for different memory (R130, ids of memory inside of a body)."""
     unique, device_node = u.src
-    buffer_id = state.get_or_assign_buffer_id(unique if unique.op is Op.UNIQUE else u)
+    buffer_id = state.get_unique_number_or_assign_fresh_id(unique if unique.op is Op.UNIQUE else u)
     return b.buffer(u.arg.size, u.arg.dtype, device_node.arg.device, unique=buffer_id)
 
 
@@ -170,7 +170,7 @@ def bufferize(u: UOp, state: LegalizeState) -> UOp:
     """Lower a BUFFERIZE to a Buffer, a Store in the loops of its ranges, and an After."""
     value, *ranges = state.core_sources(u)
     device = u.arg.device or value.device or state.device
-    memory = b.buffer(math.prod(u.shape), u.dtype, device, u.arg.addrspace, state.get_or_assign_buffer_id(u))
+    memory = b.buffer(math.prod(u.shape), u.dtype, device, u.arg.addrspace, state.get_unique_number_or_assign_fresh_id(u))
     view = memory if len(u.shape) == 1 else b.reshape(memory, u.shape)
     element = UOp(Op.INDEX, (view, *ranges)) if ranges else view
     return b.after(view, b.end(b.store(element, value), *ranges))
@@ -322,7 +322,7 @@ def flatten_linear_to_core_instructions(u: UOp, state: LegalizeState) -> UOp:
     """
     if state.core_sources(u) == u.src:
         return u
-    if_effects = set[UOp]().union(*(collect_nested_if_effects(s) for s in u.instructions if s.op is Op.B_IF))
+    if_effects = set[UOp]().union(*(collect_effects_in_if_body(s) for s in u.instructions if s.op is Op.B_IF))
     listed: list[UOp] = []
     seen: set[UOp] = set()
     for s in u.instructions:
@@ -334,7 +334,7 @@ def flatten_linear_to_core_instructions(u: UOp, state: LegalizeState) -> UOp:
     return u.replace(src=tuple(listed))
 
 
-def collect_nested_if_effects(u: UOp) -> set[UOp]:
+def collect_effects_in_if_body(u: UOp) -> set[UOp]:
     """Return every effect in the body of an IF, also those inside of other effects."""
     effects: set[UOp] = set()
     pending = list(u.effects)
@@ -376,7 +376,7 @@ def cat(u: UOp, state: LegalizeState) -> UOp:
     return b.stack(*(lane for s in state.core_sources(u) for lane in split_lanes(s)))
 
 
-def clone_scalar_per_unrolled_lane(u: UOp, state: LegalizeState) -> UOp:
+def stack_scalar_at_each_lanes_axis_values(u: UOp, state: LegalizeState) -> UOp:
     """Lower an UNROLL: clone a scalar per lane, with the lane's values for the Ranges of the axes (R111)."""
     t = state[u.operand]
     if t.shape:
@@ -451,7 +451,7 @@ def define(space: A.AddrSpace) -> Lower:
     """Return the lowering of DEFINE_LOCAL or DEFINE_REG: a Buffer in `space`."""
 
     def lower(u: UOp, state: LegalizeState) -> UOp:
-        return b.buffer(u.arg.size, u.arg.dtype, state.device, space, state.get_or_assign_buffer_id(u))
+        return b.buffer(u.arg.size, u.arg.dtype, state.device, space, state.get_unique_number_or_assign_fresh_id(u))
 
     lower.__name__ = f"define_{space.name.lower()}"
     return lower
@@ -480,7 +480,7 @@ def mselect(u: UOp, state: LegalizeState) -> UOp:
     return b.shrink(copy_on_device, [scale_dim(n, u.arg.index) if k == t.axis else 0 for k, n in enumerate(shape)], shape)
 
 
-def shard_along_axis_unless_sharded(u: UOp, state: LegalizeState) -> UOp:
+def lower_multi_to_sharding_copy(u: UOp, state: LegalizeState) -> UOp:
     """Lower a MULTI (R116): shard the value along the axis, unless it is sharded already."""
     t, a = state[u.operand], u.arg.axis
     if t.axis == a:

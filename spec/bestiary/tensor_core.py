@@ -12,7 +12,7 @@ from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import open_ranges, scope_nodes
 
 
-def accumulate_wmma_tiles_in_registers(u: UOp, state: LegalizeState) -> UOp:
+def lower_wmma_grid_to_register_accumulation(u: UOp, state: LegalizeState) -> UOp:
     """Lower a WMMA: its accumulator becomes register memory, to which each Wmma of one tile adds in the loops of the ranges."""
     lhs, rhs, accumulator, *ranges = state.core_sources(u)
     along_n, along_m = u.arg.tile_grid
@@ -20,7 +20,7 @@ def accumulate_wmma_tiles_in_registers(u: UOp, state: LegalizeState) -> UOp:
         return u.replace(src=(lhs, rhs, accumulator))
     size = len(split_lanes(accumulator))
     device = u.device if isinstance(u.device, str) else state.device
-    registers = b.buffer(size, u.arg.dtype_out, device, AddrSpace.REG, state.get_or_assign_buffer_id(u))
+    registers = b.buffer(size, u.arg.dtype_out, device, AddrSpace.REG, state.get_unique_number_or_assign_fresh_id(u))
     outer = sorted(open_ranges(scope_nodes(u))[u], key=lambda r: (r.arg.axis_id, r.arg.renumbered))
     first = b.store(b.after(registers, *(state[r] for r in outer)), accumulator)
     running = b.after(registers, first, *ranges)

@@ -33,7 +33,7 @@ def _make_tuple_validator(hints: tuple[Any, ...]) -> Validator:
     return lambda v: type(v) is tuple and len(v) == len(validators) and all(f(x) for f, x in zip(validators, v, strict=True))
 
 
-def _make_union_validator(hints: tuple[Any, ...]) -> Validator:
+def _make_union_or_device_validator(hints: tuple[Any, ...]) -> Validator:
     if str in hints and any(get_origin(h) is tuple for h in hints):  # args.Device
         hints = tuple(h for h in hints if h is not str and get_origin(h) is not tuple)
         others = tuple(map(make_validator, hints))
@@ -45,7 +45,7 @@ def _make_union_validator(hints: tuple[Any, ...]) -> Validator:
 def make_validator(hint: Any) -> Validator:
     """Return a predicate that is true for the values of a type annotation."""
     if get_origin(hint) in (types.UnionType, Union):
-        return _make_union_validator(get_args(hint))
+        return _make_union_or_device_validator(get_args(hint))
     if get_origin(hint) is tuple:
         return _make_tuple_validator(get_args(hint))
     if hint is type(None):

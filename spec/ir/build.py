@@ -202,7 +202,7 @@ def cast(t: UOp, dtype: DType) -> UOp:
     return t if t.dtype is dtype else _require_typed(UOp(Op.CAST, (t,), A.CastArg(dtype)))
 
 
-def as_node(value: Value, preferred_dtype: DType | None = None) -> UOp:
+def as_node_in_preferred_dtype(value: Value, preferred_dtype: DType | None = None) -> UOp:
     """Return a node for an operand: a number becomes a Const of dtype `preferred_dtype` if that holds its kind, else by R25."""
     if isinstance(value, UOp):
         return value
@@ -225,7 +225,7 @@ def build_alu_with_promotion(op: Op, *operands: Value) -> UOp:
     """
     is_where = op is Op.WHERE
     like = next((v.dtype for v in operands[is_where:] if isinstance(v, UOp)), None)
-    nodes = [as_node(v, like if k or not is_where else dt.bool_) for k, v in enumerate(operands)]
+    nodes = [as_node_in_preferred_dtype(v, like if k or not is_where else dt.bool_) for k, v in enumerate(operands)]
     part = slice(is_where, 1 if op in SHIFT else None)
     promoted = nodes[part]
     common = promoted[0].dtype

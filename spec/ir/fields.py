@@ -87,10 +87,10 @@ def _try_coerce(hint: Any, value: Any) -> tuple[bool, Any]:
         return value is None, None
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
         return next((r for r in (_try_coerce(h, value) for h in typing.get_args(hint)) if r[0]), (False, None))
-    return _try_coerce_tuple(typing.get_args(hint), value)
+    return _try_coerce_elements_of_tuple(typing.get_args(hint), value)
 
 
-def _try_coerce_tuple(hints: tuple[Any, ...], value: Any) -> tuple[bool, Any]:
+def _try_coerce_elements_of_tuple(hints: tuple[Any, ...], value: Any) -> tuple[bool, Any]:
     if not isinstance(value, tuple):
         return False, None
     if hints[1:] == (Ellipsis,):

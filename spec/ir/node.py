@@ -160,7 +160,7 @@ class UOp(_NodeStorage):
         )
 
     @property
-    def constant_elements(self) -> tuple[int, ...] | None:
+    def constants_of_stack(self) -> tuple[int, ...] | None:
         """The values of a Stack whose elements are all Consts, such as a shape operand (R40); None for any other node."""
         v = self._spelt
         if v is UNSET:
@@ -342,14 +342,14 @@ def nodes_with_op(root: UOp, op: Op) -> list[UOp]:
         if len(cache) >= _MOST_ORDERS:
             cache.clear()
         try:
-            groups = _group_by_op_extending_memoized_effect(root, cache)
+            groups = _group_by_op_reusing_groups_of_wrapped_effect(root, cache)
         except RecursionError:  # too many nested Ends for Python's stack
             groups = _group_by_op(root)
         cache[root] = groups
     return groups.get(op, [])
 
 
-def _group_by_op_extending_memoized_effect(
+def _group_by_op_reusing_groups_of_wrapped_effect(
     root: UOp, memoized_groups_by_root: dict[UOp, dict[Op, list[UOp]]]
 ) -> dict[Op, list[UOp]]:
     """Group the nodes at and below `root` by op. An End or Sink around one effect extends the memoized groups of the effect."""
@@ -357,7 +357,7 @@ def _group_by_op_extending_memoized_effect(
         effect, *ranges = root.src  # a Sink has no ranges
         below = memoized_groups_by_root.get(effect)
         if below is None and (orders.orders_by_root is None or root not in orders.orders_by_root):
-            below = memoized_groups_by_root[effect] = _group_by_op_extending_memoized_effect(effect, memoized_groups_by_root)
+            below = memoized_groups_by_root[effect] = _group_by_op_reusing_groups_of_wrapped_effect(effect, memoized_groups_by_root)
         if below is not None and all(r in below.get(r.op, ()) for r in ranges):
             return {**below, root.op: [*below.get(root.op, ()), root]}
     return _group_by_op(root)
@@ -412,7 +412,7 @@ def _visit_postorder(u: UOp, order: dict[UOp, None], known_orders: dict[UOp, lis
     src: Iterable[UOp] = u.src
     if len(u.src) >= MANY:
         src = dict.fromkeys(u.src)
-        if u.constant_elements is not None:
+        if u.constants_of_stack is not None:
             order.update(src)
             src = ()
     for s in src:

@@ -137,14 +137,14 @@ def _optional_source_property(name: str) -> Any:
     """Return a property for a source that a node may lack; the property is then None."""
     positions = positions_of(name, "", "?")
 
-    def get_source(u: Any) -> Any:
+    def get_source_or_none(u: Any) -> Any:
         try:
             k = positions[u.op]
         except KeyError:
             raise _missing_source_error(u, name) from None
         return u.src[k] if k < len(u.src) else None
 
-    return property(get_source, doc=f"The source named `{name}`, or None.")
+    return property(get_source_or_none, doc=f"The source named `{name}`, or None.")
 
 
 class Operands:

@@ -103,7 +103,7 @@ def open_ranges(nodes: Iterable[UOp]) -> dict[UOp, frozenset[UOp]]:
         src: Iterable[UOp] = u.src
         op, ranges = u.op, _NO_RANGES
         if len(u.src) >= MANY:
-            src = set(u.src) if u.constant_elements is None else ()
+            src = set(u.src) if u.constants_of_stack is None else ()
         if op not in _SCOPING:
             for s in src:
                 below = table[s]

@@ -243,7 +243,7 @@ def _check_store_index_vectors_without_duplicates(u: UOp, ctx: VerifyContext) ->
     while view.src:
         if view.op is Op.INDEX:
             for i in view.positions:
-                if i.op is Op.STACK and i.constant_elements is not None and len(set(i.elements)) != len(i.elements):
+                if i.op is Op.STACK and i.constants_of_stack is not None and len(set(i.elements)) != len(i.elements):
                     return "an index vector names an element twice"
         view = view.src[0]  # the viewed memory
     return None

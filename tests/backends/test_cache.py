@@ -178,7 +178,7 @@ def test_the_least_recently_used_objects_go_first(tmp_path: Path) -> None:
         store.put(name, bytes(8192 - len(seal("object", 2, name, b""))))
         os.utime(store.root / f"{name}.obj", (1000.0 + k, 1000.0 + k))
     assert store.get(names[0]) is not None  # a use makes it the youngest
-    store.evict_and_remove_scratch()
+    store.evict_to_three_quarters_and_remove_stale_scratch()
     left = [k for k, name in enumerate(names) if (store.root / f"{name}.obj").exists()]
     assert 0 in left
     assert left[1:] == list(range(12 - len(left) + 1, 12))
@@ -192,7 +192,7 @@ def test_a_sweep_takes_old_scratch_files_only(store: ObjectCache) -> None:
         path.write_bytes(b"x")
     os.utime(old, (0, 0))
     os.utime(later, (2**33, 2**33))  # the clock was set back since
-    store.evict_and_remove_scratch()
+    store.evict_to_three_quarters_and_remove_stale_scratch()
     assert (old.exists(), new.exists(), later.exists(), stored(store).exists()) == (False, True, False, True)
 
 
@@ -203,7 +203,7 @@ def test_after_the_clock_was_set_back_what_is_used_stays(tmp_path: Path) -> None
         store.put(name, bytes(7000))
         os.utime(store.root / f"{name}.obj", (2**33 + k, 2**33 + k))
     assert store.get(names[0]) is not None
-    store.evict_and_remove_scratch()
+    store.evict_to_three_quarters_and_remove_stale_scratch()
     assert (store.root / f"{names[0]}.obj").exists()
 
 
@@ -230,7 +230,7 @@ for turn in range(600):
         except OSError:
             pass
     if draw.random() < 0.02:
-        store.evict_and_remove_scratch()
+        store.evict_to_three_quarters_and_remove_stale_scratch()
 print(bad, store.hits)
 """
 

@@ -31,7 +31,7 @@ SOURCES = (
     movement.generate_movement_cases,
     reduce.generate_reduce_cases,
     elementwise.generate_elementwise_cases,
-    folding.generate_folding_cases,
+    folding.generate_constant_and_wrapped_range_cases,
     loops.generate_loop_cases,
     kernels.generate_kernel_cases,
     tensor_cores.generate_tensor_core_cases,

@@ -35,7 +35,7 @@ def generate_invocation_edge_lane_and_large_cases(tier: ConformanceTier) -> Iter
     """Yield the cases of calls, of lanes, and, but in the smoke tier, of large values."""
     is_smoke = tier is ConformanceTier.SMOKE
     for d in _SMOKE if is_smoke else dt.STORABLE:
-        yield from (_make_param_case_of_invocation_mode(d, mode) for mode in InvocationMode if mode is not InvocationMode.PLAIN)
+        yield from (_make_two_param_invocation_case(d, mode) for mode in InvocationMode if mode is not InvocationMode.PLAIN)
         if not is_smoke:
             yield _make_large_case(d)
     for d in (dt.float32, dt.int32) if is_smoke else dt.STORABLE:
@@ -48,7 +48,7 @@ def _combine(x: UOp, y: UOp) -> UOp:
     return UOp(Op.XOR if x.dtype is dt.bool_ else Op.MAX, (x, y))
 
 
-def _make_param_case_of_invocation_mode(d: DType, mode: InvocationMode) -> ConformanceCase:
+def _make_two_param_invocation_case(d: DType, mode: InvocationMode) -> ConformanceCase:
     """Create a case of two inputs that are combined, and of one that is moved."""
     inputs: Inputs = {}
     if mode is InvocationMode.OVERLAPPING:

@@ -34,7 +34,7 @@ def list_programs_every_target_compiles(tier: ConformanceTier, row_glob: str = "
 _ORDER: tuple[Dialect, ...] = tuple(d for d in Dialect if d is not Dialect.BESTIARY)
 
 
-def can_be_lowered_to(case: ConformanceCase, dialect: Dialect) -> bool:
+def enters_pipeline_at_or_before(case: ConformanceCase, dialect: Dialect) -> bool:
     """Return True for a program of every target that is of no later dialect."""
     if case.surface not in (TENSOR_SURFACE, KERNEL_SURFACE):
         return False

@@ -30,7 +30,7 @@ _MANY = {ConformanceTier.SMOKE: 12, ConformanceTier.FULL: 40}
 _SMOKE = (dt.bool_, dt.int8, dt.uint8, dt.int32, dt.uint64, dt.float32, dt.float16)
 
 
-def generate_folding_cases(tier: ConformanceTier) -> Iterator[ConformanceCase]:
+def generate_constant_and_wrapped_range_cases(tier: ConformanceTier) -> Iterator[ConformanceCase]:
     """Yield all cases of the edge classes `constant` and `wrapped-range`."""
     for op in OPS:
         for d in dt.STORABLE if tier is ConformanceTier.FULL else _SMOKE:

@@ -76,7 +76,7 @@ def _exchange_twice_through_local_memory(d: DType, k: KernelBuilder) -> tuple[UO
     return (b.end(b.store(b.at(b.after(target, second), i), y), i),)
 
 
-def _meet_in_loop(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
+def _rotate_local_memory_in_loop(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
     """Build lanes that rotate LOCAL memory once per iteration of a loop that holds two Barriers."""
     source, target, tile = k.add_source(d, LANES), k.add_target(d, LANES), local_memory(LANES, d)
     i, r = k.make_range(LANES, AxisType.LOCAL), k.make_range(2)
@@ -110,7 +110,7 @@ def _transpose_local_memory_across_barrier(d: DType, k: KernelBuilder) -> tuple[
 # ------------------------------------------------------------------------------------------------------------- Special
 
 
-def _copy_by_specials(*bounds: tuple[str, int]) -> BuildEffects:
+def _copy_reversed_by_specials(*bounds: tuple[str, int]) -> BuildEffects:
     """Build a copy in reverse whose position is made of Specials, the first one slowest."""
 
     def build(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
@@ -124,7 +124,7 @@ def _copy_by_specials(*bounds: tuple[str, int]) -> BuildEffects:
     return build
 
 
-def _copy_by_symbolic_special(name: str) -> BuildEffects:
+def _copy_reversed_by_symbolic_special(name: str) -> BuildEffects:
     def build(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
         source, target = k.add_source(d, 9), k.add_target(d, 9)
         i = special(name, k.add_variable("n", 1, 9, 5))
@@ -204,7 +204,7 @@ def _loop_in_if(d: DType, inputs: Inputs) -> UOp:
     return _list_with_blocks(d, inputs, make)
 
 
-def _if_in_graph(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
+def _store_in_if_block_of_graph(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
     """Build an If of a graph: what comes after it is in its block.
 
     SELECTED alone has it, so its address has machine width.
@@ -363,18 +363,20 @@ TABLE: tuple[tuple[Op, str, BuildLaunch], ...] = (
         ("warp", reverse_in_workgroup(make_lane_counters(AxisType.WARP))),
         ("group-reduce", reverse_in_workgroup(make_lane_counters(AxisType.GROUP_REDUCE))),
         ("specials", reverse_in_workgroup(_specials)), ("two-meetings", _exchange_twice_through_local_memory),
-        ("in-loop", _meet_in_loop), ("global-memory", _meet_over_global_memory),
+        ("in-loop", _rotate_local_memory_in_loop), ("global-memory", _meet_over_global_memory),
         ("two-axes", _transpose_local_memory_across_barrier))),
     *((Op.SPECIAL, edge, single_kernel(build)) for edge, build in (
-        ("groups", _copy_by_specials(("gidx0", 7))), ("lanes", _copy_by_specials(("lidx0", 7))),
-        ("groups-and-lanes", _copy_by_specials(("gidx0", 3), ("lidx0", 4))),
-        ("two-axes-each", _copy_by_specials(("gidx1", 2), ("gidx0", 3), ("lidx1", 2), ("lidx0", 4))),
-        ("threads", _copy_by_specials(("threadpool0", 3))), ("one-item", _copy_by_specials(("gidx0", 1), ("lidx0", 5))),
-        ("symbolic-groups", _copy_by_symbolic_special("gidx0")), ("symbolic-lanes", _copy_by_symbolic_special("lidx0")))),
+        ("groups", _copy_reversed_by_specials(("gidx0", 7))), ("lanes", _copy_reversed_by_specials(("lidx0", 7))),
+        ("groups-and-lanes", _copy_reversed_by_specials(("gidx0", 3), ("lidx0", 4))),
+        ("two-axes-each", _copy_reversed_by_specials(("gidx1", 2), ("gidx0", 3), ("lidx1", 2), ("lidx0", 4))),
+        ("threads", _copy_reversed_by_specials(("threadpool0", 3))),
+        ("one-item", _copy_reversed_by_specials(("gidx0", 1), ("lidx0", 5))),
+        ("symbolic-groups", _copy_reversed_by_symbolic_special("gidx0")),
+        ("symbolic-lanes", _copy_reversed_by_symbolic_special("lidx0")))),
     (Op.IF, "list",             _store_inside_and_after_if_in_list),
     (Op.IF, "list-nested",      _nested_ifs_with_store_behind_inner),
     (Op.IF, "list-loop",        _loop_in_if),
-    (Op.IF, "graph",            single_kernel(_if_in_graph)),
+    (Op.IF, "graph",            single_kernel(_store_in_if_block_of_graph)),
     (Op.ENDIF, "store-behind",  _store_inside_and_after_if_in_list),
     (Op.ENDIF, "nested",        _nested_ifs_with_store_behind_inner),
     *((Op.ATOMICADD, f"{t.name.lower()}", single_kernel(_add_atomically(t, 3)))

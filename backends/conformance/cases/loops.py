@@ -50,7 +50,7 @@ def single_kernel(build: BuildEffects) -> BuildLaunch:
 # ---------------------------------------------------------------------------------------------------------------- Range
 
 
-def reverse_in_loop_and_store_beside(t: AxisType, bound: int = N) -> BuildEffects:
+def reverse_in_loop_and_store_outside(t: AxisType, bound: int = N) -> BuildEffects:
     """Build a loop whose iterations copy one element each; one more element is stored beside it, whether it runs or not."""
 
     def build(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
@@ -76,7 +76,7 @@ def keep_last_iteration_in_register(t: AxisType) -> BuildEffects:
     return build
 
 
-def loop_to_variable(t: AxisType, value: int) -> BuildEffects:
+def reverse_up_to_variable_and_store_outside(t: AxisType, value: int) -> BuildEffects:
     """Build a loop with a symbolic bound, which may be negative."""
 
     def build(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
@@ -245,14 +245,16 @@ def reduce_range(op: Op, t: AxisType) -> BuildEffects:
 # fmt: off
 #: (op, edge class, builder) of each case.
 TABLE: tuple[tuple[Op, str, BuildLaunch], ...] = (
-    *((Op.RANGE, edge_of_axis(t), single_kernel(reverse_in_loop_and_store_beside(t))) for t in KERNEL_AXES),
+    *((Op.RANGE, edge_of_axis(t), single_kernel(reverse_in_loop_and_store_outside(t))) for t in KERNEL_AXES),
     *((Op.RANGE, f"{edge_of_axis(t)}-in-order", single_kernel(keep_last_iteration_in_register(t))) for t in KERNEL_AXES
       if t in SEQUENTIAL),
-    *((Op.RANGE, f"{edge_of_axis(t)}-zero-trip", single_kernel(reverse_in_loop_and_store_beside(t, 0))) for t in KERNEL_AXES),
-    *((Op.RANGE, f"{edge_of_axis(t)}-negative-bound", single_kernel(reverse_in_loop_and_store_beside(t, -3))) for t in KERNEL_AXES),
-    *((Op.RANGE, f"{edge_of_axis(t)}-symbolic", single_kernel(loop_to_variable(t, 7))) for t in KERNEL_AXES
+    *((Op.RANGE, f"{edge_of_axis(t)}-zero-trip", single_kernel(reverse_in_loop_and_store_outside(t, 0))) for t in KERNEL_AXES),
+    *((Op.RANGE, f"{edge_of_axis(t)}-negative-bound", single_kernel(reverse_in_loop_and_store_outside(t, -3)))
+      for t in KERNEL_AXES),
+    *((Op.RANGE, f"{edge_of_axis(t)}-symbolic", single_kernel(reverse_up_to_variable_and_store_outside(t, 7))) for t in KERNEL_AXES
       if t not in WORKGROUP | UNROLLED),
-    *((Op.RANGE, f"{edge_of_axis(t)}-symbolic-negative", single_kernel(loop_to_variable(t, -1))) for t in KERNEL_AXES
+    *((Op.RANGE, f"{edge_of_axis(t)}-symbolic-negative", single_kernel(reverse_up_to_variable_and_store_outside(t, -1)))
+      for t in KERNEL_AXES
       if t not in WORKGROUP | UNROLLED),
     *((Op.RANGE, f"{edge_of_axis(a)}-around-{edge_of_axis(c)}", single_kernel(_transpose_in(a, c))) for a, c in (
         (AxisType.LOOP, AxisType.LOOP), (AxisType.GLOBAL, AxisType.LOCAL), (AxisType.GLOBAL, AxisType.GLOBAL),

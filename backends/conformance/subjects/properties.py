@@ -307,7 +307,7 @@ def _agree_on_axis(d: DType) -> _Faults:
 # -------------------------------------------------------------------------------------------------------------------- priority
 
 
-def _nest_loops_by_priority_then_id(axis_type_name: str) -> _Faults:
+def _check_loop_pairs_nest_by_priority(axis_type_name: str) -> _Faults:
     """The loops of one End nest by priority, then by id, in the interpreter and in the compiler."""
     yield expect(f"priority of {axis_type_name}", PRIORITY[axis_type_name], AXIS_NAMES[axis_type_name].priority)
     for other, ids in itertools.product(PRIORITY, ((0, 1), (1, 0))):
@@ -348,6 +348,6 @@ def generate_property_cases(tier: ConformanceTier) -> Iterator[SubjectCase]:
             yield make_check_case(claim, what, d.name, functools.partial(check, d))
     for k, name in enumerate(PRIORITY, 1):
         yield make_check_case(
-            f"TABLE.PRIORITY.C{k}", name.lower(), "void", functools.partial(_nest_loops_by_priority_then_id, name)
+            f"TABLE.PRIORITY.C{k}", name.lower(), "void", functools.partial(_check_loop_pairs_nest_by_priority, name)
         )
     yield from _generate_derived_vs_computed_cases(tier)

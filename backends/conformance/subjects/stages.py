@@ -88,7 +88,7 @@ def _find_shapes_in_kernels(step: _StageStep) -> Iterator[str | None]:
             yield f"{u.op.name} in a kernel has shape {u.shape}" if u.shape else None
 
 
-def _find_races(step: _StageStep) -> Iterator[str | None]:
+def _run_lane_by_lane_to_find_races(step: _StageStep) -> Iterator[str | None]:
     if not any(u.op is Op.RANGE and u.arg.type in _PARALLEL for u in step.kernel_nodes):
         return
     try:
@@ -117,7 +117,7 @@ def _find_ops_and_dtypes_that_target_lacks(step: _StageStep) -> Iterator[str | N
             yield None
 
 
-def _find_unsized_or_narrow_index_arithmetic(step: _StageStep) -> Iterator[str | None]:
+def _find_unsized_index_arithmetic_or_narrow_cast(step: _StageStep) -> Iterator[str | None]:
     """Loop counters alone are of dtype index behind select. What is computed with them has a width that holds their values."""
     for u in step.computed_nodes:
         if u.op is Op.CAST and u.operand.dtype is dt.index:
@@ -203,11 +203,11 @@ class _OwnClaim(NamedTuple):
 _CHECKS: Mapping[str, tuple[_OwnClaim, ...]] = {
     "callify": (_OwnClaim(3, "memory", _find_memory_in_function),),
     "rangeify": (_OwnClaim(3, "scalars", _find_shapes_in_kernels),),
-    "optimize": (_OwnClaim(3, "races", _find_races, by_dtype=False),),
+    "optimize": (_OwnClaim(3, "races", _run_lane_by_lane_to_find_races, by_dtype=False),),
     "expand": (_OwnClaim(3, "vector-ranges", _find_vector_ranges),),
     "select": (
         _OwnClaim(3, "target", _find_ops_and_dtypes_that_target_lacks),
-        _OwnClaim(4, "index-width", _find_unsized_or_narrow_index_arithmetic),
+        _OwnClaim(4, "index-width", _find_unsized_index_arithmetic_or_narrow_cast),
     ),
     "linearize": (_OwnClaim(3, "order", _find_duplicate_or_misplaced_instructions),),
     "plan": (

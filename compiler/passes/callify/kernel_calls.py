@@ -190,7 +190,7 @@ class _CallInMemory:
             return False
         views = [u for u in _views_of(a) if u.op is not Op.AFTER]
         operands = [s for u in views for s in u.src[1:]]  # offsets and extents
-        return all(u.op in _FOLLOWED for u in views) and all(s.constant_elements is not None for s in operands)
+        return all(u.op in _FOLLOWED for u in views) and all(s.constants_of_stack is not None for s in operands)
 
     def _make_temporary_buffer_like(self, a: UOp) -> UOp:
         device = a.device if isinstance(a.device, str) else "CPU"

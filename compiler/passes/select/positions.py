@@ -235,7 +235,7 @@ class IndexSums:
         return None
 
     def _derive_stack_lanes(self, stack: UOp, lane_positions: LanePositions) -> IndexLanes | None:
-        constants = stack.constant_elements
+        constants = stack.constants_of_stack
         if constants is not None:
             return IndexLanes({}, tuple([constants[p] for p in lane_positions]))
         elements = stack.elements

@@ -108,7 +108,7 @@ def _insert_unlisted_operands_before_users(linear: UOp) -> UOp:
 
     for u in linear.instructions:
         order = toposort(u, gate=is_unlisted)
-        listed |= dict.fromkeys(s for s in order if s.op is not Op.CONST and (s.op is not Op.STACK or s.constant_elements is None))
+        listed |= dict.fromkeys(s for s in order if s.op is not Op.CONST and (s.op is not Op.STACK or s.constants_of_stack is None))
     return linear.replace(src=tuple(listed))
 
 

@@ -162,7 +162,7 @@ def _match_adjacent_remainders_of_quotient(binding: Binding) -> WitnessNodes | N
 # Remainders in a dividend
 
 
-def _find_remainder_redundant_under_mod(binding: Binding) -> WitnessNodes | None:
+def _match_unscaled_remainder_of_multiple(binding: Binding) -> WitnessNodes | None:
     """Match s = t % e + q with e a multiple of c."""
     by, total = int(bound_node(binding, "c").arg.value), extract_affine_sum(bound_node(binding, "s"))
     for rest, times in total.terms.items():
@@ -241,7 +241,7 @@ def _propose_product(binding: Binding) -> WitnessNodes:
 # Comparisons of sums
 
 
-def _propose_quotient_that_decides_comparison(binding: Binding) -> WitnessNodes | None:
+def _split_sum_so_that_quotient_decides_less_than(binding: Binding) -> WitnessNodes | None:
     """Propose s = q g + r and k, where s < c is q < k for every r."""
     limit, total = int(bound_node(binding, "c").arg.value), extract_affine_sum(bound_node(binding, "s"))
     sizes = {abs(n) for n in total.terms.values()}
@@ -276,7 +276,11 @@ _IN_RANGE = (c > 0) & eq(s, q * c + r) & (r >= 0) & (r < c)
 def _make_rule_comparing_divisible_part_only(name: str, lhs: Pattern, rhs: Pattern) -> Rule:
     """Return a rule that compares a sum by its multiples of g only."""
     return Rule(
-        name, lhs, rhs, when=_BOUND, witness=make_witness_requiring_lower_cost(lhs, rhs, _propose_quotient_that_decides_comparison)
+        name,
+        lhs,
+        rhs,
+        when=_BOUND,
+        witness=make_witness_requiring_lower_cost(lhs, rhs, _split_sum_so_that_quotient_decides_less_than),
     )
 
 
@@ -324,7 +328,7 @@ RULES = (
         s % c,
         w % c,
         (c > 0) & (e > 0) & eq(e % c, 0) & eq(w, q + t) & eq(s, q + t % e),
-        _find_remainder_redundant_under_mod,
+        _match_unscaled_remainder_of_multiple,
     ),
     # floor((q c + r) / c) = q for 0 <= r < c.
     Rule("div-in-range", s // c, q, _IN_RANGE, _propose_quotient_and_bounded_remainder),

@@ -59,7 +59,7 @@ def make_witness_requiring_lower_cost(lhs: Pattern, rhs: Pattern, propose: Witne
     return propose_cheaper
 
 
-def _make_cheaper_affine_sum_witness(sum_op: Op) -> Witness:
+def _make_witness_of_cheaper_of_two_forms(sum_op: Op) -> Witness:
     """Return the witness of the cheaper one of two forms of a sum: canonical, or with products of sums kept."""
 
     def propose(binding: Binding) -> dict[str, UOp] | None:
@@ -98,7 +98,7 @@ def _divide_coefficients_with_remainder(total: AffineSum, divisor: int) -> tuple
     )
 
 
-def _propose_coefficientwise_quotient_and_rest(binding: Binding) -> dict[str, UOp] | None:
+def _split_by_nonzero_divisor_coefficientwise(binding: Binding) -> dict[str, UOp] | None:
     """Propose q and r with s = q*c + r."""
     by = int(bound_node(binding, "c").arg.value)
     if by == 0:
@@ -124,14 +124,14 @@ def _make_witness_merging_addend_if_sums_fit_int32(sum_op: Op) -> Witness:
     none after instruction selection, and gets none back.
     """
 
-    def propose_cheaper_affine_sum(binding: Binding) -> dict[str, UOp] | None:
+    def propose_merged_sum_if_it_fits(binding: Binding) -> dict[str, UOp] | None:
         summand, k = bound_node(binding, "x"), index_constant(int(bound_node(binding, "m").arg.value))
         if summand in extract_affine_sum(summand).terms:
             return None
         total = build_affine_sum(extract_affine_sum(UOp(sum_op, (summand, k))))
         return {"k": k, "q": total} if _fits_int32(summand) and _fits_int32(total) else None
 
-    return propose_cheaper_affine_sum
+    return propose_merged_sum_if_it_fits
 
 
 def _fits_int32(u: UOp) -> bool:
@@ -147,8 +147,8 @@ _FACTOR = (d > 0) & (r >= 0) & (r < g) & eq(c, d * g) & eq(s, q * g + r)
 
 RULES = (
     # Like terms are collected: 2x + 3x = 5x, x - x = 0, (x + 1) + 2 = x + 3.
-    _sum_rule("sum", x + y, q, eq(q, x + y), _make_cheaper_affine_sum_witness(Op.ADD)),
-    _sum_rule("difference", x - y, q, eq(q, x - y), _make_cheaper_affine_sum_witness(Op.SUB)),
+    _sum_rule("sum", x + y, q, eq(q, x + y), _make_witness_of_cheaper_of_two_forms(Op.ADD)),
+    _sum_rule("difference", x - y, q, eq(q, x - y), _make_witness_of_cheaper_of_two_forms(Op.SUB)),
     Rule("product-of-constants", (x * c) * d, x * k, when=eq(k, c * d), witness=_propose_product),
     Rule("div-one", x // 1, x),
     Rule("mod-one", x % 1, zero),
@@ -156,8 +156,8 @@ RULES = (
     Rule("div-small", x // y, zero, when=(x >= 0) & (x < y)),
     Rule("mod-small", x % y, x, when=(x >= 0) & (x < y)),
     # floor((q*c + r) / c) = q + floor(r / c) for every c but 0.
-    _sum_rule("div-multiples", s // c, q + r // c, ne(c, 0) & eq(s, q * c + r), _propose_coefficientwise_quotient_and_rest),
-    _sum_rule("mod-multiples", s % c, r % c, ne(c, 0) & eq(s, q * c + r), _propose_coefficientwise_quotient_and_rest),
+    _sum_rule("div-multiples", s // c, q + r // c, ne(c, 0) & eq(s, q * c + r), _split_by_nonzero_divisor_coefficientwise),
+    _sum_rule("mod-multiples", s % c, r % c, ne(c, 0) & eq(s, q * c + r), _split_by_nonzero_divisor_coefficientwise),
     # floor((q*g + r) / (d*g)) = floor(q / d) for 0 <= r < g, and the remainder is g * (q mod d) + r.
     _sum_rule("div-factor", s // c, q // d, _FACTOR, _propose_split_by_factor_shared_with_a_term),
     _sum_rule("mod-factor", s % c, (q % d) * g + r, _FACTOR, _propose_split_by_factor_shared_with_a_term),

@@ -23,7 +23,7 @@ from uops.compiler.tensor.dtypes import (
 from uops.compiler.tensor.faults import claim_of, fault
 from uops.compiler.tensor.methods.movement import MovementMethods
 from uops.compiler.tensor.methods.own_gradients import LOG1P, MOD, SOFTPLUS, TANH, build_sigmoid, call_with_gradient
-from uops.compiler.tensor.methods.powers import integer_power, power_by_squaring
+from uops.compiler.tensor.methods.powers import integer_power_refusing_negative_exponent, power_by_squaring
 from uops.compiler.tensor.methods.remainder import float_floor_divide, float_floor_mod
 from uops.compiler.tensor.numbers import require_in_range_if_integer_dtype, require_python_number
 from uops.spec.errors import SpecError, SpecTypeError
@@ -49,7 +49,7 @@ class ElementwiseMethods(MovementMethods):
 
     # Two operands
 
-    def _collect_operand_nodes(
+    def _convert_other_and_order_operands(
         self, other: Operand, swap: bool = False, cast_both_to_common_float: bool = False
     ) -> tuple[UOp, UOp]:
         """Return the nodes of both operands, swapped if `swap`; with `cast_both_to_common_float`, promoted to a float dtype."""
@@ -66,7 +66,7 @@ class ElementwiseMethods(MovementMethods):
             a, b = self.uop, other.uop
             if a.dtype is b.dtype and a.shape == b.shape:
                 return self.of(UOp(op, (b, a) if swap else (a, b)))
-        a, b = self._collect_operand_nodes(other, swap, promote_to_float)
+        a, b = self._convert_other_and_order_operands(other, swap, promote_to_float)
         broken = find_claim_broken_by_dtypes(op, (a.dtype, b.dtype) if op in SHIFT else (promote(a.dtype, b.dtype),) * 2)
         if broken is not None:
             is_count = op in SHIFT and a.dtype.is_integer
@@ -118,7 +118,7 @@ class ElementwiseMethods(MovementMethods):
         self, method: str, op: Op, build_float_graph: Callable[[UOp, UOp], UOp], other: Operand, swap: bool
     ) -> Self:
         """Divide integers by an op, and floats by the graph that `build_float_graph` builds."""
-        a, b = self._collect_operand_nodes(other, swap)
+        a, b = self._convert_other_and_order_operands(other, swap)
         common = promote(a.dtype, b.dtype)
         if not common.is_float:
             return self._apply_binary(method, op, other, swap)
@@ -143,12 +143,12 @@ class ElementwiseMethods(MovementMethods):
         """
         if self.dtype.is_float and isinstance(other, int) and not reverse and 1 <= other <= 4:
             return self.of(power_by_squaring(self.uop, other))
-        a, b = self._collect_operand_nodes(other, reverse)
+        a, b = self._convert_other_and_order_operands(other, reverse)
         common = promote(a.dtype, b.dtype)
         if common.is_float:
             return self._apply_binary("pow", Op.POW, other, reverse)
         self._require_shapes_to_broadcast("pow", Op.POW, a, b)
-        return self.of(integer_power(a, b, common))
+        return self.of(integer_power_refusing_negative_exponent(a, b, common))
 
     def maximum(self, other: Operand) -> Self:
         """Return the greater of two elements, NaN if either is NaN (R11: Max on floats)."""
@@ -159,7 +159,7 @@ class ElementwiseMethods(MovementMethods):
 
         Floats are reversed by negation, integers by ~, which cannot overflow.
         """
-        a, b = (self.of(u) for u in self._collect_operand_nodes(other))
+        a, b = (self.of(u) for u in self._convert_other_and_order_operands(other))
         common = promote(a.dtype, b.dtype)
         return a.cast(common)._reverse_order()._apply_binary("minimum", Op.MAX, b.cast(common)._reverse_order())._reverse_order()
 

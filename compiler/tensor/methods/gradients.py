@@ -51,7 +51,7 @@ class GradientMethods(DeviceMethods):
             self._require_float("requires_grad_", self)
             if not (is_tracing() or history.has_gradient_path_to_tracked_tensor(self.uop)):
                 array = self._realize_array()
-                self._set_node(storage.make_leaf_on_device_and_record_unless_constant(self.uop, array, is_constant=True))
+                self._set_node(storage.make_leaf_and_memoize_by_realized_node(self.uop, array, is_constant=True))
         history.track_or_untrack_tensor(self, requires_grad)
         return self
 
@@ -102,7 +102,7 @@ class GradientMethods(DeviceMethods):
         for t in targets:
             self._require_float("gradient", self._require_tensor("a target", t))
         found = find_cotangents([(self.uop, cotangent)], [t.uop for t in targets])
-        nodes = list(history.walk_undetached(self.uop))
+        nodes = list(history.walk_from_root_stopping_at_detach(self.uop))
         for k, (t, g) in enumerate(zip(targets, found)):
             self._require_whole_derivative(k, t, g, nodes)
         return [t.of(u) if u is not None else self.of(t.uop).zeros_like() for t, u in zip(targets, found)]

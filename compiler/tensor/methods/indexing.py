@@ -68,7 +68,7 @@ class IndexingMethods(NetworkMethods):
 
     def _expand_index_key(self, key: IndexItem) -> list[IndexItem]:
         """Return one item per axis, and None for each new axis: Ellipsis expanded, arrays and lists as Tensors."""
-        items = [self._check_index_item_and_wrap_arrays(i) for i in (key if isinstance(key, tuple) else (key,))]
+        items = [self._require_integer_index_and_wrap_arrays(i) for i in (key if isinstance(key, tuple) else (key,))]
         dots = [k for k, i in enumerate(items) if i is Ellipsis]
         used = sum(i is not None and i is not Ellipsis for i in items)
         if len(dots) > 1:
@@ -83,7 +83,7 @@ class IndexingMethods(NetworkMethods):
         at = dots[0] if dots else len(items)
         return [*items[:at], *[_KEEP] * (self.ndim - used), *items[at + 1 :]]
 
-    def _check_index_item_and_wrap_arrays(self, i: IndexItem) -> IndexItem:
+    def _require_integer_index_and_wrap_arrays(self, i: IndexItem) -> IndexItem:
         """Return an index item with arrays and lists as Tensors. Raises SpecTypeError for what is no index."""
         if isinstance(i, np.ndarray) and i.ndim == 0:
             i = i[()]
@@ -169,7 +169,7 @@ class IndexingMethods(NetworkMethods):
             t.uop,
             *first,
             *itertools.chain(
-                *(_build_permute_index_permute_steps(k, self.ndim, c) for k, c in enumerate(axis_slices) if c.step > 1)
+                *(_build_steps_indexing_axis_moved_to_front(k, self.ndim, c) for k, c in enumerate(axis_slices) if c.step > 1)
             ),
         )
 
@@ -181,7 +181,7 @@ class IndexingMethods(NetworkMethods):
         An index out of range raises IndexError when the value is realized, unless `unchecked` (R163: indices of Tensors).
         """
         t, k = (self.flatten(), 0) if axis is None else (self, self._normalize_axis("take", axis, "INDEX.C2"))
-        item = self._check_index_item_and_wrap_arrays(index)
+        item = self._require_integer_index_and_wrap_arrays(index)
         if not isinstance(item, (int, np.integer, LazyTensorBase)):
             raise fault(
                 "take", "INDEX.C4", f"expected an integer or an array of integers, got {type(item).__name__}", SpecTypeError
@@ -292,7 +292,7 @@ class IndexingMethods(NetworkMethods):
         return (self.cast(d).unsqueeze(-1).eq(self.of(arange(n, d)))).cast(dt.int32)
 
 
-def _build_permute_index_permute_steps(axis: int, rank: int, axis_slice: _AxisSlice) -> tuple[MovementStep, ...]:
+def _build_steps_indexing_axis_moved_to_front(axis: int, rank: int, axis_slice: _AxisSlice) -> tuple[MovementStep, ...]:
     """Return the steps that take a slice's elements, ignoring its order: move the axis to the front, index it, move it back."""
     order = (axis, *(k for k in range(rank) if k != axis))
     back = tuple(order.index(k) for k in range(rank))

@@ -11,7 +11,7 @@ from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
 
-def integer_power(uncast_base: UOp, exponent: UOp, result_dtype: DType) -> UOp:
+def integer_power_refusing_negative_exponent(uncast_base: UOp, exponent: UOp, result_dtype: DType) -> UOp:
     """Return a ** b in `result_dtype`, an integer dtype or bool. Raises SpecValueError for a known negative exponent.
 
     A computed exponent may be negative: the result is then the whole part of the exact one, and 0 for 0 ** b (R165: powers of
@@ -25,7 +25,7 @@ def integer_power(uncast_base: UOp, exponent: UOp, result_dtype: DType) -> UOp:
     return (
         power_by_squaring(base, int(exponent.arg.value))
         if exponent.op is Op.CONST
-        else _integer_power_by_exponent_bits(base, exponent)
+        else _integer_power_by_exponent_bits_or_sign(base, exponent)
     )
 
 
@@ -41,7 +41,7 @@ def power_by_squaring(base: UOp, exponent: int) -> UOp:
     return result if result is not None else B.expand(B.reshape(one, (1,) * len(base.shape)), base.shape) if base.shape else one
 
 
-def _integer_power_by_exponent_bits(base: UOp, exponent: UOp) -> UOp:
+def _integer_power_by_exponent_bits_or_sign(base: UOp, exponent: UOp) -> UOp:
     """Return base ** exponent for a computed exponent: each bit selects the square or 1 as a factor."""
     one, e = B.const(1, base.dtype), exponent.dtype
     if e is dt.bool_:

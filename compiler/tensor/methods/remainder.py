@@ -27,14 +27,14 @@ def float_floor_mod(a: UOp, b: UOp) -> UOp:
 
     It has the sign of b, and is NaN where b is 0 or a is infinite.
     """
-    _, y, rest = _widen_operands_and_fmod(a, b)
+    _, y, rest = _cast_to_step_dtype_and_fmod(a, b)
     zero = B.where(B.lt(y, 0.0), B.const(-0.0, y.dtype), B.const(0.0, y.dtype))
     return B.cast(B.where(B.eq(rest, 0.0), zero, B.where(_signs_differ(rest, y), B.add(rest, y), rest)), a.dtype)
 
 
 def float_floor_divide(a: UOp, b: UOp) -> UOp:
     """Return (a - remainder) / b as the nearest whole number, a / b where b is 0. A zero has the sign of a / b."""
-    x, y, rest = _widen_operands_and_fmod(a, b)
+    x, y, rest = _cast_to_step_dtype_and_fmod(a, b)
     quotient, whole = B.div(x, y), B.div(B.sub(x, rest), y)
     whole = B.where(B.and_(B.ne(rest, 0.0), _signs_differ(rest, y)), B.sub(whole, 1.0), whole)
     truncated = B.trunc(whole)
@@ -44,7 +44,7 @@ def float_floor_divide(a: UOp, b: UOp) -> UOp:
     return B.cast(B.where(B.eq(y, 0.0), quotient, signed), a.dtype)
 
 
-def _widen_operands_and_fmod(a: UOp, b: UOp) -> tuple[UOp, UOp, UOp]:
+def _cast_to_step_dtype_and_fmod(a: UOp, b: UOp) -> tuple[UOp, UOp, UOp]:
     """Return both operands in the dtype of the steps, and their fmod, in which a zero has either sign."""
     d = a.dtype
     if d is dt.float64:

@@ -36,7 +36,7 @@ class _Touch(NamedTuple):
         return (other.end is None or self.first < other.end) and (self.end is None or other.first < self.end)
 
 
-def generate_device_locality_and_order_claims(kernels: UOp, planned: UOp, schedule: QueueSchedule) -> Iterator[ValidationClaim]:
+def generate_write_copy_and_order_claims(kernels: UOp, planned: UOp, schedule: QueueSchedule) -> Iterator[ValidationClaim]:
     """Yield the claims of a program on several devices."""
     touches = [list(_list_touches(call)) for call in planned.src]
     devices = [_device_of(call) for call in planned.src]

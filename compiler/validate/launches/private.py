@@ -193,7 +193,7 @@ def _find_elements_that_may_be_read(flow: _ControlFlow, buffer: UOp) -> list[int
             now = functools.reduce(operator.or_, (live[s] for s in flow.successors[k]))
             if flow.buffer.get(k) is buffer:
                 now = now & ~_find_written_elements(u, buffer) if u.op is Op.STORE else (1 << buffer.arg.size) - 1
-            elif k in boundaries or (k in flow.loops and _fills_memory(flow, k, buffer)):
+            elif k in boundaries or (k in flow.loops and _is_loop_storing_each_element_once(flow, k, buffer)):
                 now = 0
             if now != live[k]:
                 live[k], changed = now, True
@@ -213,12 +213,12 @@ def _find_written_elements(store: UOp, buffer: UOp) -> int:
     position = _find_ungated_store_position(store, buffer)
     if position is None:
         return 0
-    elements = (position.arg.value,) if position.op is Op.CONST else position.constant_elements or ()
+    elements = (position.arg.value,) if position.op is Op.CONST else position.constants_of_stack or ()
     inside = range(buffer.arg.size)  # a Store that is never executed may name others
     return functools.reduce(operator.or_, (1 << int(k) for k in elements if k in inside), 0)
 
 
-def _fills_memory(flow: _ControlFlow, start: int, buffer: UOp) -> bool:
+def _is_loop_storing_each_element_once(flow: _ControlFlow, start: int, buffer: UOp) -> bool:
     """Return True if a loop stores to every element of a Buffer, each once, and reads none."""
     r, inside = flow.instructions[start], range(start + 1, flow.loops[start])
     if r.bound.op is not Op.CONST or r.bound.arg.value != buffer.arg.size or has_memory_per_iteration(buffer, r):

@@ -132,7 +132,7 @@ def _find_symbolic_shape_operands(nodes: Iterable[UOp]) -> frozenset[UOp]:
         for u in nodes
         if u.op in SHAPED
         for s in u.src[1:]  # offset, extents
-        if s.constant_elements is None
+        if s.constants_of_stack is None
     )
 
 

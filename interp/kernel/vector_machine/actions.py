@@ -115,7 +115,7 @@ def _eval_void(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorVal
 
 def _static_extents_or_give_up(vector: UOp) -> tuple[int, ...]:
     """Return the integers of a shape operand. Raises GiveUp if it is symbolic."""
-    sizes = vector.constant_elements
+    sizes = vector.constants_of_stack
     if sizes is None:
         raise GiveUp("a symbolic shape")
     return sizes

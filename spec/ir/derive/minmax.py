@@ -92,7 +92,7 @@ def round_outward(d: DType, lo: float | Fraction | None, hi: float | Fraction | 
     return bounds if bounds != WHOLE[d] else WHOLE[d]
 
 
-def _add_exactly(a: float, b: float) -> float | Fraction | None:
+def _add_exactly_as_float_or_fraction(a: float, b: float) -> float | Fraction | None:
     """Return the exact sum, as a float where that is exact; None for inf - inf."""
     s = a + b
     if math.isinf(s) or s != s:
@@ -101,7 +101,7 @@ def _add_exactly(a: float, b: float) -> float | Fraction | None:
     return s if (a - (s - part)) + (b - part) == 0 else Fraction(a) + Fraction(b)
 
 
-def _multiply_exactly(a: float, b: float) -> float | Fraction | None:
+def _multiply_exactly_as_float_or_fraction(a: float, b: float) -> float | Fraction | None:
     """Return the exact product, as a float where that is exact; None for 0 * inf."""
     p = a * b
     if math.isinf(a) or math.isinf(b):
@@ -135,7 +135,7 @@ def of_add(u: UOp) -> MinMax:
         return a or b, A or B
     if d.kind is not _FLOAT:
         return widen_to_full_range_on_overflow(d, a + b, A + B)
-    return round_outward(d, _add_exactly(a, b), _add_exactly(A, B))
+    return round_outward(d, _add_exactly_as_float_or_fraction(a, b), _add_exactly_as_float_or_fraction(A, B))
 
 
 def of_sub(u: UOp) -> MinMax:
@@ -145,7 +145,7 @@ def of_sub(u: UOp) -> MinMax:
         return pairs[0]
     if d.kind is not _FLOAT:
         return widen_to_full_range_on_overflow(d, a - B, A - b)
-    return round_outward(d, _add_exactly(a, -B), _add_exactly(A, -b))
+    return round_outward(d, _add_exactly_as_float_or_fraction(a, -B), _add_exactly_as_float_or_fraction(A, -b))
 
 
 def of_neg(u: UOp) -> MinMax:
@@ -173,7 +173,7 @@ def of_mul(u: UOp) -> MinMax:
     if d.kind is not _FLOAT:
         products = [_multiply_with_infinities(x, y) for x, y in corners]
         return widen_to_full_range_on_overflow(d, min(products), max(products))
-    exact = [p for x, y in corners if (p := _multiply_exactly(x, y)) is not None]
+    exact = [p for x, y in corners if (p := _multiply_exactly_as_float_or_fraction(x, y)) is not None]
     return round_outward(d, min(exact), max(exact)) if len(exact) == len(corners) else full_range(d)
 
 
@@ -443,7 +443,7 @@ def of_stack(u: UOp) -> MinMax:
     """Return the hull of all elements (R77)."""
     if not u.src:
         return full_range(u.dtype)
-    if len(u.src) >= MANY and not u.dtype.is_float and (values := u.constant_elements) is not None:
+    if len(u.src) >= MANY and not u.dtype.is_float and (values := u.constants_of_stack) is not None:
         return widen_to_full_range_on_overflow(u.dtype, min(values), max(values))
     return interval_hull(*[p for s in dict.fromkeys(u.src) if (p := s.min_max) is not None])
 

@@ -22,7 +22,7 @@ def shape_operand_dims(vector: UOp) -> Shape:
 
     Raises SpecError for another op.
     """
-    if (constant := vector.constant_elements) is not None:
+    if (constant := vector.constants_of_stack) is not None:
         return constant
     if vector.op is not Op.STACK:
         raise SpecError(f"a shape operand is a Stack of index values (R40), got {vector.op.name}")

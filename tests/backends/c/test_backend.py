@@ -143,7 +143,7 @@ def test_kernels_outlive_their_target_and_each_other(kernels, tier: str) -> None
 def test_code_may_be_dropped_while_another_text_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """As the cyclic collector does, in the thread that loads: it waits for nothing, and the state is deleted before the next."""
     monkeypatch.setattr(tinycc, "_lock", threading.Lock())
-    text, link = "void kernel(void) { }", tinycc._compile_to_addresses_or_zeros
+    text, link = "void kernel(void) { }", tinycc._link_to_symbol_addresses_or_zero
     old, waiting = [tinycc.compile_in_memory(text, ENTRY)], []
 
     def drop_and_link(library: ctypes.CDLL, state: int, source: str, symbols: Sequence[str]) -> tuple[int, ...]:
@@ -151,7 +151,7 @@ def test_code_may_be_dropped_while_another_text_is_loaded(monkeypatch: pytest.Mo
         waiting.append(len(tinycc._dropped))
         return link(library, state, source, symbols)
 
-    monkeypatch.setattr(tinycc, "_compile_to_addresses_or_zeros", drop_and_link)
+    monkeypatch.setattr(tinycc, "_link_to_symbol_addresses_or_zero", drop_and_link)
     loading = threading.Thread(target=tinycc.compile_in_memory, args=(text, ENTRY), daemon=True)
     loading.start()
     loading.join(20)

@@ -257,7 +257,7 @@ MACROS = {
 @pytest.mark.parametrize("name", MACROS)
 def test_the_macros_of_a_compiler_say_what_its_vectors_are(name: str) -> None:
     text, expected = MACROS[name]
-    found = machines.describe_machine_of_compiler(Compiler("gcc", "/gcc", "1", text))
+    found = machines.describe_machine_by_compiler_macros(Compiler("gcc", "/gcc", "1", text))
     assert (found.vector_bytes, found.registers, found.fma) == expected
     assert not found.masks
     assert found.cores == machines.available_cores()

@@ -143,7 +143,7 @@ def test_the_rounds_may_be_as_many_as_memory_says() -> None:
 
 def listed(*roots: UOp) -> UOp:
     """A LINEAR kernel of everything below `roots`, sources first."""
-    sizes = {u for u in toposort(*roots) if u.op is Op.CONST or (u.op is Op.STACK and u.constant_elements is not None)}
+    sizes = {u for u in toposort(*roots) if u.op is Op.CONST or (u.op is Op.STACK and u.constants_of_stack is not None)}
     return UOp(Op.LINEAR, tuple(u for u in toposort(*roots) if u not in sizes))
 
 

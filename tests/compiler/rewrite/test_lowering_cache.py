@@ -145,7 +145,7 @@ def test_the_order_of_vectors_is_that_of_a_walk_from_source_to_source() -> None:
     walk(root)
     assert toposort(root) == order == toposort(root, gate=lambda u: True)
     assert (
-        lanes.constant_elements == (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 0.0, 1.0)
-        and UOp(Op.STACK, (y,) * 6).constant_elements == (2.0,) * 6
+        lanes.constants_of_stack == (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 0.0, 1.0)
+        and UOp(Op.STACK, (y,) * 6).constants_of_stack == (2.0,) * 6
     )
-    assert UOp(Op.STACK, (x,) * 8).constant_elements is None and b.group(y, y).constant_elements is None
+    assert UOp(Op.STACK, (x,) * 8).constants_of_stack is None and b.group(y, y).constants_of_stack is None

@@ -226,4 +226,4 @@ def test_constants_and_data_are_realized_by_structure() -> None:
 @pytest.mark.parametrize("d", ["int32", "uint8", "float32", "bool"])
 def test_a_leaf_of_integers_alone_has_a_known_range(d: str) -> None:
     leaf = storage.make_leaf_on_contiguous_memory_or_copy(np.array([1, 0], d))
-    assert storage.range_of_unshared_integer_buffer(leaf) == ((0, 1) if "int" in d else None)
+    assert storage.find_range_of_unshared_integer_buffer(leaf) == ((0, 1) if "int" in d else None)

@@ -23,7 +23,7 @@ from uops.compiler.validate.budget import (
 from uops.compiler.validate.decide import (
     decide_by_solver,
     decide_by_trying_every_point,
-    encode_claim_query,
+    encode_negated_claim_and_model_defaults,
     has_known_int64_values,
     is_proved_by_linear_arithmetic,
 )
@@ -91,14 +91,14 @@ def test_a_term_that_stands_in_another_many_times_is_looked_at_once():
     assert list(T.collect_unknowns(x)) == [X] and not T.has_memory_value(x)
     assert T.bounds(x)[0] == 0 and T.bounds(x, {X: (1, 2)})[1] < 1 << 31
     assert T.substitute(x, {X: T.as_sum(Unknown("r1", 0, 6))}) is y
-    assert T.resolve_wheres_known_true(x, [T.FALSE]) is x
+    assert T.resolve_wheres_whose_condition_is_listed(x, [T.FALSE]) is x
     assert has_known_int64_values(x) and T.evaluate_at_points(x, {X: np.arange(7)}).shape == (7,)
     assert len(list(find_wraps_without_memory_values(T.is_nonnegative(x)))) > LEVELS // 2
     assert len(T.conjuncts(towered(LEVELS))) == 1
     assert (
-        encode_claim_query(ValidationClaim(ObligationKind.BOUNDS, "", T.is_nonnegative(x), T.is_nonnegative(T.add(x, T.ONE))))[
-            0
-        ].count("ite")
+        encode_negated_claim_and_model_defaults(
+            ValidationClaim(ObligationKind.BOUNDS, "", T.is_nonnegative(x), T.is_nonnegative(T.add(x, T.ONE)))
+        )[0].count("ite")
         <= 3 * LEVELS
     )
     assert find_sufficient_touch_condition(site(x), y) is not None
@@ -127,7 +127,7 @@ def test_a_gate_that_makes_the_choices_of_an_index_shows_that_it_is_inside():
         )
     )
     gate = T.conjoin(T.conjoin(T.is_nonnegative(index), T.is_nonnegative(T.add(LinearSum(99), index, -1))), given)
-    chosen = T.resolve_wheres_known_true(index, T.conjuncts(gate))
+    chosen = T.resolve_wheres_whose_condition_is_listed(index, T.conjuncts(gate))
     assert chosen is not index
     inside = T.conjoin(T.is_nonnegative(chosen), T.is_nonnegative(T.add(LinearSum(99), chosen, -1)))
     assert is_proved_by_linear_arithmetic(ValidationClaim(ObligationKind.BOUNDS, "", gate, inside))

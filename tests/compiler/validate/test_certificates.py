@@ -72,7 +72,7 @@ def forged(made: C.Json, names: tuple[str, ...], alter: Callable[[UOp], UOp]) ->
             found["texts"][name] = show(alter(parse(made["texts"][name])))
         launches = {k: parse(t) for k, t in found["texts"].items()}
         found["claims"] = [
-            [c.kind.value, c.place, C._digest(C.encode_claim_query(c)[0])]
+            [c.kind.value, c.place, C._digest(C.encode_negated_claim_and_model_defaults(c)[0])]
             for c in C.generate_kernel_call_and_plan_claims(launches, found["callers"])
         ]
     except (UopsError, AssertionError, ValueError):

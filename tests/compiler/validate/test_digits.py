@@ -13,7 +13,7 @@ from uops.compiler.tensor import Tensor
 from uops.compiler.tensor.realize import capture
 from uops.compiler.validate import ObligationKind
 from uops.compiler.validate import terms as T
-from uops.compiler.validate.certificate import generate_kernel_claims
+from uops.compiler.validate.certificate import generate_distinct_claims_of_kernel
 from uops.compiler.validate.decide import build_open_grid_unless_large_or_loaded, decide_by_solver
 from uops.compiler.validate.digits import floor_divide_sum
 from uops.compiler.validate.reader import read_accesses
@@ -50,7 +50,7 @@ def attention() -> tuple[KernelAccesses, KernelAccesses]:
 
 
 def covers(before: KernelAccesses, after: KernelAccesses):
-    return [c for c in generate_kernel_claims(before, after) if c.kind is ObligationKind.COVER]
+    return [c for c in generate_distinct_claims_of_kernel(before, after) if c.kind is ObligationKind.COVER]
 
 
 def test_the_solver_alone_decides_what_joined_attention_writes(attention, worker):

@@ -3,7 +3,7 @@
 import pytest
 
 from uops.compiler.prove.solver.solver import SolverWorker
-from uops.compiler.validate.certificate import generate_kernel_claims
+from uops.compiler.validate.certificate import generate_distinct_claims_of_kernel
 from uops.compiler.validate.decide import decide_by_solver
 from uops.compiler.validate.kernel import validate_kernel
 from uops.compiler.validate.model import DecisionMethod, ObligationKind
@@ -75,7 +75,7 @@ def test_other_additions_are_refused(before, after, words, worker):
     bad = refused(before, after, worker)
     assert ObligationKind.COVER in {v.kind for v in bad}
     assert words in " ".join(map(str, bad))
-    claims = generate_kernel_claims(read_accesses(before), read_accesses(after))
+    claims = generate_distinct_claims_of_kernel(read_accesses(before), read_accesses(after))
     assert not all(decide_by_solver(c, worker).is_proved for c in claims), "a certificate has no such claim"
 
 
@@ -102,7 +102,10 @@ def enlarge(root: UOp) -> UOp:
 
 
 def is_certified(before: UOp, after: UOp, worker: SolverWorker) -> bool:
-    return all(decide_by_solver(c, worker).is_proved for c in generate_kernel_claims(read_accesses(before), read_accesses(after)))
+    return all(
+        decide_by_solver(c, worker).is_proved
+        for c in generate_distinct_claims_of_kernel(read_accesses(before), read_accesses(after))
+    )
 
 
 @pytest.mark.parametrize("size", [lambda root: root, enlarge], ids=["few elements", "many elements"])

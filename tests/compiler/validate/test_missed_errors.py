@@ -7,7 +7,7 @@ import pytest
 
 from uops.compiler.prove.solver.solver import SolverWorker
 from uops.compiler.validate import terms as T
-from uops.compiler.validate.certificate import generate_kernel_claims
+from uops.compiler.validate.certificate import generate_distinct_claims_of_kernel
 from uops.compiler.validate.decide import decide_by_solver
 from uops.compiler.validate.kernel import validate_kernel
 from uops.compiler.validate.model import DecisionMethod, ObligationKind, ValidationClaim
@@ -182,7 +182,7 @@ def test_a_stack_of_stacks_is_not_read_as_one_of_numbers(worker: SolverWorker) -
     after = _TABLE_OF_TABLES.format(element="%9")
     cover = [v for v in validate_kernel(parse(before), parse(list_instructions(after)), worker) if v.kind is ObligationKind.COVER]
     assert {v.by for v in cover} == {DecisionMethod.INTERPRETER}
-    claims = generate_kernel_claims(*(read_accesses(parse(t)) for t in (before, list_instructions(after))))
+    claims = generate_distinct_claims_of_kernel(*(read_accesses(parse(t)) for t in (before, list_instructions(after))))
     assert not all(decide_by_solver(c, worker).is_proved for c in claims)
 
 
@@ -214,7 +214,7 @@ _SECOND = """%12 = after %3, %8
 
 
 def certified(before: str, after: str, worker: SolverWorker) -> bool:
-    claims = generate_kernel_claims(read_accesses(parse(before)), read_accesses(parse(list_instructions(after))))
+    claims = generate_distinct_claims_of_kernel(read_accesses(parse(before)), read_accesses(parse(list_instructions(after))))
     return all(decide_by_solver(c, worker).is_proved for c in claims)
 
 

@@ -7,7 +7,7 @@ from uops.compiler.prove.solver.solver import SolverWorker
 from uops.compiler.validate.kernel import validate_kernel
 from uops.compiler.validate.model import DecisionMethod, ObligationKind
 from uops.compiler.validate.reader import read_accesses
-from uops.compiler.validate.writes import view_touched_elements
+from uops.compiler.validate.writes import view_elements_of_box_shaped_gate
 from uops.fuzz.bisect.replay_kernel import check_counterexample_then_replay_bodies
 from uops.spec.ir.node import UOp
 from uops.spec.ir.text import parse
@@ -171,7 +171,7 @@ def test_an_element_that_two_sums_of_counters_give_is_written_twice(worker):
 def test_what_is_beyond_a_memory_is_no_part_of_it():
     (store,) = read_accesses(parse(ONES)).sites
     for size in (239, 240):
-        assert (view_touched_elements(store, np.zeros(size, np.bool_)) is None) is (size < 240)
+        assert (view_elements_of_box_shaped_gate(store, np.zeros(size, np.bool_)) is None) is (size < 240)
 
 
 # A gate

@@ -46,7 +46,7 @@ def test_numbers_of_numpy_are_those_of_python() -> None:
 @pytest.mark.parametrize("number", [np.int64(2**40), np.int64(3), np.uint8(3), np.bool_(True), np.float32(0.5)])
 def test_an_operand_of_numpy_is_that_of_python(number: np.generic, dtype: dt.DType) -> None:
     x = B.param(0, (4,), dtype)
-    assert B.as_node(number, dtype) is B.as_node(number.item(), dtype)  # type: ignore[arg-type]
+    assert B.as_node_in_preferred_dtype(number, dtype) is B.as_node_in_preferred_dtype(number.item(), dtype)  # type: ignore[arg-type]
     assert B.add(x, number) is B.add(x, number.item())  # type: ignore[arg-type]
 
 

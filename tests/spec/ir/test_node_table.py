@@ -99,7 +99,7 @@ def test_the_orders_agree_below_a_stack_of_ill_formed_constants() -> None:
     for last in (UOp(Op.CONST), UOp(Op.CONST, (), CastArg(dt.index)), with_source):
         for elements in ((last,) * 5, (*map(b.index, range(4)), last)):
             u = UOp(Op.STACK, elements)
-            assert u.constant_elements is None
+            assert u.constants_of_stack is None
             assert toposort(u) == toposort(u, gate=lambda u: True)
             assert find_broken_claims(u)
 

@@ -69,7 +69,7 @@ def single_kernel(build: BuildEffects) -> Callable[[DType, Inputs], UOp]:
 # ----------------------------------------------------------------------------------------------------------------- loops
 
 
-def reverse_in_loop_and_store_beside(kind: AxisType, bound: int = N) -> BuildEffects:
+def reverse_in_loop_and_store_outside(kind: AxisType, bound: int = N) -> BuildEffects:
     """Build a loop that copies in reverse order, and a STORE beside it that happens whether the loop runs or not."""
 
     def build(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
@@ -174,7 +174,7 @@ def _positions(first: UOp, step: int) -> UOp:
     return B.vectorize(*(b.add(first, step * n) for n in range(LANES)))
 
 
-def _index_lanes(step: int) -> BuildEffects:
+def _load_strided_store_contiguous_lanes(step: int) -> BuildEffects:
     def build(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
         source, target = k.add_source(d, 24), k.add_target(d, 12)
         i = k.make_range(3)
@@ -278,7 +278,7 @@ def _contract_scalar(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
 # ---------------------------------------------------------------------------------------------------- blocks and meetings
 
 
-def _store_in_if_body(*, second_in_nested_if: bool, with_endif: bool) -> BuildEffects:
+def _store_twice_in_if_and_once_outside(*, second_in_nested_if: bool, with_endif: bool) -> BuildEffects:
     """Build an IF with two STOREs in its body, one of them perhaps in an IF of its own, and a STORE that always happens."""
 
     def build(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
@@ -359,10 +359,10 @@ _REDUCES = tuple((name.lower(), op) for name, op in REDUCE_OPS.items())
 # fmt: off
 #: (op, edge class, builder of effects) of each case.
 KERNELS: tuple[tuple[Op, str, BuildEffects], ...] = (
-    (Op.B_RANGE,       "loop",           reverse_in_loop_and_store_beside(AxisType.LOOP)),
-    (Op.B_RANGE,       "placeholder",    reverse_in_loop_and_store_beside(AxisType.PLACEHOLDER)),
-    (Op.B_RANGE,       "global",         reverse_in_loop_and_store_beside(AxisType.GLOBAL)),
-    (Op.B_RANGE,       "zero-trip",      reverse_in_loop_and_store_beside(AxisType.LOOP, 0)),
+    (Op.B_RANGE,       "loop",           reverse_in_loop_and_store_outside(AxisType.LOOP)),
+    (Op.B_RANGE,       "placeholder",    reverse_in_loop_and_store_outside(AxisType.PLACEHOLDER)),
+    (Op.B_RANGE,       "global",         reverse_in_loop_and_store_outside(AxisType.GLOBAL)),
+    (Op.B_RANGE,       "zero-trip",      reverse_in_loop_and_store_outside(AxisType.LOOP, 0)),
     (Op.B_RANGE,       "dependency",     _loop_inside_by_dependency),
     (Op.B_RANGE,       "triangle",       _triangle),
     *((Op.B_REDUCE, name, reduce_inner_range(op)) for name, op in _REDUCES),
@@ -372,8 +372,8 @@ KERNELS: tuple[tuple[Op, str, BuildEffects], ...] = (
     (Op.BUFFERIZE,     "local",          bufferize_over_two_ranges(AddrSpace.LOCAL)),
     (Op.B_INDEX,       "element",        _index_two_axes),
     (Op.B_INDEX,       "row",            _index_row),
-    (Op.B_INDEX,       "lanes",          _index_lanes(1)),
-    (Op.B_INDEX,       "lanes-strided",  _index_lanes(5)),
+    (Op.B_INDEX,       "lanes",          _load_strided_store_contiguous_lanes(1)),
+    (Op.B_INDEX,       "lanes-strided",  _load_strided_store_contiguous_lanes(5)),
     (Op.B_INDEX,       "gated",          _gated_load(2, alternative=True)),
     (Op.POINTER_INDEX, "bytes",          _offset_in_bytes),
     (Op.B_LOAD,        "element",        _index_two_axes),
@@ -387,9 +387,9 @@ KERNELS: tuple[tuple[Op, str, BuildEffects], ...] = (
     (Op.CONTRACT,      "same-order",     _contract_axes(0, 1)),
     (Op.CONTRACT,      "other-order",    _contract_axes(1, 0)),
     (Op.CONTRACT,      "scalar",         _contract_scalar),
-    (Op.B_IF,          "stores",         _store_in_if_body(second_in_nested_if=False, with_endif=False)),
-    (Op.B_IF,          "nested",         _store_in_if_body(second_in_nested_if=True, with_endif=False)),
-    (Op.B_IF,          "endif",          _store_in_if_body(second_in_nested_if=False, with_endif=True)),
+    (Op.B_IF,          "stores",         _store_twice_in_if_and_once_outside(second_in_nested_if=False, with_endif=False)),
+    (Op.B_IF,          "nested",         _store_twice_in_if_and_once_outside(second_in_nested_if=True, with_endif=False)),
+    (Op.B_IF,          "endif",          _store_twice_in_if_and_once_outside(second_in_nested_if=False, with_endif=True)),
     (Op.B_BARRIER,     "local",          _reverse_in_workgroup(AxisType.LOCAL)),
     (Op.B_BARRIER,     "warp",           _reverse_in_workgroup(AxisType.WARP)),
     (Op.B_BARRIER,     "specials",       _reverse_in_workgroup(None)),

@@ -15,8 +15,8 @@ from uops.backends.conformance.cases.loops import (
     KERNEL_AXES,
     BuildEffects,
     keep_last_iteration_in_register,
-    loop_to_variable,
-    reverse_in_loop_and_store_beside,
+    reverse_in_loop_and_store_outside,
+    reverse_up_to_variable_and_store_outside,
     run_two_calls,
     single_kernel,
 )
@@ -25,16 +25,16 @@ from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.axes import GRID, SEQUENTIAL, UNROLLED, WORKGROUP, AxisType
 
 
-def _generate_axis_type_cases(t: AxisType) -> Iterator[NamedCase]:
+def _generate_loop_and_workgroup_cases_of_axis(t: AxisType) -> Iterator[NamedCase]:
     """Yield the cases of an axis type: the values of its counter, its order, and the memory and Barriers that its kind has."""
     builders: dict[str, BuildEffects] = {
-        "counter": reverse_in_loop_and_store_beside(t),
-        "zero-trip": reverse_in_loop_and_store_beside(t, 0),
+        "counter": reverse_in_loop_and_store_outside(t),
+        "zero-trip": reverse_in_loop_and_store_outside(t, 0),
     }
     if t in SEQUENTIAL:
         builders["in-order"] = keep_last_iteration_in_register(t)
     if t not in WORKGROUP | UNROLLED:
-        builders["symbolic"] = loop_to_variable(t, 7)
+        builders["symbolic"] = reverse_up_to_variable_and_store_outside(t, 7)
     if t in WORKGROUP:
         builders["barrier"] = reverse_in_workgroup(make_lane_counters(t))
     if t in GRID:
@@ -47,7 +47,7 @@ _REVERSED = reverse_in_workgroup(make_lane_counters(AxisType.LOCAL))
 PLACEHOLDER = NamedCase(
     f"AxisType/{AxisType.PLACEHOLDER.name}",
     "counter",
-    bestiary.single_kernel(bestiary.reverse_in_loop_and_store_beside(AxisType.PLACEHOLDER)),
+    bestiary.single_kernel(bestiary.reverse_in_loop_and_store_outside(AxisType.PLACEHOLDER)),
 )
 SPACES = (
     NamedCase(f"AddrSpace/{AddrSpace.GLOBAL.name}", "two-kernels", run_two_calls),
@@ -55,4 +55,4 @@ SPACES = (
     NamedCase(f"AddrSpace/{AddrSpace.LOCAL.name}", "per-workgroup", single_kernel(_REVERSED)),
     NamedCase(f"AddrSpace/{AddrSpace.REG.name}", "per-lane", single_kernel(keep_register_per_lane_across_barrier)),
 )
-CASES = (*(case for t in KERNEL_AXES for case in _generate_axis_type_cases(t)), PLACEHOLDER, *SPACES)
+CASES = (*(case for t in KERNEL_AXES for case in _generate_loop_and_workgroup_cases_of_axis(t)), PLACEHOLDER, *SPACES)

@@ -109,7 +109,7 @@ def _count(n: int) -> UOp:
     return B.vectorize(*(b.index(k) for k in range(n)))
 
 
-def _apply_op_and_contract_reversed(apply_op: _Change) -> Build:
+def _apply_op_and_contract_swapped_axes(apply_op: _Change) -> Build:
     """Build lanes that pass through an op, and are then put in the other order of their axes: they are still those lanes."""
 
     def build(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
@@ -120,7 +120,7 @@ def _apply_op_and_contract_reversed(apply_op: _Change) -> Build:
     return bestiary.single_kernel(build)
 
 
-def _store_lanes(*, in_loop: bool) -> Build:
+def _store_all_lanes_at_once(*, in_loop: bool) -> Build:
     """Build a STORE of all lanes, in an END of a loop or not."""
 
     def build(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
@@ -175,25 +175,25 @@ def _as_positions(x: UOp) -> UOp:
 
 #: Entry of the expandable table -> its case, and the dtypes that have one.
 _EXPANDABLE: dict[str, tuple[Build, tuple[DType, ...]]] = {
-    "Unary": (_apply_op_and_contract_reversed(lambda d, k, x, m: UOp(Op.NOT if d is dt.bool_ else Op.NEG, (x,))), dt.STORABLE),
-    "Binary": (_apply_op_and_contract_reversed(lambda d, k, x, m: UOp(Op.MAX, (x, x))), dt.STORABLE),
-    "Ternary": (_apply_op_and_contract_reversed(lambda d, k, x, m: UOp(Op.WHERE, (UOp(Op.CMPNE, (x, x)), x, x))), dt.STORABLE),
-    "Cast": (_apply_op_and_contract_reversed(lambda d, k, x, m: b.cast(b.cast(x, dt.int32), d)), dt.STORABLE),
+    "Unary": (_apply_op_and_contract_swapped_axes(lambda d, k, x, m: UOp(Op.NOT if d is dt.bool_ else Op.NEG, (x,))), dt.STORABLE),
+    "Binary": (_apply_op_and_contract_swapped_axes(lambda d, k, x, m: UOp(Op.MAX, (x, x))), dt.STORABLE),
+    "Ternary": (_apply_op_and_contract_swapped_axes(lambda d, k, x, m: UOp(Op.WHERE, (UOp(Op.CMPNE, (x, x)), x, x))), dt.STORABLE),
+    "Cast": (_apply_op_and_contract_swapped_axes(lambda d, k, x, m: b.cast(b.cast(x, dt.int32), d)), dt.STORABLE),
     "BitCast": (
-        _apply_op_and_contract_reversed(
+        _apply_op_and_contract_swapped_axes(
             lambda d, k, x, m: UOp(Op.BITCAST, (UOp(Op.BITCAST, (x,), BitcastArg(_WORDS[d.itemsize])),), BitcastArg(d))
         ),
         tuple(d for d in dt.STORABLE if d is not dt.bool_),
-    ), "Gep": (_apply_op_and_contract_reversed(lambda d, k, x, m: B.gep(x, 1, 0, 2, 4, 3, 5)), dt.STORABLE), "Vectorize":
-    (_apply_op_and_contract_reversed(lambda d, k, x, m: B.vectorize(*(B.gep(x, n) for n in (5, 0, 1, 2, 3, 4)))), dt.STORABLE),
-    "Load": (_apply_op_and_contract_reversed(lambda d, k, x, m: B.load(B.at(m, _as_positions(x)))), _INTS), "Store":
-    (_store_lanes(in_loop=False), dt.STORABLE), "Index": (_apply_op_and_contract_reversed(lambda d, k, x, m: B.load(B.at(m, b.sub(3,
-    _as_positions(x))))), _INTS), "PointerIndex": (
-        _apply_op_and_contract_reversed(lambda d, k, x, m: B.load(B.pointer(m, b.mul(_as_positions(x), d.itemsize)))), _INTS
+    ), "Gep": (_apply_op_and_contract_swapped_axes(lambda d, k, x, m: B.gep(x, 1, 0, 2, 4, 3, 5)), dt.STORABLE), "Vectorize":
+    (_apply_op_and_contract_swapped_axes(lambda d, k, x, m: B.vectorize(*(B.gep(x, n) for n in (5, 0, 1, 2, 3, 4)))), dt.STORABLE),
+    "Load": (_apply_op_and_contract_swapped_axes(lambda d, k, x, m: B.load(B.at(m, _as_positions(x)))), _INTS), "Store":
+    (_store_all_lanes_at_once(in_loop=False), dt.STORABLE), "Index":
+    (_apply_op_and_contract_swapped_axes(lambda d, k, x, m: B.load(B.at(m, b.sub(3, _as_positions(x))))), _INTS), "PointerIndex": (
+        _apply_op_and_contract_swapped_axes(lambda d, k, x, m: B.load(B.pointer(m, b.mul(_as_positions(x), d.itemsize)))), _INTS
     ),
     "Reduce": (bestiary.single_kernel(_reduce_lanes), dt.STORABLE),
-    "End": (_store_lanes(in_loop=True), dt.STORABLE),
-    "After": (_apply_op_and_contract_reversed(lambda d, k, x, m: b.after(x, b.group())), dt.STORABLE),
+    "End": (_store_all_lanes_at_once(in_loop=True), dt.STORABLE),
+    "After": (_apply_op_and_contract_swapped_axes(lambda d, k, x, m: b.after(x, b.group())), dt.STORABLE),
     "Bufferize": (bestiary.single_kernel(_bufferize_one_lane_per_iteration), dt.STORABLE),
     "Wmma": (bestiary.single_kernel(_multiply_unrolled_fragments), _MULTIPLIED),
 }  # fmt: skip

@@ -9,7 +9,7 @@ import uops
 from uops.backends.registry import create_backend
 from uops.compiler.pipeline import lower
 from uops.compiler.runtime.queues import QueueSchedule, QueueStep, describe_launch_access, schedule_launches
-from uops.compiler.validate.launches.devices import generate_device_locality_and_order_claims
+from uops.compiler.validate.launches.devices import generate_write_copy_and_order_claims
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
@@ -30,17 +30,17 @@ REDUCED = stages(b.copy(allreduce(b.buffer(4, dt.int32, PAIR, unique=1), PAIR), 
 
 
 def failing(scheduled: UOp, planned: UOp, schedule: QueueSchedule) -> list[str]:
-    return [c.place for c in generate_device_locality_and_order_claims(scheduled, planned, schedule) if c.given is not c.goal]
+    return [c.place for c in generate_write_copy_and_order_claims(scheduled, planned, schedule) if c.given is not c.goal]
 
 
 def test_a_program_on_several_devices_is_validated() -> None:
-    claims = list(generate_device_locality_and_order_claims(*REDUCED))
+    claims = list(generate_write_copy_and_order_claims(*REDUCED))
     assert not failing(*REDUCED)
     assert any("copies from" in c.place for c in claims) and any("waits for" in c.place for c in claims)
 
 
 def test_a_program_on_one_device_has_no_such_claims() -> None:
-    assert not list(generate_device_locality_and_order_claims(*stages(b.add(b.param(0, (4,), dt.int32, "D1"), 1))))
+    assert not list(generate_write_copy_and_order_claims(*stages(b.add(b.param(0, (4,), dt.int32, "D1"), 1))))
 
 
 @pytest.mark.parametrize("step", range(1, len(REDUCED[2].steps)))
