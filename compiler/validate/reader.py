@@ -240,7 +240,9 @@ class _AccessReader:
         return _read_where(self, load, gate, value, alternative)
 
     def _read_element_of_symbolic_vector_or_make_unknown(self, u: UOp) -> SymbolicValue:
-        """Read an element of a vector."""
+        """Read an element of a vector, or of Stacks of Stacks."""
+        if len(u.positions) > 1:
+            return self._choose_from_stacks_or_make_unknown(u)
         whole, k = self.values[u.operand], self.values.get(u.positions[0])
         n = (u.operand.shape or (1,))[0]
         if not isinstance(n, int) or not isinstance(k, LinearSum):
@@ -255,6 +257,20 @@ class _AccessReader:
             lane: SymbolicValue = T.substitute(whole, {lane_unknown(n): k})
             return lane
         return self.make_unknown_per_lane_within_bounds(u)
+
+    def _choose_from_stacks_or_make_unknown(self, u: UOp) -> SymbolicValue:
+        """Read an integer in Stacks of Stacks, whose positions are claimed to be in range, from one table of all of them."""
+        entries, number = [u.operand], T.ZERO
+        for position, extent in zip(u.positions, u.operand.shape):
+            k = self.values.get(position)
+            if u.shape or not isinstance(k, LinearSum) or any(e.op is not Op.STACK for e in entries):
+                return self.make_unknown_per_lane_within_bounds(u)
+            number = T.add(T.scale(number, int(extent)), k)
+            entries = [element for e in entries for element in e.elements]
+        values = [v for v in map(self.values.get, entries) if isinstance(v, LinearSum)]
+        if len(values) < len(entries):
+            return self.make_unknown_per_lane_within_bounds(u)
+        return T.as_sum(Operation("table", (number, *values)))
 
     def make_unknown_per_lane_within_bounds(self, u: UOp, is_memory_written: bool = False) -> SymbolicValue:
         """Return an unknown of which only the bounds are known, or one per lane of a vector."""
