@@ -42,7 +42,7 @@ def _sign(x: float) -> float:
 
 def _judge_rounding_and_ulp_error(exact: Any, result: float, d: DType, mpmath: Any) -> tuple[bool, float]:
     """Return whether `result` is `exact`, finite and not 0, correctly rounded, and its error in ulp."""
-    if result != result or (result != 0 and (result > 0) != (exact > 0)):
+    if result != result or (_sign(result) > 0) != (exact > 0):
         return False, math.inf
     exponent = int(mpmath.floor(mpmath.log(abs(exact), 2)))
     if mpmath.ldexp(1, exponent + 1) <= abs(exact):
@@ -54,7 +54,8 @@ def _judge_rounding_and_ulp_error(exact: Any, result: float, d: DType, mpmath: A
         return bool(beyond >= 0.5), 0.0 if beyond >= 0.5 else float(1 - beyond)
     distance = float(abs(mpmath.mpf(result) - exact) / ulp)
     overflowed = abs(exact) >= mpmath.mpf(d.max_finite) + ulp / 2
-    return distance <= 0.5 and not overflowed, distance
+    is_odd = distance == 0.5 and int(abs(mpmath.mpf(result)) / ulp) % 2 == 1  # of the two beside a tie, the even one is right
+    return distance <= 0.5 and not is_odd and not overflowed, distance
 
 
 def _exp2_special_result(x: float) -> float | None:

@@ -72,7 +72,7 @@ def compare_to_rounded_and_exact(correctly_rounded: Array, got: Array, exact: Ar
             np.isfinite(actual) & ~np.isfinite(expected) & ~np.isnan(expected)
         )  # rounded to infinity: the largest finite value may be close enough
         near_top = np.abs(np.abs(actual.astype(np.float64)) - np.abs(precise)) / np.spacing(last).astype(np.float64)
-        error[wrong] = np.where(finite & (signs | (actual != 0)), distance, np.where(edge & signs, near_top, np.inf))
+        error[wrong] = np.where(finite & signs, distance, np.where(edge & signs, near_top, np.inf))
     return is_correct, error
 
 

@@ -226,6 +226,13 @@ def find_value_outside_allowed_set(expected: Expectation, key: Key, after: Outpu
     if actual.shape != tuple(allowed_set.shape) or actual.dtype != best.dtype:
         expected_type = f"{best.dtype} of shape {tuple(allowed_set.shape)}"
         return Fault("value", f"output {key} is {actual.dtype} of shape {actual.shape}, expected {expected_type}", key)
+    if best.dtype == object:  # index values beyond int64 have one right answer each
+        different = np.flatnonzero(np.asarray(best != actual).reshape(-1))
+        if not different.size:
+            return None
+        element = int(different[0])
+        wanted, got = best.reshape(-1)[element], actual.reshape(-1)[element]
+        return Fault("value", f"output {key}, element {element}: got {got}, allowed {wanted}", key, element, str(got), str(wanted))
     accepted = expected.accepts(key, actual, ConformanceLevel.STRICT)
     if accepted.all():
         return None

@@ -70,11 +70,15 @@ def from_order_keys(f: DTypeLayout, k: Array) -> Array:
     return x
 
 
+#: NumPy has no spacing for the greatest float64 itself.
+_BELOW_GREATEST = np.nextafter(np.finfo(np.float64).max, 0)
+
+
 def ulp(f: DTypeLayout, x: Array) -> Array:
     """Return the spacing of the dtype at |x| as float64; 0 at an infinity or NaN."""
     v = x.astype(np.float64)
     if f.dtype is dt.float64:
-        s = np.abs(np.spacing(v))
+        s = np.spacing(np.minimum(np.abs(v), _BELOW_GREATEST))
     else:
         _, e = np.frexp(v)
         s = np.ldexp(1.0, np.maximum(e - 1, f.emin) - f.man)

@@ -23,6 +23,7 @@ from uops.backends.conformance.exhaustive import (
     render_ulp_table,
     run_or_resume_exhaustive_tier,
 )
+from uops.backends.conformance.multiprecision import judge_rounding_and_ulp_errors
 from uops.backends.conformance.references import F32_REFERENCES, F64_REFERENCES, draw_operands_of_chunk
 from uops.backends.testing.journal import BadJournal, Journal, JournalInUse, JournalMismatch, encode_journal
 from uops.spec.ir import dtypes as dt
@@ -212,3 +213,20 @@ def test_a_process_that_dies_fails_its_chunk(monkeypatch: pytest.MonkeyPatch) ->
         _, tally = judges.judge_chunk_in_process(ExhaustiveChunk("sqrt/float64", 0))
     assert tally.wrong == tally.inputs
     assert "ended with status" in tally.examples[0]
+
+
+def test_a_wrong_sign_of_a_tiny_result_is_wrong() -> None:
+    """Both a zero and the least number of the other sign are near the exact result, and neither is allowed."""
+    tiny = (np.array([-160.0], np.float32),)
+    for got in (-0.0, -1e-45):
+        assert F32_REFERENCES["exp2/float32"].judge(tiny, np.array([got], np.float32))[1] == np.inf
+    for x in (-1500.0, -2500.0):
+        is_correct, error = judge_rounding_and_ulp_errors("exp2", dt.float64, (np.array([x]),), np.array([-0.0]))
+        assert not is_correct.any() and error == np.inf
+
+
+def test_of_the_neighbours_of_a_tie_the_even_one_is_correctly_rounded() -> None:
+    operands = (np.array([4097.0], np.float32), np.array([2.0], np.float32))
+    for got, is_right in ((16785408.0, True), (16785410.0, False)):
+        is_correct, error = judge_rounding_and_ulp_errors("pow", dt.float32, operands, np.array([got], np.float32))
+        assert is_correct.all() == is_right and error == 0.5

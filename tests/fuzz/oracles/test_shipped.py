@@ -11,7 +11,7 @@ from uops.backends.conformance import call_controls
 from uops.backends.conformance.controls import Interp
 from uops.backends.conformance.judge import Expectation
 from uops.backends.conformance.model import ConformanceCase
-from uops.backends.conformance.stage_judge import Fault
+from uops.backends.conformance.stage_judge import Fault, find_value_outside_allowed_set
 from uops.backends.contract import Backend, Inputs
 from uops.backends.registry import create_backend
 from uops.fuzz.generate import kinds
@@ -79,3 +79,12 @@ def test_programs_of_several_kinds_are_called_rightly() -> None:
         expected = Expectation(ConformanceCase("", dt.void, "", s.graph, dict(s.inputs), ()))
         run = lambda x, graph=s.graph: backend.run(graph, x)  # noqa: E731 - of this graph
         assert find_first_fault_of_shipped_calls(s.graph, s.inputs, run, expected, SeededDraw(k), True) is None, k
+
+
+def test_index_values_beyond_int64_are_judged() -> None:
+    graph = b.stack(b.const(2**70, dt.index), b.const(1, dt.index))
+    expected = Expectation(ConformanceCase("", dt.void, "", graph, {}, ()))
+    right = np.array([2**70, 1], object)
+    assert find_value_outside_allowed_set(expected, 0, {0: right}) is None
+    fault = find_value_outside_allowed_set(expected, 0, {0: right + np.array([0, 1], object)})
+    assert fault is not None and (fault.element, fault.got, fault.allowed) == (1, "2", "1")
