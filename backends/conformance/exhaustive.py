@@ -31,7 +31,12 @@ import numpy.typing as npt
 from uops.backends import registry
 from uops.backends.arrays import STORAGE
 from uops.backends.conformance.judge import format_value_with_bits
-from uops.backends.conformance.references import F32_REFERENCES, F64_REFERENCES, ReferenceFunction, draw_operands_of_chunk
+from uops.backends.conformance.references import (
+    F32_REFERENCES,
+    F64_REFERENCES,
+    ReferenceFunction,
+    draw_random_and_hard_operands_of_chunk,
+)
 from uops.backends.contract import Backend
 from uops.backends.testing.journal import Journal, digest_sources
 from uops.backends.worker.client import query_info_isolating_foreign_backend
@@ -260,7 +265,7 @@ def _describe_wrong_form(reference: ReferenceFunction, n: int, result: Result) -
 
 def _generate_one_array_per_operand(job: ExhaustiveChunk, reference: ReferenceFunction) -> Iterator[Array]:
     if job.name in F64_REFERENCES:
-        yield from draw_operands_of_chunk(job.name, reference, job.chunk, POINT_CHUNK)
+        yield from draw_random_and_hard_operands_of_chunk(job.name, reference, job.chunk, POINT_CHUNK)
         return
     start = job.chunk << CHUNK_BITS
     yield (np.arange(1 << CHUNK_BITS, dtype=np.uint32) + np.uint32(start)).view(np.float32)

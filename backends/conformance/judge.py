@@ -141,7 +141,7 @@ def _judge_segment(expected: Expectation, s: Segment, got: Array | None, level: 
     accepted = expected.accepts(s.output, got, level)[s.start : s.stop]
     v.failed = int(np.count_nonzero(~accepted))
     v.sets = {k: n for k, n in want.kinds(slice(s.start, s.stop)).items() if n}
-    v.max_ulp = _max_accepted_ulp(want, got, s, accepted)
+    v.max_ulp = _max_finite_accepted_ulp(want, got, s, accepted)
     for k in np.flatnonzero(~accepted)[:MOST_FAILURES]:
         v.failures.append(_make_element_failure(expected, s, want, got, int(k) + s.start))
     return v
@@ -186,7 +186,7 @@ def bits_of(a: Any) -> Array:
     return np.asarray(a.view(f"u{a.dtype.itemsize}"))
 
 
-def _max_accepted_ulp(want: AllowedSet, got: Array, s: Segment, accepted: npt.NDArray[np.bool_]) -> float:
+def _max_finite_accepted_ulp(want: AllowedSet, got: Array, s: Segment, accepted: npt.NDArray[np.bool_]) -> float:
     if not want.dtype.is_float:
         return 0.0
     distance = ulp_distance(np.asarray(want.best).reshape(-1)[s.start : s.stop], got.reshape(-1)[s.start : s.stop], want.dtype.bits)

@@ -1,8 +1,8 @@
 """Reference functions of the exhaustive tier, computed by means that neither interpreter uses.
 
-A `ReferenceFunction` judges a whole array. It returns per element whether the result is the correctly rounded one, and its error in
-ulp: inf where a NaN, an infinity or the sign of a zero is wrong. `draw_operands_of_chunk` draws the inputs of functions whose
-inputs are too many to enumerate.
+A `ReferenceFunction` judges a whole array. It returns per element whether the result is the correctly rounded one, and its
+error in ulp: inf where a NaN, an infinity or the sign of a zero is wrong. `draw_random_and_hard_operands_of_chunk` draws the
+inputs of functions whose inputs are too many to enumerate.
 """
 
 from __future__ import annotations
@@ -141,11 +141,13 @@ def _make_float32_cast_judge(d: DType) -> Callable[[tuple[Array, ...], Array], C
     if d.is_float:
         return _make_equal_bits_or_nan_judge(_make_float32_to_small_float_cast(d), d)
     if d is dt.bool_:
-        return _make_equality_judge(lambda x: x != 0)
-    return _make_equality_judge(_make_float32_to_integer_cast(d))
+        return _make_equality_judge_with_infinite_error(lambda x: x != 0)
+    return _make_equality_judge_with_infinite_error(_make_float32_to_integer_cast(d))
 
 
-def _make_equality_judge(exact_function: Callable[[Array], Array]) -> Callable[[tuple[Array, ...], Array], CorrectAndUlpErrors]:
+def _make_equality_judge_with_infinite_error(
+    exact_function: Callable[[Array], Array],
+) -> Callable[[tuple[Array, ...], Array], CorrectAndUlpErrors]:
     def judge(operands: tuple[Array, ...], got: Array) -> CorrectAndUlpErrors:
         right = exact_function(operands[0]) == got
         return right, np.where(right, 0.0, np.inf)
@@ -206,7 +208,7 @@ F64_REFERENCES: dict[str, ReferenceFunction] = {
 }
 
 
-def draw_operands_of_chunk(
+def draw_random_and_hard_operands_of_chunk(
     function_name: str, reference: ReferenceFunction, chunk_index: int, points_per_chunk: int
 ) -> Iterator[Array]:
     """Yield the operands of one chunk: raw bits, moderate values, and values where the function is hard."""

@@ -130,7 +130,7 @@ def run_conformance(
         )
         try:
             for k, case in enumerate(supported, 1):
-                _merge_case_record_into_run(run, case, records.get(case.id) or next(fresh), capabilities)
+                _merge_verdicts_and_counts_into_run(run, case, records.get(case.id) or next(fresh), capabilities)
                 if progress:
                     progress(k, len(supported))
         except KeyboardInterrupt:
@@ -188,7 +188,7 @@ def _rerun_segments_or_keep_case_if_none_fails(
     to_worker_case: Callable[[ConformanceCase], client.WorkerCase],
 ) -> CaseOrPartOutcomes:
     """Run the segments of a failed case alone. Return their outcomes, or that of the case where no segment fails alone."""
-    parts = split_elementwise_case_by_segment(case)
+    parts = split_elementwise_case_into_repeated_segments(case)
     outcomes = list(zip(parts, worker.run_batch([to_worker_case(c) for c in parts]), strict=True))
     if any(o.status in _ENDED for _, o in outcomes):
         return outcomes
@@ -196,7 +196,7 @@ def _rerun_segments_or_keep_case_if_none_fails(
     return [(case, replace(outcome, message=note))]
 
 
-def split_elementwise_case_by_segment(case: ConformanceCase) -> list[ConformanceCase]:
+def split_elementwise_case_into_repeated_segments(case: ConformanceCase) -> list[ConformanceCase]:
     """Split an elementwise case of several segments into one case per segment: the same program on that segment's elements,
     repeated."""
     nodes = toposort(case.graph)
@@ -255,12 +255,17 @@ def _judge_and_record_outcomes(
         yield record
 
 
-def _merge_case_record_into_run(run: ConformanceRun, case: ConformanceCase, record: CaseRecord, capabilities: Capabilities) -> None:
+def _merge_verdicts_and_counts_into_run(
+    run: ConformanceRun, case: ConformanceCase, record: CaseRecord, capabilities: Capabilities
+) -> None:
     """Add the record of a case to the run."""
     run.applied.update(record.applied)
     run.validated.update(record.validated)
     parts = {
-        p.id: p for p in ([case] if all(part == case.id for part, *_ in record.parts) else split_elementwise_case_by_segment(case))
+        p.id: p
+        for p in (
+            [case] if all(part == case.id for part, *_ in record.parts) else split_elementwise_case_into_repeated_segments(case)
+        )
     }
     for part, level, verdicts in record.parts:
         for v in verdicts:

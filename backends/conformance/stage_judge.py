@@ -174,7 +174,7 @@ class Judge:
     def _has_changed(self, key: str, buffers: Mapping[str, Array]) -> bool:
         return not np.array_equal(bits_of(np.asarray(self.inputs[key])).reshape(-1), bits_of(buffers[key]).reshape(-1))
 
-    def find_fault_after_pass(self, pass_name: str, graph: UOp, before: Outputs, after: Outputs) -> Fault | None:
+    def find_disallowed_or_changed_value(self, pass_name: str, graph: UOp, before: Outputs, after: Outputs) -> Fault | None:
         """Return the first thing wrong after pass `pass_name` of `graph`, which had the outputs `before`; None if all
         is right.
         """
@@ -201,10 +201,10 @@ class Judge:
             return fault_of_failed_run(e), {}
         except Exception as e:
             return Fault("crash", f"the interpreter failed on it: {type(e).__name__}: {e}"), {}
-        return self.find_fault_after_pass(pass_name, graph, outputs, now), now
+        return self.find_disallowed_or_changed_value(pass_name, graph, outputs, now), now
 
 
-def begin_judged_lowering(
+def begin_judged_lowering_of_tensor_or_launch(
     given: UOp, entering: EnteringProgram, inputs: Mapping[str, Any], target: Target, config: Config, extra_orders: int = 0
 ) -> tuple[Judge, LoweringState]:
     """Return the judge of a program `given`, and the state in which its form `entering` goes through the passes."""

@@ -26,7 +26,7 @@ from uops.backends.conformance.stage_judge import (
     Judge,
     Key,
     Outputs,
-    begin_judged_lowering,
+    begin_judged_lowering_of_tensor_or_launch,
     fault_of_failed_run,
     pass_must_keep_bits,
 )
@@ -37,7 +37,7 @@ from uops.compiler.ir.bodies import list_possibly_written_arguments
 from uops.compiler.log import record_transforms
 from uops.compiler.pipeline import PIPELINE, LoweringState, Pass, passes_from, run_pass_and_verify
 from uops.compiler.target import Target
-from uops.fuzz.bisect.replay import find_differing_elements
+from uops.fuzz.bisect.replay import mask_differing_elements
 from uops.fuzz.bisect.wrong_rule import find_wrong_step
 from uops.fuzz.oracles.native import load_and_run_first_calls, view_flat_memory_of_argument
 from uops.interp import run
@@ -118,7 +118,9 @@ class _Bisection:
         self.target = target
         entering = convert_to_launch_or_tensor_graph(graph, infer_tensor_kernel_or_bestiary_dialect(graph))
         self.graph = entering.graph
-        self.judge, self.state = begin_judged_lowering(graph, entering, inputs, target, replace(config, verify=True), extra_orders)
+        self.judge, self.state = begin_judged_lowering_of_tensor_or_launch(
+            graph, entering, inputs, target, replace(config, verify=True), extra_orders
+        )
         self.outputs: Outputs = self.judge.reference_outputs()
         self.names: list[str] = []
 
@@ -208,7 +210,7 @@ class _Bisection:
             raise
         except Exception as e:  # a worker crashed, the time ran out, or the code trapped
             return Finding(BACKEND, BACKEND, None, None, fault_of_failed_run(e), show(self.graph), "")
-        fault = self.judge.find_fault_after_pass(BACKEND, self.graph, self.outputs, outputs)
+        fault = self.judge.find_disallowed_or_changed_value(BACKEND, self.graph, self.outputs, outputs)
         if fault is None:
             return None
         k = self._find_kernel_that_differs_natively()
@@ -231,7 +233,7 @@ class _Bisection:
             actual = load_and_run_first_calls(launch, self.target, before)
             arguments = [a for a in memory_arguments_call_may_write(call) if memory_key(base_memory(a)) in expected]
             if any(
-                np.any(find_differing_elements(*[view_flat_memory_of_argument(a, memory) for memory in (expected, actual)]))
+                np.any(mask_differing_elements(*[view_flat_memory_of_argument(a, memory) for memory in (expected, actual)]))
                 for a in arguments
             ):
                 if pass_must_keep_bits(BACKEND, launch):

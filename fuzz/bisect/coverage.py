@@ -25,7 +25,7 @@ _LAST = "plan"
 _NODES = 400
 
 
-def count_passes_and_fired_or_refused_rules(graph: UOp, target: Target) -> Counter[str]:
+def count_changing_passes_and_rule_outcomes(graph: UOp, target: Target) -> Counter[str]:
     """Count the coverage of one lowering. Raises what lowering raises."""
     counts: Counter[str] = Counter()
     transforms = record_transforms_until_plan(graph, target, lambda name, changed: counts.update({f"stage:{name}": int(changed)}))

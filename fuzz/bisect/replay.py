@@ -43,7 +43,7 @@ def replay_counterexample(counterexample: RuleCounterexample) -> ReplayOutcome:
     if unmet:
         return ReplayOutcome(False, "not confirmed: the interpreter finds that the condition does not hold")
     if graphs.witness_equation is not None and np.any(
-        find_differing_elements(*(_evaluate_or_return_trap(u, inputs) for u in graphs.witness_equation))
+        mask_differing_elements(*(_evaluate_or_return_trap(u, inputs) for u in graphs.witness_equation))
     ):
         return ReplayOutcome(False, "not confirmed: the value that the witness promises is another one")
     left = _evaluate_or_return_trap(graphs.lhs, inputs)
@@ -52,7 +52,7 @@ def replay_counterexample(counterexample: RuleCounterexample) -> ReplayOutcome:
     if graphs.rhs is None:
         return ReplayOutcome(True, f"the right side has another dtype than {graphs.lhs.dtype}")
     right = _evaluate_or_return_trap(graphs.rhs, inputs)
-    differs = isinstance(right, Trap) or bool(np.any(find_differing_elements(left, right)))
+    differs = isinstance(right, Trap) or bool(np.any(mask_differing_elements(left, right)))
     values_text = f"the interpreter gives {_format_value(left)} for the left side and {_format_value(right)} for the right"
     return ReplayOutcome(differs, values_text if differs else f"not confirmed: {values_text}")
 
@@ -161,7 +161,7 @@ def _holds(u: UOp, inputs: dict[str, Any]) -> bool:
     return not isinstance(v, Trap) and bool(v)
 
 
-def find_differing_elements(left: Any, right: Any) -> Any:
+def mask_differing_elements(left: Any, right: Any) -> Any:
     """Return a bool per element of two arrays of one shape. NaN equals NaN, and -0 differs from +0."""
     if left.dtype.kind in "iubO":
         return left != right

@@ -12,7 +12,7 @@ import numpy as np
 
 from uops.backends.arrays import STORAGE
 from uops.compiler.validate.model import ClaimCounterexample
-from uops.fuzz.bisect.replay import ReplayOutcome, find_differing_elements
+from uops.fuzz.bisect.replay import ReplayOutcome, mask_differing_elements
 from uops.interp import run
 from uops.spec.errors import Trap
 from uops.spec.ir import build as b
@@ -21,7 +21,7 @@ from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import base_memory
 
 
-def check_counterexample_then_replay_bodies(
+def replay_bodies_if_counterexample_holds(
     before: UOp, after: UOp, counterexample_to_check: ClaimCounterexample | None = None, seed: int = 0
 ) -> ReplayOutcome:
     """Check the values of a counterexample by the interpreter; if they hold, run both bodies of the kernel on the same memory."""
@@ -53,7 +53,7 @@ def replay_launches_on_random_memory(before: UOp, after: UOp, seed: int = 0) -> 
     for key, contents in expected.items():
         if key not in actual:
             continue
-        for k in np.flatnonzero(find_differing_elements(contents, actual[key])).tolist():
+        for k in np.flatnonzero(mask_differing_elements(contents, actual[key])).tolist():
             return ReplayOutcome(True, f"element {k} of {key} is {actual[key].reshape(-1)[k]}, expected {contents.reshape(-1)[k]}")
     return ReplayOutcome(False, "not confirmed: both leave the same memory")
 

@@ -252,7 +252,7 @@ class Campaign:
     def _take_next_batch_unless_enough_findings(self) -> _Task | None:
         if self.max_findings is not None and sum(self.state.raw.values()) >= self.max_findings:
             return None
-        number = self.state.find_next_untaken_batch(self.cases)
+        number = self.state.find_first_unfinished_untaken_batch(self.cases)
         if number is None:
             return None
         self.state.taken_tasks.add(("batch", number))
@@ -344,7 +344,7 @@ class _CampaignState:
         if self.done[number] < BATCH:
             self._partial[number] = counts
 
-    def find_next_untaken_batch(self, cases: int | None) -> int | None:
+    def find_first_unfinished_untaken_batch(self, cases: int | None) -> int | None:
         """Return the first batch with cases left to do that no thread works on, or None."""
         while self.done.get(self._first_open, 0) >= BATCH:
             self._first_open += 1

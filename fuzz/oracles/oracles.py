@@ -38,7 +38,7 @@ from uops.compiler.validate.model import Invalid
 from uops.fuzz.bisect import coverage
 from uops.fuzz.bisect.bisect import bisect
 from uops.fuzz.bisect.wrong_rule import find_wrong_step, record_rewrite_steps
-from uops.fuzz.generate.bestiary.families import describe_disagreement_with, describe_legalize_disagreement
+from uops.fuzz.generate.bestiary.families import describe_legalize_disagreement, run_case_and_describe_disagreement
 from uops.fuzz.generate.draw import SeededDraw
 from uops.fuzz.generate.graphs import FuzzCase as Drawn
 from uops.fuzz.generate.kinds import KINDS, ProgramSample, stable_hash
@@ -208,7 +208,7 @@ def _bisect_stages_and_count_coverage(c: OracleContext) -> Fault | None:
     if sum(math.prod(n for n in u.shape if isinstance(n, int)) for u in order if u.dtype is not dt.void) > MAX_STAGED_ELEMENTS:
         raise OracleNotApplicable("too large to interpret every stage")
     finding = bisect(c.sample.graph, c.sample.inputs, c.require_target(), pipeline.PIPELINE, extra_orders=1)
-    c.counts.update(coverage.count_passes_and_fired_or_refused_rules(c.sample.graph, c.require_target()))
+    c.counts.update(coverage.count_changing_passes_and_rule_outcomes(c.sample.graph, c.require_target()))
     return finding and finding.fault
 
 
@@ -326,7 +326,7 @@ def _check_legal_form_native_against_interp(c: OracleContext) -> Fault | None:
         if isinstance(e, SpecError) and _is_no_launch(e):
             raise SubjectRefused("the legal form is no launch") from e
         return describe_exception_as_fault(e)
-    difference = describe_disagreement_with(Drawn(graph, inputs), result)
+    difference = run_case_and_describe_disagreement(Drawn(graph, inputs), result)
     return None if difference is None else Fault("value", difference)
 
 

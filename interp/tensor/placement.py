@@ -90,6 +90,8 @@ def _sources_of_placement(scope: TensorScope, u: UOp) -> list[tuple[TensorScope,
         return [(scope.outer, scope.args[u.arg.slot])]
     if op is Op.GETTUPLE:
         if u.packed.op is Op.FUNCTION:
+            if u.packed not in scope.inner:  # an argument that the body of another Function does not use
+                return []
             return [(scope.inner[u.packed], u.packed.body.src[u.arg.index]), *((scope, a) for a in u.packed.arguments[:1])]
         return [(scope, u.packed.src[u.arg.index])]
     if op is Op.CALL or op is Op.FUNCTION:
@@ -153,7 +155,9 @@ def _place_load_by_named_device_or_source(m: Any, scope: TensorScope, u: UOp, so
 
 
 def _place_element(m: Any, scope: TensorScope, u: UOp, sources: Sequence[Placement]) -> Placement:
-    """Place a GetTuple: where the element is; one on no device is on the Function's (R77)."""
+    """Place a GetTuple: where the element is; one on no device is on the Function's (R77). One without a value is as derived."""
+    if not sources:
+        return Placement(u.device, None, u.device is None)
     element, *first = sources
     return first[0]._replace(owners=None) if first and element.device is None else element
 

@@ -184,11 +184,11 @@ def compute_total_and_surface_scores(cells: Iterable[CellResult]) -> Json:
     """
     results = list(cells)
     surfaces = sorted({r.surface for r in results}, key=(*SURFACES, *_OTHER_SUBJECTS).index)
-    by_surface = {name: _score_cells([r for r in results if r.surface == name]) for name in surfaces}
-    return _score_cells(results) | {"surfaces": by_surface}
+    by_surface = {name: _count_and_score_cells([r for r in results if r.surface == name]) for name in surfaces}
+    return _count_and_score_cells(results) | {"surfaces": by_surface}
 
 
-def _score_cells(everything: list[CellResult]) -> Json:
+def _count_and_score_cells(everything: list[CellResult]) -> Json:
     results = [r for r in everything if r.status is not CellStatus.NOT_ASKABLE]
     totals = Counter(r.status for r in results)
     totals[CellStatus.NOT_ASKABLE] = len(everything) - len(results)

@@ -102,7 +102,7 @@ def render_page(doc: Json, texts: SpecTexts, programs: Mapping[str, str], newly_
     """
     names = _list_dtype_columns(doc)
     by_row = {row: list(cells) for row, cells in groupby(doc["cells"], key=lambda c: c["row"])}
-    lines = [_make_matrix_row(row, cells, names, texts) for row, cells in _sort_rows_in_spec_order(by_row, texts)]
+    lines = [_make_matrix_row(row, cells, names, texts) for row, cells in _sort_rows_by_family_in_spec_order(by_row, texts)]
     loader, strict = jinja2.FileSystemLoader(HERE), jinja2.StrictUndefined
     environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=strict)
     environment.filters |= {"percent": format_percent, "number": format_count, "ulp": format_ulp}
@@ -125,7 +125,7 @@ def _list_dtype_columns(doc: Json) -> list[str]:
     return [d.name for d in dt.ALL if d.name in used] + sorted(used - dt.DTYPES.keys())
 
 
-def _sort_rows_in_spec_order(by_row: Mapping[str, list[Json]], texts: SpecTexts) -> Iterable[tuple[str, list[Json]]]:
+def _sort_rows_by_family_in_spec_order(by_row: Mapping[str, list[Json]], texts: SpecTexts) -> Iterable[tuple[str, list[Json]]]:
     """Sort rows in the order of the specification, families together, unknown ones last."""
     position = {row: k for k, row in enumerate(texts.rows)}
     families: dict[str, int] = {}
@@ -212,7 +212,7 @@ def format_percent(ratio: float | None) -> str:
     """Format a ratio as percent, such as `98.73`, rounded down, so that only 1 gives 100."""
     if ratio is None:
         return "–"
-    return "100" if ratio == 1 else f"{floor(ratio * 10000) / 100:.2f}"
+    return "100" if ratio == 1 else f"{floor(ratio * 10000 + 1e-9) / 100:.2f}"
 
 
 def format_count(n: int) -> str:

@@ -178,7 +178,7 @@ def _build_function_node_with_arguments(d: DType) -> Iterator[str | None]:
 # --------------------------------------------------------------------------------------------------------------------- return
 
 
-def _return_elements(d: DType) -> Iterator[str | None]:
+def _return_each_distinct_element_once(d: DType) -> Iterator[str | None]:
     def flip_and_repeat(t: Tensor) -> list[Tensor]:
         flipped = t.flip(0)
         return [flipped, t.reshape(1, 3), flipped]
@@ -205,7 +205,7 @@ def _keep_containers(d: DType) -> Iterator[str | None]:
 
 def _compute_body(d: DType) -> Iterator[str | None]:
     """A function's values are those of the same Python function without the decorator, also called twice and nested."""
-    x, y = _make_tensor(d, 3), _make_tensor(d, 3, first=1)
+    x, y = Tensor(np.array([0, 1, 1, 0, 1]), dtype=d), Tensor(np.array([1, 1, 0, 0, 1]), dtype=d)
 
     def choose(a: Tensor, b: Tensor) -> Tensor:
         return (a != b).where(a.flip(0), b)
@@ -237,7 +237,7 @@ _CHECKS: tuple[tuple[str, str, _Check], ...] = (
     ("FUNCTION.PARAMETERIZE.C3", "closed-body", _close_body),
     ("FUNCTION.WRAPBODY.C1", "tuple", _pack_results),
     ("FUNCTION.WRAPBODY.C2", "node", _build_function_node_with_arguments),
-    ("FUNCTION.RETURN.C1", "elements", _return_elements),
+    ("FUNCTION.RETURN.C1", "elements", _return_each_distinct_element_once),
     ("FUNCTION.RETURN.C2", "containers", _keep_containers),
     ("FUNCTION.RESOLVE.C1", "values", _compute_body),
 )

@@ -48,7 +48,7 @@ def _compare_at_edges(op: Op) -> Iterator[str | None]:
         yield None if is_right.all() else f"the gradient at {x} is {got.tolist()}, expected {list(expected)}"
 
 
-def generate_gradient_cases() -> Iterator[SubjectCase]:
+def generate_float64_gradient_cases_per_op() -> Iterator[SubjectCase]:
     """Yield the cases of each op with a gradient rule."""
     for op, program in PROGRAMS.items():
         claim = f"GRADIENT.{ROWS[op].name.upper()}.C1"

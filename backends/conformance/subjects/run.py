@@ -37,7 +37,7 @@ from uops.backends.conformance.model import (
 )
 from uops.backends.conformance.runner import CHOSEN, ConformanceRun, Progress
 from uops.backends.conformance.subjects.functions import DTYPES, generate_function_cases
-from uops.backends.conformance.subjects.gradients import generate_gradient_cases
+from uops.backends.conformance.subjects.gradients import generate_float64_gradient_cases_per_op
 from uops.backends.conformance.subjects.model import SubjectCase
 from uops.backends.conformance.subjects.properties import generate_property_cases
 from uops.backends.conformance.subjects.stages import generate_stage_cases
@@ -116,7 +116,7 @@ def _generate_cases(
     match subject:
         case RowSubject.FRONT_END:
             dtypes = DTYPES if tier is ConformanceTier.SMOKE else tuple(dt.STORABLE)
-            return itertools.chain(generate_function_cases(dtypes), generate_gradient_cases())
+            return itertools.chain(generate_function_cases(dtypes), generate_float64_gradient_cases_per_op())
         case RowSubject.COMPILER:
             assert target is not None
             return generate_stage_cases(tier, target, Config.from_environment({**os.environ, **schedules.environment}))

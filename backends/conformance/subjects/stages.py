@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from uops.backends.conformance.cases.compiled import list_programs_every_target_compiles
 from uops.backends.conformance.model import ConformanceCase, ConformanceCell, ConformanceTier
-from uops.backends.conformance.stage_judge import Judge, begin_judged_lowering
+from uops.backends.conformance.stage_judge import Judge, begin_judged_lowering_of_tensor_or_launch
 from uops.backends.conformance.subjects.model import Answer, SubjectCase, cell_of_claim
 from uops.compiler.config import Config
 from uops.compiler.entry import convert_to_launch_or_tensor_graph
@@ -246,7 +246,9 @@ def _make_case(case: ConformanceCase, target: Target, config: Config) -> Subject
     cells = tuple(cell for stage in stages for cell in _cells_of_stage(stage, case.dtype.name).all())
 
     def ask() -> Iterator[Answer]:
-        judge, state = begin_judged_lowering(case.graph, entering, case.inputs, target, replace(config, verify=False))
+        judge, state = begin_judged_lowering_of_tensor_or_launch(
+            case.graph, entering, case.inputs, target, replace(config, verify=False)
+        )
         return _answer_stages_until_a_pass_raises(entering.graph, passes, state, judge, case.dtype.name)
 
     return SubjectCase(f"stages of {case.id}", cells, ask, case.graph, case.inputs)

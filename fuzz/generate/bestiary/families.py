@@ -132,7 +132,7 @@ def make_buffer_view(m: BestiaryMaker) -> UOp:
     return node(Op.PRECAST, view)
 
 
-def make_reduce_over_variable_extent(m: BestiaryMaker) -> UOp:
+def make_reduce_axis_of_variable_extent(m: BestiaryMaker) -> UOp:
     """Make a reduction over an extent that is a DEFINE_VAR, which a BIND or an input gives a value."""
     lo, hi = m.draw.integer(1, 2), m.draw.integer(3, 5)
     n, value = node(Op.DEFINE_VAR, arg=A.DefineVarArg("batch", lo, hi)), m.draw.integer(lo, hi)
@@ -289,7 +289,7 @@ def make_store_closing_some_ranges_and_end_rest(m: BestiaryMaker) -> UOp:
     return m.maybe_wrap_in_sink_or_call(b.end(effect, *ranges[split:]) if split < len(ranges) else effect)
 
 
-def make_triangular_reduce(m: BestiaryMaker) -> UOp:
+def make_reduce_bounded_by_outer_range(m: BestiaryMaker) -> UOp:
     """Make a reduction whose loop bound is the value of the outer loop."""
     d, n = m.draw_dtype(NUMBERS), m.draw_extent()
     i = m.make_range(n, (AxisType.LOOP, AxisType.UPCAST))
@@ -470,7 +470,7 @@ FAMILIES: dict[str, Family] = {
     "param": make_negated_param,
     "buffer": make_filled_lunique_buffer_beside_buffer,
     "buffer_view": make_buffer_view,
-    "variable": make_reduce_over_variable_extent,
+    "variable": make_reduce_axis_of_variable_extent,
     "function": make_function_of_two_values_one_or_both_read,
     "call": make_call_and_read_what_it_writes,
     "mstack": make_mstack,
@@ -485,7 +485,7 @@ FAMILIES: dict[str, Family] = {
     "contract": make_contract_of_unroll_or_scalar,
     "ptrcat": make_load_or_store_by_partly_gated_ptrcat,
     "end": make_store_closing_some_ranges_and_end_rest,
-    "triangle": make_triangular_reduce,
+    "triangle": make_reduce_bounded_by_outer_range,
     "reduce": make_reduce_over_ranges,
     "bufferize": make_bufferized_reduce,
     "gated": make_gated_access,
@@ -521,10 +521,10 @@ def describe_legalize_disagreement(fuzz_case: FuzzCase, order_seed: int | None =
     NaNs.
     """
     graph, inputs = fuzz_case
-    return describe_disagreement_with(fuzz_case, run(legalize(graph), inputs), order_seed)
+    return run_case_and_describe_disagreement(fuzz_case, run(legalize(graph), inputs), order_seed)
 
 
-def describe_disagreement_with(fuzz_case: FuzzCase, other: Result, order_seed: int | None = None) -> str | None:
+def run_case_and_describe_disagreement(fuzz_case: FuzzCase, other: Result, order_seed: int | None = None) -> str | None:
     """Describe how a graph and another result, that of its legal form, differ; return None if they agree."""
     graph, inputs = fuzz_case
     direct = bestiary.run(graph, inputs, schedule=order_seed)

@@ -24,7 +24,7 @@ from uops.backends.conformance.exhaustive import (
     run_or_resume_exhaustive_tier,
 )
 from uops.backends.conformance.multiprecision import judge_rounding_and_ulp_errors
-from uops.backends.conformance.references import F32_REFERENCES, F64_REFERENCES, draw_operands_of_chunk
+from uops.backends.conformance.references import F32_REFERENCES, F64_REFERENCES, draw_random_and_hard_operands_of_chunk
 from uops.backends.testing.journal import BadJournal, Journal, JournalInUse, JournalMismatch, encode_journal
 from uops.spec.ir import dtypes as dt
 from uops.spec.result import Result
@@ -84,7 +84,7 @@ def test_two_ulp_are_accepted_and_three_are_not() -> None:
 @pytest.mark.parametrize("name", F64_REFERENCES)
 def test_points_are_judged_against_mpmath(name: str) -> None:
     reference = F64_REFERENCES[name]
-    operands = tuple(draw_operands_of_chunk(name, reference, 7, 300))
+    operands = tuple(draw_random_and_hard_operands_of_chunk(name, reference, 7, 300))
     with np.errstate(all="ignore"):
         f = np.power if name.startswith("pow") else FUNCTIONS[name.split("/")[0]]
         got = f(*(o.astype(np.float64) for o in operands)).astype(reference.result.name)

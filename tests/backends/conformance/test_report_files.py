@@ -168,7 +168,8 @@ def test_an_interrupted_run_says_so(make_run: MakeRun, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ratio", "shown"), [(1.0, "100"), (0.99999, "99.99"), (0.0, "0.00"), (0.98734, "98.73"), (None, "–"), (0.29, "29.00")]
+    ("ratio", "shown"),
+    [(1.0, "100"), (0.99999, "99.99"), (0.0, "0.00"), (0.98734, "98.73"), (None, "–"), (0.29, "29.00"), (0.57, "57.00")],
 )
 def test_a_score_is_100_only_when_it_is_whole(ratio: float | None, shown: str) -> None:
     assert p.format_percent(ratio) == shown

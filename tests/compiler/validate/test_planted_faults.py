@@ -8,7 +8,7 @@ from uops.compiler.validate.kernel import validate_kernel
 from uops.compiler.validate.model import DecisionMethod, ObligationKind
 from uops.compiler.validate.reader import read_accesses
 from uops.compiler.validate.writes import view_elements_of_box_shaped_gate
-from uops.fuzz.bisect.replay_kernel import check_counterexample_then_replay_bodies
+from uops.fuzz.bisect.replay_kernel import replay_bodies_if_counterexample_holds
 from uops.spec.ir.node import UOp
 from uops.spec.ir.text import parse
 
@@ -84,7 +84,7 @@ def refuted(before: UOp, changed: UOp, worker: SolverWorker):
 
 def test_what_is_right_is_validated(worker):
     assert not refuted(parse(BEFORE), after(), worker)
-    assert not check_counterexample_then_replay_bodies(parse(BEFORE), after()).confirmed
+    assert not replay_bodies_if_counterexample_holds(parse(BEFORE), after()).confirmed
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -93,7 +93,7 @@ def test_a_planted_fault_is_refuted_and_replays(fault, worker):
     bad = refuted(parse(BEFORE), after(**changes), worker)
     assert bad and {v.kind for v in bad} & kinds
     assert all(v.counterexample is not None for v in bad)
-    seen = check_counterexample_then_replay_bodies(parse(BEFORE), after(**changes), bad[0].counterexample)
+    seen = replay_bodies_if_counterexample_holds(parse(BEFORE), after(**changes), bad[0].counterexample)
     assert seen.confirmed, seen.words
 
 
@@ -143,7 +143,7 @@ def test_a_thread_per_row_is_no_race_and_one_for_all_rows_is(worker):
     assert not refuted(parse(BEFORE), after(outer="thread"), worker)
     bad = refuted(parse(BEFORE), after(outer="thread", stride=0), worker)
     assert ObligationKind.RACE in {v.kind for v in bad}
-    assert check_counterexample_then_replay_bodies(parse(BEFORE), after(outer="thread", stride=0)).confirmed
+    assert replay_bodies_if_counterexample_holds(parse(BEFORE), after(outer="thread", stride=0)).confirmed
 
 
 def test_an_element_that_two_sums_of_counters_give_is_written_twice(worker):
@@ -228,7 +228,7 @@ def test_a_missing_or_wrong_gate_is_refuted_and_replays(limit, load, store, kind
     assert not refuted(parse(FIVE), right, worker)
     bad = refuted(parse(FIVE), wrong, worker)
     assert kind in {v.kind for v in bad}
-    assert check_counterexample_then_replay_bodies(parse(FIVE), wrong, bad[0].counterexample).confirmed
+    assert replay_bodies_if_counterexample_holds(parse(FIVE), wrong, bad[0].counterexample).confirmed
 
 
 # A width
@@ -261,7 +261,7 @@ def test_a_width_that_wraps_is_refuted_and_replays(worker):
     assert not refuted(parse(ONES), parse(WIDE.format(width="i16")), worker)
     bad = refuted(parse(ONES), parse(WIDE.format(width="i8")), worker)
     assert ObligationKind.WIDTH in {v.kind for v in bad}
-    assert check_counterexample_then_replay_bodies(parse(ONES), parse(WIDE.format(width="i8")), bad[0].counterexample).confirmed
+    assert replay_bodies_if_counterexample_holds(parse(ONES), parse(WIDE.format(width="i8")), bad[0].counterexample).confirmed
 
 
 WIDE_FROM_MEMORY = """

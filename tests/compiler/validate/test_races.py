@@ -6,7 +6,7 @@ from uops.compiler.prove.solver.solver import SolverWorker
 from uops.compiler.validate.kernel import validate_kernel
 from uops.compiler.validate.model import ObligationKind, ValidationVerdict
 from uops.compiler.validate.reader import read_accesses
-from uops.fuzz.bisect.replay_kernel import check_counterexample_then_replay_bodies
+from uops.fuzz.bisect.replay_kernel import replay_bodies_if_counterexample_holds
 from uops.spec.errors import SpecError
 from uops.spec.ir.node import UOp
 from uops.spec.ir.text import parse
@@ -152,7 +152,7 @@ def test_a_dropped_barrier_is_refuted_and_replays(worker):
     assert not refuted(parse(EIGHT), right, worker)
     bad = refuted(parse(EIGHT), wrong, worker)
     assert {v.kind for v in bad} == {ObligationKind.RACE}
-    assert check_counterexample_then_replay_bodies(parse(EIGHT), wrong).confirmed
+    assert replay_bodies_if_counterexample_holds(parse(EIGHT), wrong).confirmed
 
 
 @pytest.mark.parametrize("lanes", [2, 8])

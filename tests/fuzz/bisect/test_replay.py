@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from uops.fuzz.bisect.replay import find_differing_elements
+from uops.fuzz.bisect.replay import mask_differing_elements
 
 FLOATS = [np.float16, np.float32, np.float64, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2]
 
@@ -31,16 +31,16 @@ FLOATS = [np.float16, np.float32, np.float64, ml_dtypes.bfloat16, ml_dtypes.floa
     ],
 )
 def test_floats(dtype: Any, left: float, right: float, differs: bool) -> None:
-    result = find_differing_elements(np.array([left, 0], dtype), np.array([right, 0], dtype))
+    result = mask_differing_elements(np.array([left, 0], dtype), np.array([right, 0], dtype))
     assert result.tolist() == [differs, False]
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint64, np.bool_, object])
 def test_integers_and_bools(dtype: Any) -> None:
-    result = find_differing_elements(np.array([0, 1, 1], dtype), np.array([0, 1, 0], dtype))
+    result = mask_differing_elements(np.array([0, 1, 1], dtype), np.array([0, 1, 0], dtype))
     assert np.asarray(result).tolist() == [False, False, True]
 
 
 def test_integers_beyond_float64() -> None:
     big = np.uint64(2**63)
-    assert find_differing_elements(np.array([big]), np.array([big + np.uint64(1)])).tolist() == [True]
+    assert mask_differing_elements(np.array([big]), np.array([big + np.uint64(1)])).tolist() == [True]

@@ -107,7 +107,7 @@ def test_rows_that_were_never_drawn_are_on_the_page() -> None:
 def test_a_lowering_is_covered_by_its_passes_and_rules() -> None:
     target = LlvmTarget(LlvmTier.FAST, ObjectCache(None))
     x = b.reduce(b.reshape(b.flip(b.mul(b.param(0, (4, 6), dt.int32), 3), (True, True)), (3, 8)), Op.ADD, (0,))
-    found = coverage.count_passes_and_fired_or_refused_rules(x, target)
+    found = coverage.count_changing_passes_and_rule_outcomes(x, target)
     assert {"stage:callify", "stage:rangeify", "stage:linearize"} <= found.keys()
     assert sum(n for k, n in found.items() if k.startswith("rule:") and k.endswith(" fired")) > 2
 
@@ -117,7 +117,7 @@ def test_rules_are_refused_where_their_condition_does_not_hold(k: int) -> None:
     target = LlvmTarget(LlvmTier.FAST, ObjectCache(None))
     total: Counter[str] = Counter()
     for j in range(10):
-        total += coverage.count_passes_and_fired_or_refused_rules(kinds.sample(1, 10 * k + j).graph, target)
+        total += coverage.count_changing_passes_and_rule_outcomes(kinds.sample(1, 10 * k + j).graph, target)
     assert any(name.endswith(" refused") for name in total)
 
 

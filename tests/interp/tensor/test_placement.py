@@ -126,3 +126,14 @@ def test_a_position_out_of_bounds_that_is_gated_off_has_no_owner_to_ask() -> Non
     assert run(store, {**inputs, "i": 7}).values[0].tolist() == inputs["p0"].tolist()
     with pytest.raises(Trap, match="R45"):
         run(b.load(b.at(sharded, i)), {**inputs, "i": 7})
+
+
+def test_an_argument_that_no_body_uses_has_its_derived_placement() -> None:
+    """The first argument of a Function, which is the result of another one, is never evaluated."""
+    x, y = (b.buffer(2, dt.float32, unique=unique) for unique in (1001, 1002))
+    p0, p1 = (b.param(k, x.shape, dt.float32) for k in range(2))
+    inner = b.get(b.function(b.tuple_(b.neg(p0)), x), 0)
+    graph = b.get(b.function(b.tuple_(b.mul(p1, 2.0)), inner, y), 0)
+    values = np.arange(x.shape[0], dtype=np.float32)
+    found = run(graph, {"b1001": values, "b1002": values}).values[0]
+    assert found.tolist() == (2 * values).tolist()

@@ -17,7 +17,7 @@ from uops.backends.conformance.kernel_controls import rebuild
 from uops.backends.conformance.model import ConformanceTier
 from uops.backends.conformance.subjects import properties, run, stages
 from uops.backends.conformance.subjects.functions import generate_function_cases
-from uops.backends.conformance.subjects.gradients import generate_gradient_cases
+from uops.backends.conformance.subjects.gradients import generate_float64_gradient_cases_per_op
 from uops.backends.conformance.subjects.model import SubjectCase, claim_of_cell
 from uops.backends.contract import CompilerBackend
 from uops.backends.front import Tensor
@@ -159,7 +159,7 @@ FRONT_END: dict[str, Break] = {
 @pytest.mark.parametrize("claim", claims_of(RowSubject.FRONT_END))
 def test_a_broken_row_of_the_front_end_fails_its_cell(claim: str, monkeypatch: pytest.MonkeyPatch) -> None:
     FRONT_END[claim](monkeypatch)
-    of_claim = [case for case in generate_gradient_cases() if claim_of_cell(case.cells[0]).id == claim]
+    of_claim = [case for case in generate_float64_gradient_cases_per_op() if claim_of_cell(case.cells[0]).id == claim]
     assert claim in failing_claims(of_claim or generate_function_cases((dt.int32,)))
 
 
