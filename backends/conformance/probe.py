@@ -27,7 +27,7 @@ def split_refusals_into_full_gaps_and_partial(cells: Iterable[CellResult]) -> Pr
             by_row.setdefault(c.cell.row, {}).setdefault(c.cell.dtype, []).append(c)
     missing, partly = list[Missing](), list[CellResult]()
     for row, by_dtype in by_row.items():
-        refused = {d: cs for d, cs in by_dtype.items() if all(c.is_refusal for c in cs)}
+        refused = {d: cs for d, cs in by_dtype.items() if all(c.is_refusal and not c.run for c in cs)}
         partly += [c for d, cs in by_dtype.items() if d not in refused for c in cs if c.is_refusal]
         if refused and len(refused) == len(by_dtype):
             missing.append(Missing(row, "*", _reason_of(next(iter(refused.values())))))
@@ -38,7 +38,7 @@ def split_refusals_into_full_gaps_and_partial(cells: Iterable[CellResult]) -> Pr
 
 def _reason_of(cells: list[CellResult]) -> str:
     """Return the backend's own words of its first refusal."""
-    message = next((f.message for c in cells for f in c.failures), REFUSED)
+    message = next((f.message for c in cells for f in c.failures if f.message.startswith(REFUSED)), REFUSED)
     return message.removeprefix(f"{REFUSED}: ")
 
 

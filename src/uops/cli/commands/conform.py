@@ -296,7 +296,7 @@ def _print_gaps_and_get_status(run: ConformanceRun, wanted: _Wanted) -> int:
         echo(format_gaps_as_missing_declarations(gaps), err=wanted.as_json, nl=False)
     if not run.complete:
         return INTERRUPTED
-    return int(bool(gaps.partly_refused) or any(not c.is_refusal for c in run.failing_cells(wanted.level)))
+    return int(bool(gaps.partly_refused) or any(c.failed or not c.is_refusal for c in run.failing_cells(wanted.level)))
 
 
 def warn_and_get_report_exit_status(doc: Json, change: ReportDiff | None) -> int:
