@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from uops.fuzz.generate.bestiary.maker import (
     DTYPES,
@@ -38,6 +39,8 @@ from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.result import Result
 from uops.spec.wmma import descriptors_named
+
+Array = npt.NDArray[Any]
 
 #: Ops of reductions.
 REDUCES = (Op.ADD, Op.MUL, Op.MAX, Op.MIN)
@@ -489,7 +492,7 @@ FAMILIES: dict[str, Family] = {
     "reduce": make_reduce_over_ranges,
     "bufferize": make_bufferized_reduce,
     "gated": make_gated_access,
-    "lower_byte_offset_to_element_index": make_load_by_byte_offset_pointer_index,
+    "pointer_index": make_load_by_byte_offset_pointer_index,
     "if_": make_stores_under_b_if,
     "register": make_sum_in_define_reg,
     "local": make_lane_exchange_by_ranges,
@@ -531,7 +534,7 @@ def run_case_and_describe_disagreement(fuzz_case: FuzzCase, other: Result, order
     if len(direct.values) != len(other.values):
         return f"{len(direct.values)} values, {len(other.values)} in the legal form"
     for k, (x, y) in enumerate(zip(direct.values, other.values)):
-        if not _are_equal_treating_empty_as_zeros(x, y):
+        if not _are_equal(np.asarray(x), np.asarray(y)):
             return f"value {k}: {x!r}, in the legal form {y!r}"
     names = {f"b{u.arg.id}" for u in toposort(graph) if u.op is Op.UNIQUE} | {k for k in inputs if k.startswith("p")}
     for name in sorted(names & {*direct.buffers, *other.buffers}):
@@ -551,9 +554,14 @@ def _are_equal_treating_empty_as_zeros(left: Any, right: Any) -> bool:
     x, y = np.asarray(left), np.asarray(right)
     if 0 in (x.size, y.size):  # memory that was never written counts as zeros
         return not x.any() and not y.any()
+    return _are_equal(x, y)
+
+
+def _are_equal(x: Array, y: Array) -> bool:
+    """Return True if dtype, shape and elements are equal; zeros of either sign are, and so are NaNs."""
     if x.dtype != y.dtype or x.shape != y.shape:
         return False
-    if x.dtype.kind in "biu":
+    if x.dtype.kind in "biuO":
         return bool((x == y).all())
     x, y = x.astype(np.float64), y.astype(np.float64)
     return bool(((x == y) | (np.isnan(x) & np.isnan(y))).all())

@@ -11,7 +11,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import uops
-from uops.fuzz.generate.bestiary.families import FAMILIES, case, describe_legalize_disagreement, generate_family_case
+from uops.fuzz.generate.bestiary.families import (
+    FAMILIES,
+    case,
+    describe_legalize_disagreement,
+    generate_family_case,
+    run_case_and_describe_disagreement,
+)
+from uops.fuzz.generate.graphs import FuzzCase
 from uops.fuzz.generate.strategies import HypothesisDraw
 from uops.interp.bestiary import run
 from uops.interp.bestiary.actions import ACTIONS
@@ -25,6 +32,7 @@ from uops.spec.ir.args import (
     BIndexArg,
     BParamArg,
     BufferizeArg,
+    ConstArg,
     DefineVarArg,
     DeviceArg,
     GepArg,
@@ -39,6 +47,7 @@ from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, nodes_with_op, toposort
 from uops.spec.ir.ops import Family, Op
 from uops.spec.ir.text import parse, show
+from uops.spec.result import Result
 from uops.spec.rows.rows import ROWS
 from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.infer import infer_tensor_kernel_or_bestiary_dialect
@@ -130,7 +139,7 @@ MUTANTS: dict[Op, tuple[str, Callable[..., Any]]] = {
     Op.MIN: ("minimum", _one_more),
     Op.DEFINE_VAR: ("variable", _one_more),
     Op.B_RANGE: ("end", _one_more),
-    Op.B_LOAD: ("lower_byte_offset_to_element_index", _one_more),
+    Op.B_LOAD: ("pointer_index", _one_more),
     Op.REDUCE_AXIS: ("reduce_axis", _one_more),
     Op.B_INDEX: ("gated", _ungated),
     Op.AFTER: ("register", _unordered),
@@ -262,3 +271,13 @@ def test_a_call_that_a_linear_lists_twice_runs_twice_R151() -> None:
     verify(graph, Dialect.BESTIARY)
     for form in (graph, legalize(graph)):
         assert uops.run(form, {"p0": np.array([10, 20, 30, 40], np.int32)}).buffers["p0"].tolist() == [12, 20, 30, 40]
+
+
+@pytest.mark.parametrize("wrong", [np.zeros(0, np.int32), np.zeros((2, 0), np.int32), np.zeros(4, np.int64), np.zeros(3, np.int32)])
+def test_a_value_of_another_shape_or_dtype_is_a_disagreement(wrong: Any) -> None:
+    """Only memory that was never written counts as zeros."""
+    vector = UOp(Op.VCONST, (), VConstArg((ConstArg(0, dt.int32),) * 4, dt.int32))
+    c = FuzzCase(vector, {})
+    right = run(vector, {})
+    assert right.values[0].tolist() == [0, 0, 0, 0] and run_case_and_describe_disagreement(c, right) is None
+    assert run_case_and_describe_disagreement(c, Result((wrong,), {})) is not None
