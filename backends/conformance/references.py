@@ -172,11 +172,45 @@ def _make_equal_bits_or_nan_judge(
     return judge_bits_or_nan
 
 
+def _is_power_of_two_representable(x: Array) -> Array:
+    info = np.finfo(x.dtype)
+    return np.asarray((x == np.trunc(x)) & (x >= info.minexp - info.nmant) & (x < info.maxexp))
+
+
+def _is_power_of_two(x: Array) -> Array:
+    return np.asarray(np.isfinite(x) & (np.frexp(x)[0] == 0.5))
+
+
+def _is_zero(x: Array) -> Array:
+    return np.asarray(x == 0)
+
+
+def _require_exactness(
+    judge: Callable[[tuple[Array, ...], Array], CorrectAndUlpErrors], is_exact_point: Callable[[Array], Array]
+) -> Callable[[tuple[Array, ...], Array], CorrectAndUlpErrors]:
+    """Return a judge for which any error is infinite at points whose result is exact (R17, Exp2, Log2, Sin)."""
+
+    def judge_with_exact_points(operands: tuple[Array, ...], got: Array) -> CorrectAndUlpErrors:
+        right, error = judge(operands, got)
+        return right, np.where(~right & is_exact_point(operands[0]), np.inf, error)
+
+    return judge_with_exact_points
+
+
+def _make_2_ulp_reference(
+    op: Op, d: DType, judge: Callable[[tuple[Array, ...], Array], CorrectAndUlpErrors], is_exact_point: Callable[[Array], Array]
+) -> ReferenceFunction:
+    return ReferenceFunction(op, (d,), d, 2.0, _require_exactness(judge, is_exact_point))
+
+
 _F32 = (dt.float32,)
 F32_REFERENCES: dict[str, ReferenceFunction] = {
-    "exp2/float32": ReferenceFunction(Op.EXP2, _F32, dt.float32, 2.0, _make_float32_judge_by_float64(np.exp2)),
-    "log2/float32": ReferenceFunction(Op.LOG2, _F32, dt.float32, 2.0, _make_float32_judge_by_float64(np.log2)),
-    "sin/float32": ReferenceFunction(Op.SIN, _F32, dt.float32, 2.0, _make_float32_judge_by_float64(np.sin)),
+    "exp2/float32": _make_2_ulp_reference(
+        Op.EXP2, dt.float32, _make_float32_judge_by_float64(np.exp2), _is_power_of_two_representable),
+    "log2/float32": _make_2_ulp_reference(
+        Op.LOG2, dt.float32, _make_float32_judge_by_float64(np.log2), _is_power_of_two),
+    "sin/float32": _make_2_ulp_reference(
+        Op.SIN, dt.float32, _make_float32_judge_by_float64(np.sin), _is_zero),
     "sqrt/float32": ReferenceFunction(Op.SQRT, _F32, dt.float32, 0.5, _make_float32_judge_by_float64(np.sqrt)),
     "recip/float32": ReferenceFunction(Op.RECIP, _F32, dt.float32, 0.5, _make_float32_judge_by_float64(lambda x: 1.0 / x)),
     "trunc/float32": ReferenceFunction(Op.TRUNC, _F32, dt.float32, 0.0, _make_float32_judge_by_float64(np.trunc)),
@@ -199,9 +233,19 @@ def _make_mpmath_judge(function_name: str, d: DType) -> Callable[[tuple[Array, .
 
 
 F64_REFERENCES: dict[str, ReferenceFunction] = {
-    "exp2/float64": ReferenceFunction(Op.EXP2, (dt.float64,), dt.float64, 2.0, _make_mpmath_judge("exp2", dt.float64)),
-    "log2/float64": ReferenceFunction(Op.LOG2, (dt.float64,), dt.float64, 2.0, _make_mpmath_judge("log2", dt.float64)),
-    "sin/float64": ReferenceFunction(Op.SIN, (dt.float64,), dt.float64, 2.0, _make_mpmath_judge("sin", dt.float64)),
+    "exp2/float64": ReferenceFunction(
+        Op.EXP2,
+        (dt.float64,),
+        dt.float64,
+        2.0,
+        _require_exactness(_make_mpmath_judge("exp2", dt.float64), _is_power_of_two_representable),
+    ),
+    "log2/float64": ReferenceFunction(
+        Op.LOG2, (dt.float64,), dt.float64, 2.0, _require_exactness(_make_mpmath_judge("log2", dt.float64), _is_power_of_two)
+    ),
+    "sin/float64": ReferenceFunction(
+        Op.SIN, (dt.float64,), dt.float64, 2.0, _require_exactness(_make_mpmath_judge("sin", dt.float64), _is_zero)
+    ),
     "sqrt/float64": ReferenceFunction(Op.SQRT, (dt.float64,), dt.float64, 0.5, _make_mpmath_judge("sqrt", dt.float64)),
     "pow/float64": ReferenceFunction(Op.POW, (dt.float64,) * 2, dt.float64, 2.0, _make_mpmath_judge("pow", dt.float64)),
     "pow/float32": ReferenceFunction(Op.POW, (dt.float32,) * 2, dt.float32, 2.0, _make_mpmath_judge("pow", dt.float32)),

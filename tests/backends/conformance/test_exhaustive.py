@@ -230,3 +230,20 @@ def test_of_the_neighbours_of_a_tie_the_even_one_is_correctly_rounded() -> None:
     for got, is_right in ((16785408.0, True), (16785410.0, False)):
         is_correct, error = judge_rounding_and_ulp_errors("pow", dt.float32, operands, np.array([got], np.float32))
         assert is_correct.all() == is_right and error == 0.5
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+@pytest.mark.parametrize(
+    ("function", "points", "results"),
+    [
+        ("exp2", [3.0, -1.0, 0.0, -149.0], [8.0, 0.5, 1.0, 2.0**-149]),
+        ("log2", [8.0, 0.25, 1.0], [3.0, -2.0, 0.0]),
+        ("sin", [0.0, -0.0], [0.0, -0.0]),
+    ],
+)
+def test_r17_exact_points_are_exact(function: str, points: list[float], results: list[float], bits: int) -> None:
+    d = np.dtype(f"f{bits // 8}")
+    reference = {**F32_REFERENCES, **F64_REFERENCES}[f"{function}/float{bits}"]
+    operands, right = (np.array(points, d),), np.array(results, d)
+    assert (reference.judge(operands, right)[1] == 0).all()
+    assert (reference.judge(operands, np.nextafter(right, d.type(np.inf)))[1] == np.inf).all()
