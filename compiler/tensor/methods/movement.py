@@ -83,6 +83,14 @@ def _require_tensors_from_args_or_list(method_name: str, first_or_list: T, other
     return tensors
 
 
+def _cast_to_common_dtype(tensors: tuple[T, ...]) -> tuple[T, ...]:
+    """Return Tensors in the dtype that all of them promote to, each cast once."""
+    common = tensors[0].dtype
+    for t in tensors:
+        common = promote(common, t.dtype)
+    return tuple(t if t.dtype is common else t.cast(common) for t in tensors)
+
+
 class MovementMethods(LazyTensorBase):
     """Reshape, Permute, Expand, Pad, Shrink, Flip, Stack, Bitcast, and methods composed of them."""
 
@@ -278,7 +286,7 @@ class MovementMethods(LazyTensorBase):
     # Joins and repeats
 
     def cat(self, *others: MovementMethods, dim: int = 0) -> Self:
-        """Concatenate Tensors, or those of a sequence, along `dim`.
+        """Concatenate Tensors, or those of a sequence, along `dim`, in the dtype that all of them promote to.
 
         Each is padded to the whole extent and selected where it lies.
         """
@@ -289,6 +297,7 @@ class MovementMethods(LazyTensorBase):
             raise fault(
                 "cat", "STACK.C3", f"expected equal shapes except along axis {dim}, got {', '.join(str(t.shape) for t in tensors)}"
             )
+        tensors = _cast_to_common_dtype(tensors)  # where casts pair by pair would round an element more than once
         total = sum(t.shape[dim] for t in tensors)
         out, end = tensors[0]._pad_to_position(dim, 0, total), tensors[0].shape[dim]
         for t in tensors[1:]:
@@ -308,10 +317,7 @@ class MovementMethods(LazyTensorBase):
         if any(t.shape != first.shape for t in tensors):
             raise fault("stack", "STACK.C3", f"expected equal shapes, got {', '.join(str(t.shape) for t in tensors)}")
         require_axes("stack", first.ndim + 1)
-        common = first.dtype
-        for t in tensors:
-            common = promote(common, t.dtype)
-        joined = first.of(B.stack(*(B.cast(t.uop, common) for t in tensors)))
+        joined = first.of(B.stack(*(t.uop for t in _cast_to_common_dtype(tensors))))
         dim = require_integer_of_at_most_64_bits(dim)
         if not -joined.ndim <= dim < joined.ndim:
             raise fault("stack", None, f"expected a dim from {-joined.ndim} to {joined.ndim - 1}, got {dim}", SpecIndexError)

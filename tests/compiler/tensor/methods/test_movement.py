@@ -112,6 +112,13 @@ def test_joins_keep_every_bit(agree: Any) -> None:
 
 def test_joins_promote() -> None:
     assert Tensor([1]).cat(Tensor([1.5])).tolist() == [1.0, 1.5]
+
+
+@pytest.mark.parametrize("join", [Tensor.cat, Tensor.stack])
+def test_joins_cast_each_tensor_once(join: Fn) -> None:
+    """A cast through fp8e5m2, to which the first two promote, would give infinity for the second."""
+    tensors = Tensor([1.0], dtype="fp8e5m2"), Tensor([2**24 + 4], dtype="int32"), Tensor([0.5])
+    assert join(*tensors).numpy().reshape(-1).tolist() == [1.0, 2.0**24 + 4, 0.5]
     assert Tensor([1]).stack(Tensor([True])).dtype.name == "int32"
 
 
