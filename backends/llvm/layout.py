@@ -34,8 +34,16 @@ class LaneOffsets(NamedTuple):
         return self.from_base == tuple(range(self.from_base[0], self.from_base[0] + len(self.from_base)))
 
 
+#: Dtypes of positions whose sums, where they wrap, are in no memory.
+_NEVER_WRAP_IN_MEMORY = (dt.int32, dt.int64, dt.index)
+
+
 def match_lane_offsets(index: UOp) -> LaneOffsets | None:
-    """Match an index vector that is a scalar plus constants; return None for any other form."""
+    """Match an index vector that is a scalar plus constants; return None for any other form.
+
+    A sum that wraps in a narrow or unsigned dtype (R05) is another one in the 64 bits of an address. One of int32 or int64 that
+    wraps is in no memory.
+    """
     if index.op is Op.STACK:
         steps = index.constants_of_stack
         if steps is not None:
@@ -45,7 +53,7 @@ def match_lane_offsets(index: UOp) -> LaneOffsets | None:
     if index.op is Op.ADD:
         for a, b in (index.src, index.src[::-1]):
             base, steps = (match_lane_offsets(a), b.constants_of_stack) if a.op is Op.STACK and b.op is Op.STACK else (None, None)
-            if base is not None and steps is not None:
+            if base is not None and steps is not None and index.dtype in _NEVER_WRAP_IN_MEMORY:
                 return LaneOffsets(
                     base.base, tuple([x + y for x, y in zip(base.from_base, steps)]) if any(base.from_base) else steps
                 )

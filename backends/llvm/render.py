@@ -495,7 +495,7 @@ class _KernelRenderer:
     # Control.
 
     def emit_range(self, u: UOp) -> None:
-        """Open a loop with a signed test first, so that a bound <= 0 runs zero times (R57)."""
+        """Open a loop with its test first, so that a bound <= 0 runs zero times (R57)."""
         n, t, extent = self.number, value_type(u.dtype), u.bound
         first, bound = (
             ("0", self.render_operand(extent))
@@ -515,7 +515,9 @@ class _KernelRenderer:
             holes[r] = len(self.b.lines)
             self.b.emit_void(f"{name} = phi {kind} [ {self.register_values[r]}, %{before} ], [ ")
             self.register_values[r] = name
-        self.b.emit_void(f"%i{n}.in = icmp slt {t} %i{n}, {bound}")
+        d = u.dtype
+        is_unsigned = d is dt.uint8 or d is dt.uint16 or d is dt.uint32 or d is dt.uint64
+        self.b.emit_void(f"%i{n}.in = icmp {'ult' if is_unsigned and u is not self.thread_loop else 'slt'} {t} %i{n}, {bound}")
         if extent.op is Op.CONST and 0 < extent.arg.value < _MAX_WEIGHT:
             self.b.branch_with_trip_count(f"%i{n}.in", f"body{n}", f"done{n}", int(extent.arg.value))
         else:
