@@ -123,4 +123,4 @@ def index_constant(k: int) -> UOp:
     if k.bit_length() > dt.INDEX_BITS:
         bits = k.bit_length()
         raise CompileError(f"R08 (index dtype): index arithmetic needs constants of at most {dt.INDEX_BITS} bits, got {bits}")
-    return B.index(k)
+    return B.index_of_int(k)

@@ -155,7 +155,7 @@ class _AxisExpander:
         """Replace an expanded range by the Stack of its values. Raises CompileError for a bound that depends on one."""
         if u in self.axis_bit:
             self.axis_masks[u] = self.axis_bit[u]
-            self.done[u] = UOp(Op.STACK, tuple([B.index(k) for k in range(int(u.bound.const))]))
+            self.done[u] = UOp(Op.STACK, tuple([B.index_of_int(k) for k in range(int(u.bound.const))]))
         elif self.axis_masks[u.bound]:
             raise untranslatable_error("Lowering Pipeline/Expand", u, "its bound depends on a vector axis", self.order[-1])
         else:

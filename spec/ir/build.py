@@ -19,6 +19,7 @@ from uops.spec.ir.axes import AxisType
 from uops.spec.ir.derive.exact import round_nearest
 from uops.spec.ir.derive.shape import add_dims, broadcast, dim_node
 from uops.spec.ir.derive.shape import index as index
+from uops.spec.ir.derive.shape import index_of_int as index_of_int
 from uops.spec.ir.dtypes import DType, DTypeKind
 from uops.spec.ir.node import Dim, UOp
 from uops.spec.ir.ops import SHIFT, Op

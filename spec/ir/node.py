@@ -341,33 +341,29 @@ def nodes_with_op(root: UOp, op: Op) -> list[UOp]:
     if groups is None:
         if len(cache) >= _MOST_ORDERS:
             cache.clear()
-        try:
-            groups = _group_by_op_reusing_groups_of_wrapped_effect(root, cache)
-        except RecursionError:  # too many nested Ends for Python's stack
-            groups = _group_by_op(root)
-        cache[root] = groups
+        groups = _group_by_op(root, cache)
     return groups.get(op, [])
 
 
-def _group_by_op_reusing_groups_of_wrapped_effect(
-    root: UOp, memoized_groups_by_root: dict[UOp, dict[Op, list[UOp]]]
-) -> dict[Op, list[UOp]]:
-    """Group the nodes at and below `root` by op. An End or Sink around one effect extends the memoized groups of the effect."""
-    if root.op is Op.END or (root.op is Op.SINK and len(root.src) == 1):
-        effect, *ranges = root.src  # a Sink has no ranges
-        below = memoized_groups_by_root.get(effect)
-        if below is None and (orders.orders_by_root is None or root not in orders.orders_by_root):
-            below = memoized_groups_by_root[effect] = _group_by_op_reusing_groups_of_wrapped_effect(effect, memoized_groups_by_root)
-        if below is not None and all(r in below.get(r.op, ()) for r in ranges):
-            return {**below, root.op: [*below.get(root.op, ()), root]}
-    return _group_by_op(root)
-
-
-def _group_by_op(root: UOp) -> dict[Op, list[UOp]]:
-    """Group the nodes at and below `root` by op."""
-    groups: dict[Op, list[UOp]] = defaultdict(list)
-    for u in toposort(root):
-        groups[u.op].append(u)
+def _group_by_op(root: UOp, memoized_groups_by_root: dict[UOp, dict[Op, list[UOp]]]) -> dict[Op, list[UOp]]:
+    """Group the nodes at and below `root` by op, and memoize the groups. Those of an End or Sink extend those of its effect."""
+    pending = [root]
+    while (u := pending[-1]).op is Op.END or (u.op is Op.SINK and len(u.src) == 1):
+        effect = u.src[0]  # the body of an End, the effect of a Sink
+        if effect in memoized_groups_by_root or (orders.orders_by_root is not None and u in orders.orders_by_root):
+            break
+        pending.append(effect)
+    groups: dict[Op, list[UOp]] = {}
+    for u in reversed(pending):
+        wraps = u.op is Op.END or (u.op is Op.SINK and len(u.src) == 1)
+        below = memoized_groups_by_root.get(u.src[0]) if wraps else None  # of its body, or of its effect
+        if below is not None and all(r in below.get(r.op, ()) for r in u.src[1:]):  # its ranges
+            groups = {**below, u.op: [*below.get(u.op, ()), u]}
+        else:
+            groups = defaultdict(list)
+            for x in toposort(u):
+                groups[x.op].append(x)
+        memoized_groups_by_root[u] = groups
     return groups
 
 

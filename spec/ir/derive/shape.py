@@ -32,14 +32,14 @@ def shape_operand_dims(vector: UOp) -> Shape:
 def index(value: int) -> UOp:
     """Build an index constant from any object that Python accepts as an index; raises SpecTypeError for others."""
     try:
-        return _index_constant(operator.index(value))
+        return index_of_int(operator.index(value))
     except TypeError as e:
         raise SpecTypeError(f"{value!r} is no value of index (R08)") from e
 
 
 @functools.lru_cache(maxsize=1024, typed=True)
-def _index_constant(value: int) -> UOp:
-    """Build an index constant from a Python int."""
+def index_of_int(value: int) -> UOp:
+    """Build an index constant from a Python int, without a check."""
     return UOp(Op.CONST, (), ConstArg(value, dt.index))
 
 
