@@ -117,3 +117,20 @@ def golden(request: pytest.FixtureRequest) -> Golden:
         assert text == path.read_text(), f"{name} changed; look at the difference, then run with --update-golden"
 
     return compare
+
+
+@pytest.fixture
+def status_in_fork() -> Callable[[Callable[[], object]], int]:
+    """The exit status of a fork of this process that does some work: 0 if nothing is raised, 3 if something is."""
+
+    def status(work: Callable[[], object]) -> int:
+        pid = os.fork()
+        if not pid:
+            try:
+                work()
+            except BaseException:
+                os._exit(3)
+            os._exit(0)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    return status

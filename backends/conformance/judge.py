@@ -60,6 +60,11 @@ class Expectation:
         self.case = case
         self.by_bits = case.is_exact or all(u.op in MOVES and not _is_nan(u) for u in toposort(case.graph))
 
+    @classmethod
+    def of_program(cls, graph: UOp, inputs: Mapping[str, Any]) -> Expectation:
+        """Return the expectation of a TENSOR program that is no case of the suite."""
+        return cls(ConformanceCase("", dt.void, "", graph, dict(inputs), ()))
+
     @functools.cached_property
     def strict(self) -> dict[int | str, AllowedSet]:
         """The allowed set of each output at level `strict`."""

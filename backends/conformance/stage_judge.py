@@ -15,7 +15,7 @@ a stage does not write is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -134,8 +134,7 @@ class Judge:
         first = self._interpret_by_lanes_and_check_allowed_sets(stage) if _may_reorder_floats(stage) else outputs
         for seed in range(self.schedules):
             reordered = self.read_outputs_and_check_inputs_unchanged(run(stage, self.initial_memory, schedule=seed).buffers)
-            written = first.keys() & reordered.keys()
-            fault = next((f for k in written if (f := find_bit_difference_except_nan_payload(k, first[k], reordered[k]))), None)
+            fault = find_different_output(first, reordered, first.keys() & reordered.keys())
             if fault:
                 raise Unsound(f"schedule {seed} gives something else: {fault.message}")
         return outputs
@@ -145,8 +144,7 @@ class Judge:
         its outputs are not allowed.
         """
         outputs = self.read_outputs_and_check_inputs_unchanged(run(stage, self.initial_memory, lanes=True).buffers)
-        written = self.allowed_sets.keys() & outputs.keys()
-        fault = next((f for k in written if (f := find_value_outside_allowed_set(self._expected, k, outputs))), None)
+        fault = find_disallowed_output(self._expected, outputs, self.allowed_sets.keys() & outputs.keys())
         if fault:
             raise Unsound(f"lane by lane: {fault.message}")
         return outputs
@@ -271,6 +269,18 @@ _EXEMPT_OPS: dict[Preservation, frozenset[Op] | None] = {
     Preservation.CODE: (SEVERAL_RESULTS & SELECTED_OPS) | {Op.WMMA},
     Preservation.SET: None,
 }
+
+
+def find_disallowed_output(expected: Expectation, outputs: Outputs, keys: Iterable[Key] | None = None) -> Fault | None:
+    """Return the Fault of the first output, of all or of `keys`, that is not in its allowed set; None if there is none."""
+    chosen = expected.strict if keys is None else keys
+    return next((f for k in chosen if (f := find_value_outside_allowed_set(expected, k, outputs))), None)
+
+
+def find_different_output(before: Outputs, after: Outputs, keys: Iterable[Key] | None = None) -> Fault | None:
+    """Return the Fault of the first output, of all before or of `keys`, whose bits differ but for NaNs; None if there is none."""
+    chosen = before if keys is None else keys
+    return next((f for k in chosen if (f := find_bit_difference_except_nan_payload(k, before[k], after[k]))), None)
 
 
 def find_bit_difference_except_nan_payload(

@@ -54,7 +54,7 @@ def run_in_mode_and_check_memory(run: Callable[[Inputs], Result], inputs: Inputs
     earlier = run(given) if mode is InvocationMode.AGAIN else None
     kept = None if earlier is None else [_copy_bytes(v) for v in _arrays_of(earlier)]
     if mode in (InvocationMode.SECOND, InvocationMode.AGAIN):
-        run({k: _other_values(v) for k, v in inputs.items()})
+        run({k: reverse_elements(v) for k, v in inputs.items()})
     if earlier is not None and [_copy_bytes(v) for v in _arrays_of(earlier)] != kept:
         raise ChangedMemory("a later call changed the result of an earlier one")
     result = run(given)
@@ -115,7 +115,7 @@ def _overlap_first_two_inputs(inputs: Inputs) -> dict[str, Any]:
     return {**inputs, first: memory[:-1], second: memory[1:]}
 
 
-def _other_values(value: Any) -> Any:
+def reverse_elements(value: Any) -> Any:
     """Return the elements of an array in reverse; a scalar stays."""
     return value if np.ndim(value) == 0 else np.ascontiguousarray(np.flip(value))
 

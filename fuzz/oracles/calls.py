@@ -21,7 +21,7 @@ import numpy.typing as npt
 from uops.backends.answer import find_result_form_mismatch as form_fault
 from uops.backends.cache import ObjectCache
 from uops.backends.conformance.judge import outputs_of
-from uops.backends.conformance.stage_judge import Fault, Outputs, find_bit_difference_except_nan_payload
+from uops.backends.conformance.stage_judge import Fault, Outputs, find_bit_difference_except_nan_payload, find_different_output
 from uops.compiler.config import Config
 from uops.compiler.runtime.program import Compiled, compile
 from uops.compiler.target import Ability, Target
@@ -54,7 +54,7 @@ def find_first_fault_of_user_calls(
     if (form_error := form_fault(graph, inputs, result)) is not None:
         return Fault("form", form_error)
     actual = outputs_of(result)
-    fault = next((f for k in expected if (f := find_bit_difference_except_nan_payload(k, expected[k], actual[k]))), None)
+    fault = find_different_output(expected, actual)
     fault = fault or _check_inputs_unchanged(before, inputs) or _check_results_alias_no_result_or_input(program, inputs)
     if fault is None and Ability.NATIVE_ENTRY in target.abilities:
         in_python = _bypass_native_entry(program)

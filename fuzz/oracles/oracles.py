@@ -16,13 +16,12 @@ from typing import Any, NamedTuple
 
 from uops.backends.conformance.gradients.duals import NotComparable, find_wrong_gradient_at_random_point
 from uops.backends.conformance.judge import Expectation
-from uops.backends.conformance.model import ConformanceCase
 from uops.backends.conformance.stage_judge import (
     Fault,
     Judge,
     Outputs,
-    find_bit_difference_except_nan_payload,
-    find_value_outside_allowed_set,
+    find_different_output,
+    find_disallowed_output,
 )
 from uops.backends.worker.guard import GuardedProgram, GuardSide
 from uops.compiler import pipeline
@@ -100,7 +99,7 @@ class OracleContext:
     @functools.cached_property
     def expectation(self) -> Expectation:
         """The outputs that the interpreter allows."""
-        return Expectation(ConformanceCase("", dt.void, "", self.sample.graph, dict(self.sample.inputs), ()))
+        return Expectation.of_program(self.sample.graph, self.sample.inputs)
 
     @functools.cached_property
     def compiled_program(self) -> Callable[[Mapping[str, Any]], Result]:
@@ -225,14 +224,7 @@ def _check_same_bits_on_second_compile(c: OracleContext) -> Fault | None:
     with use_lowering_cache(LoweringCache()):
         outputs, fault = c.run_on_backend_and_judge(c.subject, guard_side=GuardSide.START if c.seed % 2 else GuardSide.END)
     first_outputs, first_fault = c.own_run
-    return (
-        fault
-        or first_fault
-        or next(
-            (f for k in c.expectation.strict if (f := find_bit_difference_except_nan_payload(k, first_outputs[k], outputs[k]))),
-            None,
-        )
-    )
+    return fault or first_fault or find_different_output(first_outputs, outputs, c.expectation.strict)
 
 
 def _check_calls_for_aliasing_and_stale_caches(c: OracleContext) -> Fault | None:
@@ -348,7 +340,7 @@ def _check_native_outputs_under_schedule(c: OracleContext, schedule_follower: Sc
         load_and_run_first_calls(program, c.require_target(), judge.initial_memory, guard_side=side)
     )
     c.counts.update(f"optop:{kind}" for kind in list_part_kinds_and_neighbour_pairs(schedule_follower.applied_text))
-    return next((f for k in judge.allowed_sets if (f := find_value_outside_allowed_set(c.expectation, k, outputs))), None)
+    return find_disallowed_output(c.expectation, outputs)
 
 
 def _schedule_sequence(c: OracleContext, source: str = "draw") -> ScheduleTextFollower:
@@ -411,8 +403,7 @@ def _run_related_and_check_mapped_back(
     )
     if fault is not None:
         return fault
-    mapped = map_outputs_back(outputs)
-    return next((f for k in c.expectation.strict if (f := find_value_outside_allowed_set(c.expectation, k, mapped))), None)
+    return find_disallowed_output(c.expectation, map_outputs_back(outputs))
 
 
 def _freeze_relation_choice(c: OracleContext) -> tuple[ProgramSample, str]:
@@ -465,7 +456,7 @@ def _check_same_bits_if_unambiguous(c: OracleContext, actual: Outputs, expected:
     if any(u.dtype.is_float and u.op in _AMBIGUOUS_OPS for u in toposort(c.sample.graph)):
         return None
     exact = [k for k, s in c.expectation.strict.items() if s.is_exact and k in actual and k in expected]
-    return next((f for k in exact if (f := find_bit_difference_except_nan_payload(k, expected[k], actual[k]))), None)
+    return find_different_output(expected, actual, exact)
 
 
 # --------------------------------------------------------------------------------------------------------------- the table

@@ -15,17 +15,15 @@ from typing import Any
 import numpy as np
 
 from uops.backends.conformance.judge import Expectation, outputs_of
-from uops.backends.conformance.model import ConformanceCase
 from uops.backends.conformance.stage_judge import (
     Fault,
     Outputs,
-    find_bit_difference_except_nan_payload,
-    find_value_outside_allowed_set,
+    find_different_output,
+    find_disallowed_output,
 )
-from uops.backends.testing.calls import ChangedMemory, InvocationMode, run_in_mode_and_check_memory
+from uops.backends.testing.calls import ChangedMemory, InvocationMode, reverse_elements, run_in_mode_and_check_memory
 from uops.spec.choices import ChoiceSource
 from uops.spec.errors import UopsError
-from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
 from uops.spec.result import Result
 
@@ -52,7 +50,7 @@ def find_first_fault_of_shipped_calls(
         first = outputs_of(run_in_mode_and_check_memory(run, inputs, mode))
     except ChangedMemory as e:
         return Fault("changed", f"called in the mode {mode.value}: {e}")
-    fault = _find_value_not_allowed(expected, first)
+    fault = find_disallowed_output(expected, first)
     if fault is not None:
         return fault
     check = draw.choice(CHECKS)
@@ -62,25 +60,23 @@ def find_first_fault_of_shipped_calls(
     return fault
 
 
-def _find_value_not_allowed(expected: Expectation, outputs: Outputs) -> Fault | None:
-    return next((f for k in expected.strict if (f := find_value_outside_allowed_set(expected, k, outputs))), None)
-
-
 def _judge_on(graph: UOp, inputs: Inputs, run: Run) -> Fault | None:
     """Judge a program on other inputs; None where it has no meaning on them."""
-    expected = Expectation(ConformanceCase("", dt.void, "", graph, dict(inputs), ()))
+    expected = Expectation.of_program(graph, inputs)
     try:
         _ = expected.strict
     except UopsError:  # a Trap: the inputs were drawn for other values
         return None
-    return _find_value_not_allowed(expected, outputs_of(run(inputs)))
+    return find_disallowed_output(expected, outputs_of(run(inputs)))
 
 
 def _check_other_values(graph: UOp, inputs: Inputs, run: Run, first: Outputs) -> Fault | None:
     """Check other values, and then the first ones again, whose results must not have changed."""
     kept = {k: v.copy() for k, v in first.items()}
-    others = {k: np.ascontiguousarray(np.flip(v)) if np.ndim(v) else v for k, v in inputs.items()}
-    return _judge_on(graph, others, run) or _find_difference(kept, outputs_of(run(inputs))) or _find_difference(kept, first)
+    others = {k: reverse_elements(v) for k, v in inputs.items()}
+    return (
+        _judge_on(graph, others, run) or find_different_output(kept, outputs_of(run(inputs))) or find_different_output(kept, first)
+    )
 
 
 def _check_overlapping_inputs(graph: UOp, inputs: Inputs, run: Run, first: Outputs) -> Fault | None:
@@ -129,7 +125,7 @@ def _check_calls_from_several_threads(inputs: Inputs, run: Run, first: Outputs) 
 
     def call() -> None:
         try:
-            faults.extend(_find_difference(first, outputs_of(run(inputs))) for _ in range(CALLS))
+            faults.extend(find_different_output(first, outputs_of(run(inputs))) for _ in range(CALLS))
         except Exception as e:
             faults.append(Fault("raised", f"{type(e).__name__} in one of several threads: {e}"))
 
@@ -143,7 +139,3 @@ def _check_calls_from_several_threads(inputs: Inputs, run: Run, first: Outputs) 
 
 #: What follows the first call; one of these is drawn.
 CHECKS = (_check_other_values, _check_one_array_for_several_inputs, _check_overlapping_inputs, _check_results_as_inputs)
-
-
-def _find_difference(expected: Outputs, outputs: Outputs) -> Fault | None:
-    return next((f for k, v in expected.items() if (f := find_bit_difference_except_nan_payload(k, v, outputs[k]))), None)

@@ -22,7 +22,7 @@ from typing import Any
 from uops.backends import registry
 from uops.backends.answer import find_result_form_mismatch as form_fault
 from uops.backends.conformance.judge import Expectation, outputs_of
-from uops.backends.conformance.stage_judge import Fault, Outputs, find_value_outside_allowed_set
+from uops.backends.conformance.stage_judge import Fault, Outputs, find_disallowed_output
 from uops.backends.contract import Backend, CompilerBackend
 from uops.backends.worker.frames import truncate_exception_message
 from uops.backends.worker.guard import GuardedProgram, GuardSide
@@ -174,7 +174,7 @@ def run_and_judge_by_allowed_sets(
     outputs, fault = run_and_check_dtypes_and_shapes(subject, expected.case.graph, expected.case.inputs, run)
     if fault is not None:
         return outputs, fault
-    return outputs, next((f for k in expected.strict if (f := find_value_outside_allowed_set(expected, k, outputs))), None)
+    return outputs, find_disallowed_output(expected, outputs)
 
 
 def run_and_check_dtypes_and_shapes(

@@ -101,20 +101,10 @@ def test_a_failing_call_leaves_what_was_there(
     assert contents(folder) != before
 
 
-def child(work: Callable[[], None]) -> int:
-    """The status of a process that does this."""
-    pid = os.fork()
-    if not pid:
-        try:
-            work()
-        except BaseException:
-            os._exit(3)
-        os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
 @pytest.mark.parametrize("title", BY_TITLE)
-def test_a_kill_before_the_rename_leaves_what_was_there(title: str, tmp_path: Path) -> None:
+def test_a_kill_before_the_rename_leaves_what_was_there(
+    title: str, tmp_path: Path, status_in_fork: Callable[[Callable[[], object]], int]
+) -> None:
     """Of a journal the kill comes before a line is known to be on the disk."""
     row, folder = BY_TITLE[title], tmp_path / "folder"
     before = begun(row, folder)
@@ -123,7 +113,7 @@ def test_a_kill_before_the_rename_leaves_what_was_there(title: str, tmp_path: Pa
         os.replace = os.fsync = lambda *_: os._exit(9)
         row.write(folder, 2)
 
-    assert child(work) == 9
+    assert status_in_fork(work) == 9
     after = contents(folder)
     assert after.keys() == before.keys()
     assert all(data.startswith(before[name]) if title == "journal" else data == before[name] for name, data in after.items())
@@ -131,7 +121,9 @@ def test_a_kill_before_the_rename_leaves_what_was_there(title: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("title", BY_TITLE)
-def test_where_no_file_may_grow_what_was_there_stays(title: str, tmp_path: Path) -> None:
+def test_where_no_file_may_grow_what_was_there_stays(
+    title: str, tmp_path: Path, status_in_fork: Callable[[Callable[[], object]], int]
+) -> None:
     """A limit of the system in place of a full disk: the first bytes are written, then no more."""
     row, folder = BY_TITLE[title], tmp_path / "folder"
     before = begun(row, folder)
@@ -145,7 +137,7 @@ def test_where_no_file_may_grow_what_was_there_stays(title: str, tmp_path: Path)
         except OSError as e:
             os._exit(7 if "File too large" in str(e) and any(Path(name).name in str(e) for name in before) else 8)
 
-    assert child(work) == (0 if row.quiet else 7)
+    assert status_in_fork(work) == (0 if row.quiet else 7)
     assert contents(folder) == before
     row.write(folder, 2)
 

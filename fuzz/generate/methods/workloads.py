@@ -41,7 +41,7 @@ LARGE = 1 << 18
 
 
 @dataclass
-class Workload:
+class WorkloadMaker:
     """A workload under construction. `work` bounds the multiplications of a product and the elements of a value."""
 
     draw: ChoiceSource
@@ -131,7 +131,7 @@ class Workload:
         return t
 
 
-def _make_product(w: Workload) -> Tensor:
+def _make_product(w: WorkloadMaker) -> Tensor:
     """Make a product of matrices, of batches of them, or two after one another."""
     m, k, n = w.draw_extents(3)
     batch = (w.draw_extent(min(4, max(1, w.work // (m * k * n)))),) if w.draw.chance(25) else ()
@@ -145,7 +145,7 @@ def _make_product(w: Workload) -> Tensor:
     return t
 
 
-def _make_outer_or_inner_product(w: Workload) -> Tensor:
+def _make_outer_or_inner_product(w: WorkloadMaker) -> Tensor:
     """Make a matrix times a vector, or a sum of products over any axes of two operands that broadcast."""
     shape = w.draw_extents(w.draw.choice((2, 3, 3, 4)))
     d = w.draw_dtype()
@@ -155,7 +155,7 @@ def _make_outer_or_inner_product(w: Workload) -> Tensor:
     return w.apply_epilogue((x * y).sum(axes))
 
 
-def _make_convolution(w: Workload) -> Tensor:
+def _make_convolution(w: WorkloadMaker) -> Tensor:
     """Make a convolution of one or two dimensions, or a pooling, over padded or plain images."""
     spatial = [w.draw_extent(24, 2) for _ in range(w.draw.choice((1, 2, 2)))]
     kernel = [w.draw.integer(1, min(4, n)) for n in spatial]
@@ -171,7 +171,7 @@ def _make_convolution(w: Workload) -> Tensor:
     return w.apply_epilogue(x.conv2d(weights, stride=w.draw.choice((1, 1, 2)), padding=w.draw.choice((0, 1, 2))))
 
 
-def _make_attention(w: Workload) -> Tensor:
+def _make_attention(w: WorkloadMaker) -> Tensor:
     """Make attention by softmax; or a chain of products with an exact function of the scores in its place."""
     rows = w.draw_extent(33, 2)
     heads, width = w.draw.choice((1, 2, 3)), w.draw_extent(max(1, min(16, w.work // (rows * rows))))
@@ -190,7 +190,7 @@ def _make_attention(w: Workload) -> Tensor:
     return w.apply_epilogue(scores.cast(d) @ v)
 
 
-def _make_scan(w: Workload) -> Tensor:
+def _make_scan(w: WorkloadMaker) -> Tensor:
     """Make prefix sums along an axis, forward or backward, of data or of a value; of two sums in one kernel sometimes."""
     shape = w.draw_extents(w.draw.choice((1, 2, 2, 3)), 2)
     axis = w.draw.integer(0, len(shape) - 1)
@@ -205,7 +205,7 @@ def _make_scan(w: Workload) -> Tensor:
     return w.apply_epilogue(scanned)
 
 
-def _make_windows(w: Workload) -> Tensor:
+def _make_windows(w: WorkloadMaker) -> Tensor:
     """Make sums, maxima or products over sliding windows that lie partly in the padding, before or after."""
     n, rows = w.draw_extent(64, 2), w.draw_extent(8)
     size = w.draw.integer(1, n)
@@ -225,7 +225,7 @@ def _make_windows(w: Workload) -> Tensor:
     return w.apply_epilogue(getattr(taken, reduce)(2))
 
 
-def _make_rows(w: Workload) -> Tensor:
+def _make_rows(w: WorkloadMaker) -> Tensor:
     """Make a function of whole rows: a norm, a softmax, an argmax, or reductions of reductions."""
     shape = w.draw_extents(w.draw.choice((1, 2, 2, 3)), 2)
     axis = w.draw.integer(0, len(shape) - 1)
@@ -245,7 +245,7 @@ def _make_rows(w: Workload) -> Tensor:
     return w.apply_epilogue(t.sum(0))
 
 
-def _make_scatter(w: Workload) -> Tensor:
+def _make_scatter(w: WorkloadMaker) -> Tensor:
     """Make sums of rows into segments that data select, or a look-up of rows with its transpose."""
     rows, columns, segments = w.draw_extent(48, 2), w.draw_extent(16), w.draw_extent(96, 2)
     while rows * columns * segments > 4 * w.work:
@@ -259,7 +259,7 @@ def _make_scatter(w: Workload) -> Tensor:
     return w.apply_epilogue(hits.where(x.reshape(1, rows, columns), 0).sum(1))
 
 
-def _make_gated_views(w: Workload) -> Tensor:
+def _make_gated_views(w: WorkloadMaker) -> Tensor:
     """Make a pile of cuts, paddings, permutations and reshapes, in which gates leave few or single iterations of a loop."""
     t = w.make_data(w.draw_dtype(), *w.draw_extents(w.draw.choice((2, 2, 3)), 2))
     for _ in range(w.draw.integer(3, 7)):
@@ -287,7 +287,7 @@ class WorkloadFamily(NamedTuple):
     """A family of workloads. `weight` is its frequency."""
 
     name: str
-    make: Callable[[Workload], Tensor]
+    make: Callable[[WorkloadMaker], Tensor]
     weight: int = 1
 
 
@@ -307,8 +307,8 @@ _WEIGHTED = tuple(f for f in FAMILIES for _ in range(f.weight))
 
 
 def generate_workload(draw: ChoiceSource, declared: SupportedOpDtypes) -> FuzzCase:
-    """Generate one workload, sometimes followed by another one's input."""
-    w = Workload(draw, draw.choice(WORK), declared.filter_dtypes(DTYPES))
+    """Generate one workload."""
+    w = WorkloadMaker(draw, draw.choice(WORK), declared.filter_dtypes(DTYPES))
     return FuzzCase(*capture(draw.choice(_WEIGHTED).make(w)))
 
 
@@ -318,24 +318,24 @@ def generate_workload(draw: ChoiceSource, declared: SupportedOpDtypes) -> FuzzCa
 def generate_wide_program(draw: ChoiceSource, declared: SupportedOpDtypes) -> FuzzCase:
     """Generate a program of many operands, of many kernels, or of many values that live at once."""
     forms = draw.choice((COMBINATIONS, COMBINATIONS, ("add",), ("add", "mul"), ("maximum", "add")))
-    w = Workload(draw, 4000, declared.filter_dtypes(DTYPES), forms, draw.chance(75))
+    w = WorkloadMaker(draw, 4000, declared.filter_dtypes(DTYPES), forms, draw.chance(75))
     return FuzzCase(
         *capture(draw.choice((_combine_many_operands, _chain_many_kernels, _keep_many_values, _use_large_temporaries))(w))
     )
 
 
-def _realize(w: Workload, x: Tensor) -> Tensor:
+def _realize(w: WorkloadMaker, x: Tensor) -> Tensor:
     """Return the value in bounds, and in memory of its own where the program realizes its values."""
     return x.clamp(-50, 50).contiguous() if w.is_realized else x
 
 
-def _combine(w: Workload, x: Tensor, y: Tensor) -> Tensor:
+def _combine(w: WorkloadMaker, x: Tensor, y: Tensor) -> Tensor:
     """Combine two values so that both matter."""
     form = w.draw.choice(w.combinations)
     return (x > y).where(x, y + 1) if form == "where" else getattr(x, form)(y)
 
 
-def _combine_many_operands(w: Workload) -> Tensor:
+def _combine_many_operands(w: WorkloadMaker) -> Tensor:
     """Combine many inputs in one expression, as a tree or as a chain."""
     d, shape = w.draw_dtype(), (w.draw_extent(17),)
     values = [w.make_data(d, *shape) for _ in range(w.draw.choice(WIDTHS))]
@@ -346,7 +346,7 @@ def _combine_many_operands(w: Workload) -> Tensor:
     return values[0]
 
 
-def _chain_many_kernels(w: Workload) -> Tensor:
+def _chain_many_kernels(w: WorkloadMaker) -> Tensor:
     """Compute many kernels one after the other, each from the one before and from an earlier one."""
     d, n = w.draw_dtype(), w.draw_extent(33, 2)
     values = [w.make_data(d, n) for _ in range(2)]
@@ -356,7 +356,7 @@ def _chain_many_kernels(w: Workload) -> Tensor:
     return values[-1] + values[w.draw.integer(0, len(values) - 2)]
 
 
-def _keep_many_values(w: Workload) -> Tensor:
+def _keep_many_values(w: WorkloadMaker) -> Tensor:
     """Compute many values of several sizes from few inputs, and then use all of them in another order."""
     d = w.draw_dtype()
     x = w.make_data(d, 33)
@@ -372,7 +372,7 @@ def _keep_many_values(w: Workload) -> Tensor:
     return total
 
 
-def _use_large_temporaries(w: Workload) -> Tensor:
+def _use_large_temporaries(w: WorkloadMaker) -> Tensor:
     """Compute values of a quarter of a million elements that lie between kernels, and reduce them."""
     rows, repeats = w.draw.choice((1, 3, 8, 64)), 64
     columns = LARGE // rows // repeats * repeats

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import warnings
+from collections.abc import Callable
 from typing import BinaryIO
 
 from uops.backends.cross.child import ChildProcess
@@ -21,33 +21,28 @@ def ask(requests: BinaryIO, answers: BinaryIO) -> bytes:
     return answers.readline()
 
 
-def test_a_fork_asks_a_program_of_its_own() -> None:
+def test_a_fork_asks_a_program_of_its_own(status_in_fork: Callable[[Callable[[], object]], int]) -> None:
     """Else it and its parent take each other's answers from one pipe."""
     child = ChildProcess(start_that_answers_its_number)
     first = child.start_if_stopped_then_ask_or_return_empty(ask)
-    pid = os.fork()
-    if not pid:
-        try:
-            warnings.simplefilter("error")
-            own = [child.start_if_stopped_then_ask_or_return_empty(ask) for _ in range(2)]
-            well = own[0] == own[1] != first and child.stop_and_describe_exit() == "status 0"
-            os._exit(0 if well else 3)
-        except BaseException:
-            os._exit(4)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+    def ask_twice_and_stop() -> None:
+        warnings.simplefilter("error")
+        own = [child.start_if_stopped_then_ask_or_return_empty(ask) for _ in range(2)]
+        assert own[0] == own[1] != first and child.stop_and_describe_exit() == "status 0"
+
+    assert status_in_fork(ask_twice_and_stop) == 0
     assert child.start_if_stopped_then_ask_or_return_empty(ask) == first
     assert child.stop_and_describe_exit() == "status 0"
 
 
-def test_a_fork_does_not_end_the_program_of_its_parent() -> None:
+def test_a_fork_does_not_end_the_program_of_its_parent(status_in_fork: Callable[[Callable[[], object]], int]) -> None:
     child = ChildProcess(start_that_answers_its_number)
     first = child.start_if_stopped_then_ask_or_return_empty(ask)
-    pid = os.fork()
-    if not pid:
-        try:
-            os._exit(0 if child.stop_and_describe_exit() == "it does not run" else 3)
-        except BaseException:
-            os._exit(4)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+    def stop() -> None:
+        assert child.stop_and_describe_exit() == "it does not run"
+
+    assert status_in_fork(stop) == 0
     assert child.start_if_stopped_then_ask_or_return_empty(ask) == first
     assert child.stop_and_describe_exit() == "status 0"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import struct
 import weakref
@@ -47,18 +46,6 @@ def load(target: CrossTarget, kernels, n: int = 4) -> CrossKernel:
 def call(target: CrossTarget, kernel: CrossKernel, *arrays: np.ndarray) -> None:
     with target.lend(arrays):
         kernel([a.ctypes.data for a in arrays], [0] * len(arrays))
-
-
-def status_in_fork(work: Callable[[], None]) -> int:
-    """The status of a fork of this process that does this: 0 if nothing is raised."""
-    pid = os.fork()
-    if not pid:
-        try:
-            work()
-        except BaseException:
-            os._exit(3)
-        os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def test_the_first_line_of_a_text_lists_arrays_with_sizes_and_writes(kernels) -> None:
@@ -266,7 +253,9 @@ def test_a_cached_object_that_does_not_link_is_made_anew(kernels, name: str, tmp
 
 
 @pytest.mark.parametrize("name", ["aarch64", "s390x"])
-def test_a_fork_has_memory_and_a_program_of_its_own(kernels, name: str) -> None:
+def test_a_fork_has_memory_and_a_program_of_its_own(
+    kernels, name: str, status_in_fork: Callable[[Callable[[], object]], int]
+) -> None:
     """Else it and its parent write into one memory, and ask one program."""
     target = open_target(name, "qemu")
     loaded, kept = {n: load(target, kernels, n) for n in (3, 4)}, bytearray(4)

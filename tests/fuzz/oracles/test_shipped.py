@@ -10,7 +10,6 @@ import pytest
 from uops.backends.conformance import call_controls
 from uops.backends.conformance.controls import Interp
 from uops.backends.conformance.judge import Expectation
-from uops.backends.conformance.model import ConformanceCase
 from uops.backends.conformance.stage_judge import Fault, find_value_outside_allowed_set
 from uops.backends.contract import Backend, Inputs
 from uops.backends.registry import create_backend
@@ -30,7 +29,7 @@ DRAWS = 40
 
 def find_fault(backend: Backend, seed: int, threads: bool = False) -> Fault | None:
     inputs = {"p0": np.arange(15, dtype=np.int32).reshape(3, 5), "p1": np.arange(15, 30, dtype=np.int32).reshape(3, 5)}
-    expected = Expectation(ConformanceCase("", dt.void, "", GRAPH, inputs, ()))
+    expected = Expectation.of_program(GRAPH, inputs)
     return find_first_fault_of_shipped_calls(GRAPH, inputs, lambda x: backend.run(GRAPH, x), expected, SeededDraw(seed), threads)
 
 
@@ -76,14 +75,14 @@ def test_programs_of_several_kinds_are_called_rightly() -> None:
     backend = create_backend("llvm", tier="fast")
     for k in range(20):
         s = kinds.sample(6, k, ("tensor", "programs", "workloads"))
-        expected = Expectation(ConformanceCase("", dt.void, "", s.graph, dict(s.inputs), ()))
+        expected = Expectation.of_program(s.graph, s.inputs)
         run = lambda x, graph=s.graph: backend.run(graph, x)  # noqa: E731 - of this graph
         assert find_first_fault_of_shipped_calls(s.graph, s.inputs, run, expected, SeededDraw(k), True) is None, k
 
 
 def test_index_values_beyond_int64_are_judged() -> None:
     graph = b.stack(b.const(2**70, dt.index), b.const(1, dt.index))
-    expected = Expectation(ConformanceCase("", dt.void, "", graph, {}, ()))
+    expected = Expectation.of_program(graph, {})
     right = np.array([2**70, 1], object)
     assert find_value_outside_allowed_set(expected, 0, {0: right}) is None
     fault = find_value_outside_allowed_set(expected, 0, {0: right + np.array([0, 1], object)})
