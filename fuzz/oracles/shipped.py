@@ -71,12 +71,11 @@ def _judge_on(graph: UOp, inputs: Inputs, run: Run) -> Fault | None:
 
 
 def _check_other_values(graph: UOp, inputs: Inputs, run: Run, first: Outputs) -> Fault | None:
-    """Check other values, and then the first ones again, whose results must not have changed."""
+    """Check other values, which must not change the first results; and then the first values again."""
     kept = {k: v.copy() for k, v in first.items()}
     others = {k: reverse_elements(v) for k, v in inputs.items()}
-    return (
-        _judge_on(graph, others, run) or find_different_output(kept, outputs_of(run(inputs))) or find_different_output(kept, first)
-    )
+    fault = _judge_on(graph, others, run) or find_different_output(kept, first)
+    return fault or find_different_output(kept, outputs_of(run(inputs)))
 
 
 def _check_overlapping_inputs(graph: UOp, inputs: Inputs, run: Run, first: Outputs) -> Fault | None:

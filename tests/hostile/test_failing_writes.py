@@ -142,9 +142,11 @@ def test_where_no_file_may_grow_what_was_there_stays(
     row.write(folder, 2)
 
 
-def test_a_writer_in_place_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_in_place_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status_in_fork: Callable[[Callable[[], object]], int]
+) -> None:
     """A hole: the file is emptied before the new bytes are there."""
     hole = Writer("in place", lambda folder, version: (folder / "x").write_text(f"{version}" * 100))
     monkeypatch.setitem(BY_TITLE, "in place", hole)
     with pytest.raises(AssertionError):
-        test_where_no_file_may_grow_what_was_there_stays("in place", tmp_path)
+        test_where_no_file_may_grow_what_was_there_stays("in place", tmp_path, status_in_fork)

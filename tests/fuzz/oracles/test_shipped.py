@@ -9,13 +9,13 @@ import pytest
 
 from uops.backends.conformance import call_controls
 from uops.backends.conformance.controls import Interp
-from uops.backends.conformance.judge import Expectation
+from uops.backends.conformance.judge import Expectation, outputs_of
 from uops.backends.conformance.stage_judge import Fault, find_value_outside_allowed_set
 from uops.backends.contract import Backend, Inputs
 from uops.backends.registry import create_backend
 from uops.fuzz.generate import kinds
 from uops.fuzz.generate.draw import SeededDraw
-from uops.fuzz.oracles.shipped import find_first_fault_of_shipped_calls
+from uops.fuzz.oracles.shipped import _check_other_values, find_first_fault_of_shipped_calls
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
@@ -45,6 +45,16 @@ def test_a_backend_that_is_wrong_about_some_calls_is_found(control: str) -> None
             return True
 
     assert any(map(is_found, range(DRAWS)))
+
+
+@pytest.mark.parametrize("control", ["ReusesResults", "RemembersFirstResult"])
+def test_a_call_with_other_values_changes_no_earlier_result_and_has_its_own(control: str) -> None:
+    """The memory of an earlier result is looked at before the first values are computed again, which would restore it."""
+    inputs = {"p0": np.arange(15, dtype=np.int32).reshape(3, 5), "p1": np.arange(15, 30, dtype=np.int32).reshape(3, 5)}
+    backend = getattr(call_controls, control)()
+    run = lambda x: backend.run(GRAPH, x)  # noqa: E731 - of this graph
+    fault = _check_other_values(GRAPH, inputs, run, outputs_of(run(inputs)))
+    assert fault is not None and fault.kind == "value"
 
 
 class ComputesOneProgramAtATime(Interp):
