@@ -188,6 +188,8 @@ def _parse_sample(message: Any, body: bytes) -> ProgramSample:
     sample = from_packet(message, body)
     if sample.opts is not None:
         require_exact_type(str, sample.opts)
+    for choice in sample.choices or ():
+        require_exact_type(int, choice)
     return sample._replace(kind=KINDS[sample.kind].name)
 
 

@@ -19,11 +19,11 @@ from uops.backends.testing.values import from_bits, special_bits_for_operand_pai
 from uops.fuzz.generate import devices, gradients, laws, programs
 from uops.fuzz.generate.bestiary.families import FAMILIES, generate_family_case
 from uops.fuzz.generate.declared import EVERYTHING, SupportedOpDtypes
-from uops.fuzz.generate.draw import SeededDraw
+from uops.fuzz.generate.draw import RecordingDraw, SeededDraw
 from uops.fuzz.generate.graphs import FuzzCase, generate_tensor_graph
 from uops.fuzz.generate.kernels.scheduled import generate_kernel_launch
 from uops.fuzz.generate.maker import GraphMaker
-from uops.fuzz.generate.methods import chains, workloads
+from uops.fuzz.generate.methods import chains, references, workloads
 from uops.fuzz.generate.producers import ELEMENTWISE, FEATURES, LEAVES, PRODUCERS
 from uops.fuzz.reduce.corpus import OF_BESTIARY
 from uops.spec.choices import ChoiceSource
@@ -38,7 +38,7 @@ from uops.spec.suggest import format_did_you_mean
 from uops.spec.verify.dialects import Dialect
 
 #: The version of the generator; it changes whenever some (seed, k, kinds, declared) gives another case.
-VERSION = 23
+VERSION = 24
 #: The version of the draws: only a change of this one gives every kind other cases.
 DRAWS = 18
 #: Numbers of nodes and of elements of one graph; small ones are more frequent, since most bugs show in small graphs.
@@ -58,13 +58,15 @@ _SINGLE = (*ELEMENTWISE, *(p for p in PRODUCERS if p.name in ("cast", "folded", 
 
 class ProgramSample(NamedTuple):
     """A program with inputs. `opts` is the schedule of its kernels for oracles that use one
-    (`uops.fuzz.generate.schedules`): "" for no OptOps, None to let the oracle draw.
+    (`uops.fuzz.generate.schedules`): "" for no OptOps, None to let the oracle draw. `choices` are those that made the sample, if
+    its kind records them, for an oracle that needs more than the program.
     """
 
     kind: str
     graph: UOp
     inputs: Mapping[str, Any]
     opts: str | None = None
+    choices: tuple[int, ...] | None = None
 
 
 class UnknownKind(UopsError, LookupError):
@@ -73,13 +75,16 @@ class UnknownKind(UopsError, LookupError):
 
 @dataclass(frozen=True, slots=True)
 class ProgramKind:
-    """A kind of programs. `weight` is its frequency among the kinds of a campaign."""
+    """A kind of programs. `weight` is its frequency among the kinds of a campaign. With `records_choices`, samples carry the
+    choices that made them; these alone determine the program.
+    """
 
     name: str
     description: str
     dialect: Dialect
     make: Callable[[ChoiceSource, SupportedOpDtypes], FuzzCase]
     weight: int = 1
+    records_choices: bool = False
 
 
 def _tensor_graph_generator(features: frozenset[str]) -> Callable[[ChoiceSource, SupportedOpDtypes], FuzzCase]:
@@ -193,6 +198,8 @@ KINDS: dict[str, ProgramKind] = {k.name: k for k in (
                 Dialect.TENSOR, _generate_gradients, 2),
     ProgramKind("bestiary", "graphs of the second document, against legalize",
                 Dialect.BESTIARY, _generate_bestiary),
+    ProgramKind("methods", "single calls of Tensor methods, which NumPy computes, too",
+                Dialect.TENSOR, references.generate_method_call, 2, records_choices=True),
 )}
 # fmt: on
 #: The kinds of a campaign that names none.
@@ -211,11 +218,21 @@ def generate_sample_preferring_supported_cells(
     """Generate a sample of a kind as a function of the choices of `draw`. Of up to `TRIES` TENSOR programs, the first of
     supported cells is taken.
     """
-    tries = (kind.make(draw, declared) for _ in range(TRIES))
-    chosen = first = next(tries)
-    if kind.dialect is Dialect.TENSOR and not declared.supports_graph(first.graph):
-        chosen = next((c for c in tries if declared.supports_graph(c.graph)), first)
-    return ProgramSample(kind.name, chosen.graph, select_graph_inputs(*chosen))
+    tries = (_generate_case_and_choices(kind, draw, declared) for _ in range(TRIES))
+    case, choices = first = next(tries)
+    if kind.dialect is Dialect.TENSOR and not declared.supports_graph(case.graph):
+        case, choices = next((t for t in tries if declared.supports_graph(t[0].graph)), first)
+    return ProgramSample(kind.name, case.graph, select_graph_inputs(*case), choices=choices)
+
+
+def _generate_case_and_choices(
+    kind: ProgramKind, draw: ChoiceSource, declared: SupportedOpDtypes
+) -> tuple[FuzzCase, tuple[int, ...] | None]:
+    """Generate a case; return it with its choices if the kind records them."""
+    if not kind.records_choices:
+        return kind.make(draw, declared), None
+    recorded = RecordingDraw(draw)
+    return kind.make(recorded, declared), tuple(recorded.choices)
 
 
 def select_graph_inputs(graph: UOp, inputs: Mapping[str, Any]) -> dict[str, Any]:

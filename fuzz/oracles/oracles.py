@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from uops.backends.conformance.gradients.duals import NotComparable, find_wrong_gradient_at_random_point
 from uops.backends.conformance.judge import Expectation
 from uops.backends.conformance.stage_judge import (
@@ -40,8 +42,9 @@ from uops.fuzz.bisect.wrong_rule import find_wrong_step, record_rewrite_steps
 from uops.fuzz.generate.bestiary.families import describe_legalize_disagreement, run_case_and_describe_disagreement
 from uops.fuzz.generate.draw import SeededDraw
 from uops.fuzz.generate.graphs import FuzzCase as Drawn
-from uops.fuzz.generate.kinds import KINDS, ProgramSample, stable_hash
+from uops.fuzz.generate.kinds import KINDS, ProgramSample, select_graph_inputs, stable_hash
 from uops.fuzz.generate.machines import draw_scaled_machine
+from uops.fuzz.generate.methods.references import find_fault_of_built_call, rebuild_call
 from uops.fuzz.generate.schedules import (
     ScheduleTextFollower,
     find_illegal_optop_not_rejected_citing_ruling,
@@ -177,6 +180,20 @@ def _check_interpreter_evaluates_and_bounds_hold(c: OracleContext) -> Fault | No
     return None
 
 
+def _check_front_end_by_numpy(c: OracleContext) -> Fault | None:
+    """Check that a call of a Tensor method gives what NumPy gives. The call is drawn again from the sample's choices."""
+    if c.sample.choices is None:
+        raise OracleNotApplicable("no call of a Tensor method made the program")
+    built = rebuild_call(c.sample.choices)
+    if built.graph is not c.sample.graph or not _have_same_bits(c.sample.inputs, select_graph_inputs(built.graph, built.inputs)):
+        raise OracleNotApplicable("the program is no longer that of the call")
+    return find_fault_of_built_call(built)
+
+
+def _have_same_bits(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+    return a.keys() == b.keys() and all(np.asarray(v).tobytes() == np.asarray(b[k]).tobytes() for k, v in a.items())
+
+
 def _check_sample_well_formed(c: OracleContext) -> Fault | None:
     try:
         verify(c.sample.graph, KINDS[c.sample.kind].dialect)
@@ -186,6 +203,8 @@ def _check_sample_well_formed(c: OracleContext) -> Fault | None:
 
 
 def _check_gradients_by_duals(c: OracleContext) -> Fault | None:
+    if _count_elements(c.sample.graph) > MAX_STAGED_ELEMENTS:
+        raise OracleNotApplicable("too large for exact fractions")
     try:
         wrong = find_wrong_gradient_at_random_point(c.sample.graph, c.sample.inputs, c.seed % 2**32)
     except NotComparable as e:
@@ -202,9 +221,13 @@ def _check_unoptimised(c: OracleContext) -> Fault | None:
     return fault or _check_same_bits_if_unambiguous(c, outputs, c.own_run[0])
 
 
+def _count_elements(graph: UOp) -> int:
+    """Return the number of elements in all values of a program."""
+    return sum(math.prod(n for n in u.shape if isinstance(n, int)) for u in toposort(graph) if u.dtype is not dt.void)
+
+
 def _bisect_stages_and_count_coverage(c: OracleContext) -> Fault | None:
-    order = toposort(c.sample.graph)
-    if sum(math.prod(n for n in u.shape if isinstance(n, int)) for u in order if u.dtype is not dt.void) > MAX_STAGED_ELEMENTS:
+    if _count_elements(c.sample.graph) > MAX_STAGED_ELEMENTS:
         raise OracleNotApplicable("too large to interpret every stage")
     finding = bisect(c.sample.graph, c.sample.inputs, c.require_target(), pipeline.PIPELINE, extra_orders=1)
     c.counts.update(coverage.count_changing_passes_and_rule_outcomes(c.sample.graph, c.require_target()))
@@ -461,7 +484,8 @@ def _check_same_bits_if_unambiguous(c: OracleContext, actual: Outputs, expected:
 
 # --------------------------------------------------------------------------------------------------------------- the table
 
-#: Maximum number of elements in all values of a program whose stages are interpreted, some of them lane by lane.
+#: Maximum number of elements in all values of a program whose stages are interpreted, some of them lane by lane, or whose
+#: gradients are evaluated over fractions.
 MAX_STAGED_ELEMENTS = 50_000
 #: Maximum number of different steps per rule that are tested in one lowering.
 _STEPS_PER_RULE = 4
@@ -469,6 +493,8 @@ _STEPS_PER_RULE = 4
 UNOPTIMISED = Config(reuse=False, optimize=False)
 #: Name of the oracle that reads the steps of the subject's own compilation.
 STEPS = "steps"
+#: Name of the oracle that judges the front end, whose samples must keep their choices.
+NUMPY = "numpy"
 
 #: Name -> oracle, in the order in which they are asked.
 # fmt: off
@@ -476,6 +502,7 @@ ORACLES: dict[str, Oracle] = {o.name: o for o in (
     Oracle("form",        "the verifier accepts what the generator made", _check_sample_well_formed, 32,
            dialects=frozenset({Dialect.TENSOR, Dialect.BESTIARY, Dialect.SCHEDULED})),
     Oracle("reference",   "the interpreter and its intervals accept the program", _check_interpreter_evaluates_and_bounds_hold, 1),
+    Oracle(NUMPY,         "a call of a Tensor method gives what NumPy gives", _check_front_end_by_numpy),
     Oracle("duals",       "exact forward mode gives the derivatives that the gradient rules give", _check_gradients_by_duals, 8),
     Oracle("allowed",     "every element is in the interpreter's allowed set", _check_allowed),
     Oracle("unoptimised", "without schedules the same is given", _check_unoptimised, 8, frozenset({COMPILER}),
@@ -520,7 +547,7 @@ ORACLES: dict[str, Oracle] = {o.name: o for o in (
 #: Names in place of an oracle's: of a program that cannot be generated, and of a process that ends.
 GENERATOR, PROCESS = "generator", "process"
 #: Oracles of programs and of the interpreter alone, which judge nothing of any other subject.
-OF_PROGRAMS = frozenset({"form", "reference", "duals", "orders", "legalized"})
+OF_PROGRAMS = frozenset({"form", "reference", NUMPY, "duals", "orders", "legalized"})
 #: The ones of these that compare results of the interpreter, and judge it if it is the subject.
 OF_INTERPRETER = frozenset({"orders", "legalized"})
 #: The oracles of a campaign that names none.

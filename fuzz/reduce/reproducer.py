@@ -6,7 +6,8 @@
 
 `write_reproducer` and `read_reproducer` are inverse, except for inputs that the program does not take. `uops run FILE`
 evaluates the program on its inputs, in the dialect of its kind; `uops fuzz FILE` asks its oracle again. The header's `opts` are
-the sample's: null or missing if the oracle draws them. A *packet* carries a sample to another process, as a JSON header and a
+the sample's: null or missing if the oracle draws them. `choices` draw the call of a Tensor method again: the program is then that
+which the front end makes of it now. A *packet* carries a sample to another process, as a JSON header and a
 binary body.
 """
 
@@ -22,9 +23,15 @@ import numpy as np
 
 from uops.backends.arrays import decode_arrays, encode_arrays
 from uops.backends.conformance.judge import bits_of
-from uops.fuzz.generate.kinds import KINDS, ProgramSample, select_graph_inputs
+from uops.fuzz.generate.draw import CheckedReplayDraw
+from uops.fuzz.generate.kinds import (
+    KINDS,
+    ProgramSample,
+    generate_sample_preferring_supported_cells,
+    select_graph_inputs,
+)
 from uops.fuzz.generate.schedules import find_unreadable_part
-from uops.fuzz.oracles.oracles import GENERATOR, ORACLES, PROCESS
+from uops.fuzz.oracles.oracles import GENERATOR, NUMPY, ORACLES, PROCESS
 from uops.fuzz.reduce import corpus
 from uops.spec.errors import SpecError
 from uops.spec.ir.text import name_nodes, parse, show
@@ -45,6 +52,8 @@ class Reproducer(NamedTuple):
 def format_reproducer(r: Reproducer) -> str:
     """Return the text of the file."""
     about = r.about | {"kind": r.sample.kind, "opts": r.sample.opts}
+    if r.sample.choices is not None and about.get("oracle") == NUMPY:
+        about["choices"] = list(r.sample.choices)
     lines = [corpus.HEADER + json.dumps(about, sort_keys=True)]
     inputs = select_graph_inputs(r.sample.graph, r.sample.inputs)
     lines += [f"; input {k}: {_format_elements(v)}".rstrip() for k, v in sorted(inputs.items())]
@@ -74,7 +83,14 @@ def read_reproducer(path: Path) -> Reproducer:
         raise _header_error(path, line, problem)
     if part := find_unreadable_part(about.get("opts") or ""):
         raise _header_error(path, line, f"opts: {part!r} is no OptOp of a kernel (`uops.fuzz.generate.schedules`)")
-    return Reproducer(ProgramSample(about.pop("kind"), test.graph, test.inputs, about.pop("opts", None)), about)
+    kind, opts, choices = about.pop("kind"), about.pop("opts", None), about.pop("choices", None)
+    if choices is None:
+        return Reproducer(ProgramSample(kind, test.graph, test.inputs, opts), about)
+    try:
+        sample = generate_sample_preferring_supported_cells(KINDS[kind], CheckedReplayDraw(choices))
+    except (TypeError, ValueError) as e:
+        raise _header_error(path, line, f"choices: {e}") from e
+    return Reproducer(sample._replace(opts=opts), about)
 
 
 def read_program_unless_headed(path: Path, backend: str) -> Reproducer | None:
@@ -118,6 +134,7 @@ class _HeaderField(NamedTuple):
 _ABOUT = {
     "kind": _HeaderField((str,), True, KINDS),
     "opts": _HeaderField((str, type(None))),
+    "choices": _HeaderField((list, type(None))),
     "oracle": _HeaderField((str,), True, (*ORACLES, GENERATOR, PROCESS)),
     "seed": _HeaderField((int,), True),
     "setup": _HeaderField((dict,), True),
@@ -207,10 +224,13 @@ def _format_elements(value: Any) -> str:
 def to_packet(sample: ProgramSample) -> tuple[Json, bytes]:
     """Encode a sample as a JSON header and a binary body."""
     header, body = encode_arrays(sample.inputs)
-    return {"kind": sample.kind, "text": show(sample.graph), "opts": sample.opts, "inputs": header}, body
+    choices = sample.choices and list(sample.choices)
+    return {"kind": sample.kind, "text": show(sample.graph), "opts": sample.opts, "choices": choices, "inputs": header}, body
 
 
 def from_packet(header: Mapping[str, Any], body: bytes) -> ProgramSample:
     """Decode a sample. Raises LookupError, TypeError, BadFrame or SpecError."""
 
-    return ProgramSample(header["kind"], parse(header["text"]), decode_arrays(header["inputs"], body), header["opts"])
+    choices = header.get("choices")
+    inputs = decode_arrays(header["inputs"], body)
+    return ProgramSample(header["kind"], parse(header["text"]), inputs, header["opts"], None if choices is None else tuple(choices))

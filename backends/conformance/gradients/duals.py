@@ -18,12 +18,13 @@ from uops.backends.testing.gradients import (
     make_cotangent_params,
 )
 from uops.compiler.runtime.arguments import input_key
+from uops.compiler.tensor.methods.own_gradients import MOD
 from uops.interp.duals.elementwise import NotRational
 from uops.interp.duals.evaluate import evaluate_duals
 from uops.spec.errors import SpecValueError, Trap
 from uops.spec.ir import build as b
-from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import MEMORY_ROOTS
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import MEMORY_ROOTS, Op
 from uops.spec.ir.scope import scope_nodes
 from uops.spec.rows.gradients.reverse import add_cotangents_by_node, differentiate
 
@@ -53,6 +54,7 @@ def find_wrong_gradient_at_random_point(graph: UOp, inputs: Mapping[str, Any], s
     weights = {f"p{g.arg.slot}": rng.choice(_NONZERO, g.shape) / 2.0 for g in cotangents}
     directions = {f"p{u.arg.slot}": _draw_nonzero_fractions(rng, u.shape) for u in params}
     try:
+        _require_no_jumping_remainder(graph, rational)
         found = differentiate(add_cotangents_by_node(zip(values, cotangents, strict=True)), set(params))
         forward = evaluate_duals(b.tuple_(*values), rational, directions)
         backward = evaluate_duals(b.tuple_(*found.values()), rational | weights) if found else ()
@@ -78,6 +80,20 @@ def find_wrong_gradient_at_first_comparable_draw(graph: UOp, inputs: Mapping[str
         except NotComparable as e:
             reason = e
     raise reason
+
+
+def _require_no_jumping_remainder(graph: UOp, inputs: Mapping[str, Any]) -> None:
+    """Raise NotComparable if a remainder of floats is 0 at this point, or lies in the body of another Function.
+
+    There the remainder jumps. Its steps select a zero, whose derivative is 0, and its own gradient rule has derivative 1.
+    """
+    top = set(scope_nodes(graph))
+    calls = [u for u in toposort(graph) if u.op is Op.FUNCTION and u.arg is not None and u.arg.grad_tag == MOD]
+    if any(u not in top for u in calls):
+        raise NotComparable("a remainder of floats in the body of a Function")
+    remainders = [b.get(u, 0) for u in calls]
+    if remainders and any((r.value == 0).any() for r in evaluate_duals(b.tuple_(*remainders), inputs)):
+        raise NotComparable("a remainder of floats jumps at a multiple of its divisor")
 
 
 def _replace_floats(graph: UOp, inputs: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:

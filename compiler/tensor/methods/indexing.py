@@ -89,7 +89,7 @@ class IndexingMethods(NetworkMethods):
             i = i[()]
         if isinstance(i, (list, np.ndarray)):
             try:
-                i = self.of(self._convert_operand(np.array(i, np.int32 if len(i) == 0 else None)))
+                i = self.of(self._convert_operand(np.array(i, np.int32 if isinstance(i, list) and not i else None)))
             except ValueError as e:
                 raise fault("__getitem__", None, f"expected rows of equal shape: {e}") from e
         if isinstance(i, LazyTensorBase):

@@ -166,6 +166,8 @@ def test_one_hot_has_a_one_where_the_index_is(agree: Any) -> None:
             lambda t: t[Tensor([True, False])],
             r"an index of an integer dtype, got bool; a bool mask selects .* use where \[INDEX.C4",
         ),
+        (lambda t: t[:0][np.zeros(0, np.bool_)], r"an index of an integer dtype, got bool"),
+        (lambda t: t[np.zeros(0, np.float32)], r"an index of an integer dtype, got float32"),
         (lambda t: t[Tensor([1.0])], r"expected an index of an integer dtype, got float32 \[INDEX.C4"),
         (lambda t: t[True], "expected an integer, a slice, None, ... or an array, got bool"),
         (lambda t: t[1.0], "expected an integer, a slice, None, ... or an array, got float"),
