@@ -16,6 +16,7 @@ from uops.fuzz.bisect.replay import ReplayOutcome, mask_differing_elements
 from uops.interp import run
 from uops.spec.errors import Trap
 from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import base_memory
@@ -29,13 +30,16 @@ def replay_bodies_if_counterexample_holds(
         actual = int(np.asarray(run(graph, {}).values[0]))
         if actual != value:
             return ReplayOutcome(False, f"not confirmed: the {name} is {actual}, expected {value}")
-    return replay_launches_on_random_memory(make_single_kernel_launch(before), make_single_kernel_launch(after), seed)
+    first, second = make_single_kernel_launch(before, after), make_single_kernel_launch(after, before)
+    return replay_launches_on_random_memory(first, second, seed)
 
 
-def make_single_kernel_launch(body: UOp) -> UOp:
-    """Build a launch of one kernel on Buffers of its own."""
-    params = {u.arg.slot: u for u in toposort(body) if u.op is Op.PARAM}
-    memory = [b.buffer(int(p.shape[0]), p.dtype, unique=1 + k) for k, p in sorted(params.items())]
+def make_single_kernel_launch(body: UOp, other: UOp) -> UOp:
+    """Build a launch of one kernel, in which slot k is Buffer 1 + k. Slots that only the `other` body has get a Buffer, too."""
+    params = {u.arg.slot: u for root in (other, body) for u in toposort(root) if u.op is Op.PARAM}
+    unused = b.param(0, (1,), dt.uint8)
+    arguments = [params.get(k, unused) for k in range(max(params, default=-1) + 1)]
+    memory = [b.buffer(int(p.shape[0]), p.dtype, unique=1 + k) for k, p in enumerate(arguments)]
     stored = {base_memory(u.buffer) for u in toposort(body) if u.op is Op.STORE}
     added_to = {base_memory(u.index) for u in toposort(body) if u.op is Op.ATOMICADD}
     written = {m.arg.slot for m in stored | added_to if m.op is Op.PARAM}
@@ -43,26 +47,34 @@ def make_single_kernel_launch(body: UOp) -> UOp:
 
 
 def replay_launches_on_random_memory(before: UOp, after: UOp, seed: int = 0) -> ReplayOutcome:
-    """Run two launches on the same memory."""
+    """Run two launches on the same memory, and compare the Buffers that both have. A Buffer that a launch does not write keeps
+    its contents.
+    """
     inputs = _random_contents_of_global_buffers(before, seed)
-    expected = run(before, inputs).buffers
     try:
-        actual = run(after, inputs).buffers
+        expected = inputs | run(before, inputs).buffers
+    except Trap as e:
+        return ReplayOutcome(False, f"not confirmed: the kernel before traps: {e}")
+    try:
+        actual = inputs | run(after, inputs).buffers
     except Trap as e:
         return ReplayOutcome(True, f"the interpreter traps: {e}")
-    for key, contents in expected.items():
-        if key not in actual:
-            continue
-        for k in np.flatnonzero(mask_differing_elements(contents, actual[key])).tolist():
-            return ReplayOutcome(True, f"element {k} of {key} is {actual[key].reshape(-1)[k]}, expected {contents.reshape(-1)[k]}")
+    for key in sorted(inputs.keys() & {f"b{u.arg.unique}" for u in _list_global_buffers(after)}):
+        for k in np.flatnonzero(mask_differing_elements(expected[key], actual[key])).tolist():
+            return ReplayOutcome(
+                True, f"element {k} of {key} is {actual[key].reshape(-1)[k]}, expected {expected[key].reshape(-1)[k]}"
+            )
     return ReplayOutcome(False, "not confirmed: both leave the same memory")
+
+
+def _list_global_buffers(root: UOp) -> list[UOp]:
+    return [u for u in toposort(root) if u.op is Op.BUFFER and u.arg.addrspace.value == "global"]
 
 
 def _random_contents_of_global_buffers(root: UOp, seed: int) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
     contents = {}
-    for u in toposort(root):
-        if u.op is Op.BUFFER and u.arg.addrspace.value == "global":
-            numbers = rng.integers(1, 100, u.arg.size)
-            contents[f"b{u.arg.unique}"] = numbers.astype(STORAGE[u.dtype])
+    for u in _list_global_buffers(root):
+        numbers = rng.integers(0, 2, u.arg.size) if u.dtype is dt.bool_ else rng.integers(1, 100, u.arg.size)
+        contents[f"b{u.arg.unique}"] = numbers.astype(STORAGE[u.dtype])
     return contents
