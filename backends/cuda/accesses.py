@@ -68,6 +68,7 @@ _LOAD_MATRICES = """static __device__ inline void load_matrices_{count}{suffix}(
 """
 #: C of the shim: copies that happen at the next wait, and matrices from rows that the lanes of a warp name.
 SHIM_FUNCTIONS = """
+#define UOPS_COPIES
 static struct { unsigned char *to; const unsigned char *from; int size; } uops_copies[UOPS_LANES][64];
 static int uops_copy_counts[UOPS_LANES];
 static void uops_copy_now() {

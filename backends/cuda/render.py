@@ -8,7 +8,7 @@ launch has one dimension of blocks and one of threads. LOCAL buffers lie in the 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from uops.backends.cstyle import atomic
 from uops.backends.cstyle import render as family
@@ -197,9 +197,13 @@ class CudaKernelRenderer(family.CKernelRenderer):
         return size
 
     def _is_async_source(self, value: UOp, size: int, gate: UOp | None) -> bool:
-        """Return True if a stored value is a wide Load from GLOBAL memory under the Store's gate, or without one."""
+        """Return True if a stored value is a wide Load from GLOBAL memory under the Store's gate, or without one.
+
+        The copy reads at the Store. So GLOBAL memory must not change after the Load: arguments may name the same memory.
+        """
         return (
             value.op is Op.LOAD and base_memory(value.buffer).op is Op.PARAM and value.gate in (None, gate)
+            and self._is_untouched_since([value], lambda memory: memory.op is Op.PARAM)
             and self._wide_access_bytes_or_zero_and_mark_aligned_slot(value.buffer, value.dtype, value.gate) == size
         )  # fmt: skip
 
@@ -224,7 +228,7 @@ class CudaKernelRenderer(family.CKernelRenderer):
         key = fragment, self.open_blocks[-1] if self.open_blocks else None
         if key in self.fragments:
             return self.fragments[key]
-        load = accesses.match_matrix_load(fragment, d.itemsize, self._is_untouched_since)
+        load = accesses.match_matrix_load(fragment, d.itemsize, self._is_own_memory_untouched_since)
         if load is None or self.launch_indices.get(load.warp) not in ("threadIdx.x", "(threadIdx.x % 32)"):
             registers: Sequence[str] = mma.pack_registers(self.operand_text_by_lane(fragment), d)
         else:
@@ -238,13 +242,16 @@ class CudaKernelRenderer(family.CKernelRenderer):
         self.fragments[key] = registers
         return registers
 
-    def _is_untouched_since(self, loads: Sequence[UOp]) -> bool:
+    def _is_own_memory_untouched_since(self, loads: Sequence[UOp]) -> bool:
         """Return True if no instruction between Loads and this one writes to their memory, or is a Barrier."""
-        memory = {base_memory(x.buffer) for x in loads}
+        return self._is_untouched_since(loads, {base_memory(x.buffer) for x in loads}.__contains__)
+
+    def _is_untouched_since(self, loads: Sequence[UOp], is_read_memory: Callable[[UOp], bool]) -> bool:
+        """Return True if no instruction between Loads and this one writes to memory that they may read, or is a Barrier."""
         since = self.instructions[min(self.position_in_list.get(x, 0) for x in loads) : self.number]
         return not any(
             u.op in (Op.BARRIER, Op.ATOMICADD, Op.CUSTOM, Op.INS, Op.RANGE, Op.END)
-            or (u.op is Op.STORE and base_memory(u.buffer) in memory)
+            or (u.op is Op.STORE and is_read_memory(base_memory(u.buffer)))
             for u in since
         )
 

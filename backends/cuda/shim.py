@@ -2,7 +2,8 @@
 
 The threads of a block run in turns. Each has a stack of its own and runs up to the next Barrier; then the next one runs. They
 take turns forwards in one round and backwards in the next, and so do blocks, so a missing Barrier or an order that is relied on
-changes results. Shared memory is filled with a pattern before each block. A launch fails where some threads of a block end and
+changes results. Shared memory is filled with a pattern before each block, and copies end
+with their block. A launch fails where some threads of a block end and
 others wait at a Barrier (R60), which on a GPU may hang. The switch between stacks is machine code of x86-64, so other
 processors have no shim.
 """
@@ -72,6 +73,9 @@ static void uops_thread(void) { uops_enter(); uops_now.ended = 1; uops_wait(); }
 typedef struct { unsigned long *buffers; long *scalars; long groups, lanes; unsigned char *shared; long shared_bytes;
   unsigned char *stacks; long stack_bytes; void **threads; long status; } uops_launch;
 static int uops_block(uops_launch *l, int round) {
+#ifdef UOPS_COPIES
+  memset(uops_copy_counts, 0, sizeof uops_copy_counts);
+#endif
   if (!MEETS) {
     for (long k = 0; k < l->lanes; k++) { threadIdx.x = round & 1 ? l->lanes - 1 - k : k; uops_enter(); }
     return 0;

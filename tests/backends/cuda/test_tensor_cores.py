@@ -13,7 +13,7 @@ from workgroup_kernels import local
 
 import uops
 from uops import Tensor
-from uops.backends.cuda import driver, mma, nvrtc
+from uops.backends.cuda import accesses, driver, mma, nvrtc
 from uops.backends.cuda.target import MEMORY, CudaTarget, ShimTarget
 from uops.compiler.config import Config
 from uops.compiler.passes.optimize.schedule import tensor_tiles
@@ -105,6 +105,24 @@ def test_a_row_of_a_matrix_that_is_another_one_changes_results_on_the_shim() -> 
     assert (out != expected.astype(np.float16)).any()
 
 
+#: Block 0 copies without a wait; block 1 waits, and reads its own shared memory.
+COPY_WITHOUT_WAIT = """// launch {"arguments": ["written"], "groups": [2], "lanes": [1], "local": 16, "private": 0}
+typedef unsigned char u8; typedef unsigned int u32;
+DEFINITION
+__global__ void entry(u8 *m0) {
+  extern __shared__ __align__(16) u8 shared[];
+  if (blockIdx.x == 0) copy_async(shared, m0, 16);
+  else { wait_for_copies(); ((u32 *)m0)[4] = *(u32 *)shared; }
+}
+"""
+
+
+def test_a_copy_that_nobody_waits_for_ends_with_its_block_on_the_shim() -> None:
+    memory = np.arange(1, 6, dtype=np.uint32)
+    run_text(COPY_WITHOUT_WAIT.replace("DEFINITION", accesses.COPY_ASYNC), memory)
+    assert memory.tolist() == [1, 2, 3, 4, 0xA5A5A5A5]
+
+
 def overwritten_while_it_is_copied() -> UOp:
     """A lane copies p0 to LOCAL memory, sets a register, and stores it to p1. After a Barrier it stores the copy to p2."""
     x, y, out = (B.param(slot, (8,), dt.float32) for slot in range(3))
@@ -127,6 +145,31 @@ def test_a_copy_is_waited_for_before_the_lane_stores_to_memory_that_it_may_read(
     x, out = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
     run_text(text, x, x, out)
     assert out.tolist() == list(range(8)) and x.tolist() == [7, 1, 2, 3, 7, 5, 6, 7]
+
+
+def overwritten_before_it_is_copied(barrier: bool) -> UOp:
+    """A lane loads p0 and stores a sum of it to p1, or meets the others at a Barrier. Only then it puts the Load into LOCAL memory."""
+    x, y, out = (B.param(slot, (8,), dt.float32) for slot in range(3))
+    g, t = B.range_(1, 0, AxisType.GLOBAL), B.range_(2, 1, AxisType.LOCAL)
+    tile, lane = local(8, dt.float32, 77), B.cast(t, dt.int32)
+    places = B.add(B.stack(*[B.mul(lane, B.const(4, dt.int32))] * 4), B.stack(*[B.const(k, dt.int32) for k in range(4)]))
+    loaded = B.load(UOp(Op.INDEX, (x, places)))
+    first = UOp(Op.INDEX, (loaded, B.const(0, dt.int32)))
+    over = B.store(B.at(y, B.mul(t, B.index(4))), B.add(first, B.const(70.0, dt.float32)))
+    between = UOp(Op.BARRIER, (over,)) if barrier else over
+    met = UOp(Op.BARRIER, (B.store(UOp(Op.INDEX, (B.after(tile, between), places)), loaded),))
+    taken = B.store(UOp(Op.INDEX, (out, places)), B.load(UOp(Op.INDEX, (B.after(tile, met), places))))
+    return linear(B.end(B.end(taken, t), g))
+
+
+@pytest.mark.parametrize("barrier", [False, True])
+def test_a_load_that_may_be_overwritten_before_its_store_is_no_asynchronous_copy(barrier: bool) -> None:
+    """The caller passes one array twice: p1 is p0."""
+    text = ShimTarget().render(overwritten_before_it_is_copied(barrier))
+    assert "copy_async((u8 *)" not in text
+    x, out = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
+    run_text(text, x, x, out)
+    assert out.tolist() == list(range(8)) and x.tolist() == [70, 1, 2, 3, 74, 5, 6, 7]
 
 
 def test_rows_that_are_not_aligned_are_loaded_by_elements(monkeypatch: pytest.MonkeyPatch) -> None:
