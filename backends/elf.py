@@ -157,9 +157,9 @@ def is_linkable_or_host_lacks_elf(image: bytes, *symbols: str) -> bool:
 
 @functools.cache
 def _read_python_executable_header() -> bytes:
-    """Return the first bytes of the running Python executable."""
+    """Return the first bytes of the running Python executable, or none if it is unknown."""
     try:
-        with open(sys.executable, "rb") as f:
+        with open(sys.executable or "", "rb") as f:
             return f.read(20)
     except OSError:
         return b""

@@ -41,7 +41,7 @@ def _present(architecture: str) -> list[Descriptor]:
 
 
 def choose_largest_accurate_tensor_cores(architecture: str) -> tuple[WmmaArg, ...]:
-    """Return the instructions that schedules for an architecture may use, the largest of each pair of dtypes first.
+    """Return the instructions that schedules for an architecture may use: the largest of each pair of dtypes.
 
     A schedule must stay within the error of any sum (R32, value of a Reduce). sm_90 sums 16 products of 16-bit floats with 25
     fraction bits, which is within it. Older ones keep 24 bits of 8 products, and fp8 has 13 bits on some: neither is.

@@ -35,7 +35,7 @@ def load_nvrtc() -> ctypes.CDLL:
     """Load the newest library that is installed. Raises Unsupported where there is none."""
     for path in _candidate_libraries():
         try:
-            for builtins in Path(path).parent.glob("libnvrtc-builtins.so.*"):  # the library looks for it by its name alone
+            for builtins in _list_builtins_beside(path):  # the library looks for it by its name alone
                 ctypes.CDLL(str(builtins))
             library = ctypes.CDLL(path)
         except OSError:
@@ -43,6 +43,11 @@ def load_nvrtc() -> ctypes.CDLL:
         library.nvrtcGetErrorString.restype = ctypes.c_char_p
         return library
     raise Unsupported(f"CUDA: the library nvrtc is not installed ({install_command('cuda')})", "cuda")
+
+
+def _list_builtins_beside(path: str) -> list[Path]:
+    """List the libraries of built-in functions in a library's folder. A bare name, which the loader resolves, has no folder."""
+    return list(Path(path).parent.glob("libnvrtc-builtins.so.*")) if "/" in path else []
 
 
 def _candidate_libraries() -> Iterator[str]:

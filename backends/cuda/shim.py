@@ -2,10 +2,9 @@
 
 The threads of a block run in turns. Each has a stack of its own and runs up to the next Barrier; then the next one runs. They
 take turns forwards in one round and backwards in the next, and so do blocks, so a missing Barrier or an order that is relied on
-changes results. Shared memory is filled with a pattern before each block, and copies end
-with their block. A launch fails where some threads of a block end and
-others wait at a Barrier (R60), which on a GPU may hang. The switch between stacks is machine code of x86-64, so other
-processors have no shim.
+changes results. Shared memory is filled with a pattern before each block, and copies end with their block. A launch fails where
+some threads of a block end and others wait at a Barrier (R60), which on a GPU may hang. The switch between stacks is machine
+code of x86-64, so other processors have no shim.
 """
 
 from __future__ import annotations

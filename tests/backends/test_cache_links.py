@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uops.backends import cache
+from uops.backends import cache, elf
 from uops.backends.c import driver
 from uops.backends.c.target import DriverTarget
 from uops.backends.cache import ObjectCache
@@ -146,6 +147,13 @@ def test_the_tables_of_an_object_are_read_without_trust() -> None:
         for at in draw.integers(0, 64, 3):
             broken[at] = draw.integers(256)
         assert is_linkable_or_host_lacks_elf(bytes(broken), "kernel") in (True, False)
+
+
+@pytest.mark.parametrize("path", [None, ""])
+def test_where_python_does_not_know_its_executable_any_object_counts(path: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", path)
+    monkeypatch.setattr(elf, "_read_python_executable_header", elf._read_python_executable_header.__wrapped__)
+    assert is_linkable_or_host_lacks_elf(b"no object", "kernel")
 
 
 def linearized(target: Any) -> UOp:

@@ -148,7 +148,7 @@ def test_a_copy_is_waited_for_before_the_lane_stores_to_memory_that_it_may_read(
 
 
 def overwritten_before_it_is_copied(barrier: bool) -> UOp:
-    """A lane loads p0 and stores a sum of it to p1, or meets the others at a Barrier. Only then it puts the Load into LOCAL memory."""
+    """A lane loads p0, stores a sum of it to p1, may meet the others at a Barrier, and then puts the Load into LOCAL memory."""
     x, y, out = (B.param(slot, (8,), dt.float32) for slot in range(3))
     g, t = B.range_(1, 0, AxisType.GLOBAL), B.range_(2, 1, AxisType.LOCAL)
     tile, lane = local(8, dt.float32, 77), B.cast(t, dt.int32)

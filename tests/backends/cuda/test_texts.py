@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from kernel_claims import GOLDEN, linear, register
@@ -174,6 +176,20 @@ def test_an_absent_library_is_unsupported_with_the_reason(monkeypatch: pytest.Mo
     monkeypatch.setattr(nvrtc, "_candidate_libraries", lambda: iter(["/nowhere/libnvrtc.so"]))
     monkeypatch.setattr(nvrtc, "load_nvrtc", nvrtc.load_nvrtc.__wrapped__)
     assert "nvrtc is not installed" in str(nvrtc.unavailable_reason())
+
+
+def test_a_library_that_the_loader_finds_takes_no_builtins_from_the_working_directory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "libnvrtc-builtins.so.13").write_bytes(b"no library")
+    monkeypatch.chdir(tmp_path)
+    asked: list[str] = []
+    monkeypatch.setattr(nvrtc, "_candidate_libraries", lambda: iter(["libnvrtc.so.13"]))
+    monkeypatch.setattr(
+        nvrtc.ctypes, "CDLL", lambda path: asked.append(path) or SimpleNamespace(nvrtcGetErrorString=SimpleNamespace())
+    )
+    nvrtc.load_nvrtc.__wrapped__()
+    assert asked == ["libnvrtc.so.13"]
 
 
 LIMITED = """
