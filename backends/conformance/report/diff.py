@@ -22,7 +22,7 @@ WORSE = (CellStatus.PASS, CellStatus.XFAIL, CellStatus.UNSUPPORTED, CellStatus.N
 _NOT_ASKED = (None, CellStatus.NOT_ASKABLE)
 _RANK = {s: k for k, s in enumerate(WORSE)}
 #: Keys of a report's head that decide whether two reports are comparable.
-_HEAD = ("subject", "backend", "versions", "specification", "platform", "tier", "rows", "dialect", "schedules")
+_HEAD = ("subject", "backend", "versions", "specification", "platform", "tier", "rows", "dialect", "sample", "schedules")
 #: What older reports, which lack a key of the head, stand for.
 _DEFAULT_HEAD = {"subject": RowSubject.BACKEND.value}
 
@@ -34,6 +34,11 @@ class CellChange:
     cell: ConformanceCell
     before: CellStatus | None
     after: CellStatus | None
+
+    @property
+    def is_asked_by_both(self) -> bool:
+        """True if both reports asked the cell."""
+        return self.before not in _NOT_ASKED and self.after not in _NOT_ASKED
 
     @property
     def has_worse_status_or_lost_nonfailing_result(self) -> bool:
@@ -76,7 +81,7 @@ class ReportDiff:
 
     @property
     def shared_cell_count(self) -> int:
-        """The number of cells that both reports have."""
+        """The number of cells that both reports asked."""
         return self.same + len(self.changed)
 
     def to_json(self) -> Json:
@@ -101,19 +106,31 @@ def _change_to_json(c: CellChange) -> Json:
 
 
 def diff_reports(before: Json, after: Json, level: ConformanceLevel) -> ReportDiff:
-    """Compare two documents. A cell of `before` that `after` was not to run (another subject, tier or row) is not removed."""
+    """Compare two documents. A cell is not removed if `after` was not to run it (its subject, tier, rows, dialect or sample)."""
     a, b = _map_cell_statuses(before, level), _map_cell_statuses(after, level)
-    same_suite = before["tier"] == after["tier"] and _read_head(before, "subject") == _read_head(after, "subject")
+    same_suite = (
+        all(_read_head(before, k) == _read_head(after, k) for k in ("tier", "subject"))
+        and _read_head(after, "sample") is None
+        and _read_head(after, "dialect") in (None, _read_head(before, "dialect"))
+    )
     asked_before, asked_after = (sorted({cell.row for cell, s in cells.items() if s not in _NOT_ASKED}) for cells in (a, b))
     changes = [CellChange(cell, a.get(cell), b.get(cell)) for cell in sorted(a.keys() | b.keys())]
     return ReportDiff(
         level,
-        changed=[c for c in changes if c.before and c.after and c.before is not c.after],
-        new=[c for c in changes if not c.before],
-        removed=[c for c in changes if not c.after and same_suite and fnmatch.fnmatchcase(c.cell.row, after["rows"])],
+        changed=[c for c in changes if c.is_asked_by_both and c.before is not c.after],
+        new=[c for c in changes if c.before in _NOT_ASKED and c.after not in _NOT_ASKED],
+        removed=[
+            c
+            for c in changes
+            if c.before not in _NOT_ASKED
+            and (
+                c.after is CellStatus.NOT_ASKABLE
+                or (c.after is None and same_suite and fnmatch.fnmatchcase(c.cell.row, after["rows"]))
+            )
+        ],
         scores={k: (before["scores"][level.value][k], after["scores"][level.value][k]) for k in ("conformance", "coverage")},
         heads={k: (x, y) for k in _HEAD if (x := _read_head(before, k)) != (y := _read_head(after, k))},
-        same=sum(c.before is c.after for c in changes),
+        same=sum(c.is_asked_by_both and c.before is c.after for c in changes),
         rows=(len(asked_before), len(asked_after)),
         newly_asked=[row for row in asked_after if row not in asked_before],
     )

@@ -127,12 +127,28 @@ def test_a_cell_that_failed_and_is_gone_is_none(make_run: MakeRun) -> None:
     assert len(d.removed) == 1 and d.regressions == []
 
 
-@pytest.mark.parametrize(("key", "value"), [("rows", "Decomposed/*"), ("tier", "full")])
+@pytest.mark.parametrize(
+    ("key", "value"), [("rows", "Decomposed/*"), ("tier", "full"), ("dialect", "kernel"), ("sample", {"seed": 0, "of": 2})]
+)
 def test_a_cell_that_the_second_run_was_not_asked_for_is_not_removed(make_run: MakeRun, key: str, value: str) -> None:
     after = build_document(make_run({EIGHT: None}))
     d = diff_reports(build_document(make_run()), after | {key: value}, ConformanceLevel.STRICT)
     assert d.removed == [] and d.regressions == []
     assert list(d.heads) == [key]
+
+
+def test_a_report_of_all_dialects_lacks_a_cell_of_a_report_of_one(make_run: MakeRun) -> None:
+    before = build_document(make_run()) | {"dialect": "kernel"}
+    d = diff_reports(before, build_document(make_run({EIGHT: None})), ConformanceLevel.STRICT)
+    assert [c.cell for c in d.regressions] == [ConformanceCell(*EIGHT)]
+
+
+def test_a_cell_that_was_not_askable_is_new_and_one_that_is_now_is_removed(make_run: MakeRun) -> None:
+    mute = {ORDINARY: CellStatus.NOT_ASKABLE}
+    now_asked, withdrawn, never_asked = (compare(make_run, *pair) for pair in ((mute, {}), ({}, mute), (mute, mute)))
+    assert [c.cell for c in now_asked.new] == [c.cell for c in withdrawn.removed] == [ConformanceCell(*ORDINARY)]
+    assert not (now_asked.changed or withdrawn.changed or never_asked.changed or never_asked.new or never_asked.removed)
+    assert [d.shared_cell_count for d in (now_asked, withdrawn, never_asked)] == [7, 7, 7]
 
 
 def test_the_json_of_a_difference_says_what_regressed(make_run: MakeRun) -> None:
