@@ -18,7 +18,7 @@ _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 def render_junit(doc: Json) -> str:
     """Render the XML text: a suite per row, a case per (dtype, edge class)."""
     level = doc["level"]
-    root = ET.Element("testsuites", name=f"uops conform {doc['backend']['name']} {doc['tier']} {level}")
+    root = ET.Element("testsuites", name=replace_illegal_xml(f"uops conform {doc['backend']['name']} {doc['tier']} {level}"))
     root.attrib |= _count_outcomes([c[level] for c in doc["cells"]]) | {"time": str(doc["time"]["seconds"])}
     for row, cells in groupby(doc["cells"], key=lambda c: c["row"]):
         _add_testsuite(root, row, list(cells), level)

@@ -63,9 +63,7 @@ class CellBadge:
         worst = min((v["status"] for v in verdicts), key=_RANK.__getitem__)
         same = sum(v["status"] == worst for v in verdicts)
         n = len(verdicts)
-        label = (
-            str(n) if worst == CellStatus.PASS.value else f"{same}/{n}" if same < n or worst == CellStatus.FAIL.value else str(n)
-        )
+        label = f"{same}/{n}" if same < n or worst == CellStatus.FAIL.value else str(n)
         return CellBadge(_KEY_OF[worst], label, max(v["max_ulp"] for v in verdicts))
 
 

@@ -66,6 +66,12 @@ def test_junit_says_what_failed(make_run: MakeRun) -> None:
     assert "unsupported: one kernel only" in {s.get("message") for s in root.iter("skipped")}
 
 
+def test_junit_cleans_the_name_of_a_backend(make_run: MakeRun) -> None:
+    doc = build_document(make_run())
+    doc["backend"]["name"] = "a\x1bb"
+    assert "a\ufffdb" in ET.fromstring(render_junit(doc)).get("name", "")
+
+
 def test_junit_follows_the_level_of_the_report(make_run: MakeRun) -> None:
     assert ET.fromstring(render_junit(build_document(make_run(), ConformanceLevel.CORE))).get("failures") == "1"
 
@@ -186,6 +192,8 @@ def test_a_square_shows_the_worst_of_its_edge_classes() -> None:
     assert p.CellBadge.from_verdicts(verdicts) == p.CellBadge("fail", "1/6", 2.5)
     assert p.CellBadge.from_verdicts(verdicts[:1] * 3) == p.CellBadge("pass", "3", 0.0)
     assert p.CellBadge.from_verdicts([verdicts[0], verdicts[2]]) == p.CellBadge("xfail", "1/2", 1.0)
+    mute = {"status": "not askable", "max_ulp": 0.0}
+    assert p.CellBadge.from_verdicts([verdicts[0], mute]) == p.CellBadge("pass", "1/2", 0.0)
 
 
 def test_the_page_never_shows_a_score_without_its_rows(make_run: MakeRun, tmp_path: Path) -> None:
