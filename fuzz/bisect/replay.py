@@ -83,6 +83,8 @@ def _replay_in_fractions_then_with_tolerance(counterexample: RuleCounterexample)
         )
     assert graphs.rhs is not None
     a, b = (_evaluate_or_return_trap(u, inputs).astype(float).item() for u in (graphs.lhs, graphs.rhs))
+    if any(side is UNKNOWN and not math.isfinite(v) for side, v in ((left, a), (right, b))):
+        return ReplayOutcome(False, f"not confirmed: float64 overflows: {a} for the left side and {b} for the right")
     differs = not (abs(a - b) <= _TOLERANCE * max(abs(a), abs(b)) and math.isfinite(a) and math.isfinite(b))
     values_text = f"in fractions {left} and {right}, the interpreter gives {a} for the left side and {b} for the right"
     return ReplayOutcome(differs, values_text if differs else f"not confirmed: {values_text}")
@@ -99,7 +101,15 @@ UNKNOWN = UnknownReal()
 #: A value over the real numbers: None if it is undefined.
 Exact = Fraction | bool | None | UnknownReal
 
-#: Op -> its function on fractions and bools. None stands for an undefined value.
+
+def _compute_exact_root(a: Fraction) -> Exact:
+    if a < 0:
+        return None
+    root = Fraction(math.isqrt(a.numerator), math.isqrt(a.denominator))
+    return root if root * root == a else UNKNOWN
+
+
+#: Op -> its function on fractions and bools. None stands for an undefined value, UNKNOWN for one that may be no fraction.
 _EXACT: dict[Op, Callable[..., Any]] = {
     Op.ADD: lambda a, b: a + b,
     Op.SUB: lambda a, b: a - b,
@@ -107,6 +117,8 @@ _EXACT: dict[Op, Callable[..., Any]] = {
     Op.NEG: lambda a: -a,
     Op.DIV: lambda a, b: a / b if b else None,
     Op.RECIP: lambda a: 1 / a if a else None,
+    Op.SQRT: _compute_exact_root,
+    Op.LOG2: lambda a: UNKNOWN if a > 0 else None,
     Op.MULACC: lambda a, b, c: a * b + c,
     Op.MAX: max,
     Op.WHERE: lambda p, a, b: a if p else b,
