@@ -243,13 +243,22 @@ class CaseRunner:
         return CaseOutcome(case_number, oracle, fault, context.counts)
 
     def judge_sample(self, sample: ProgramSample, seed: int, oracle: str) -> Fault | None:
-        """Return the fault that one oracle finds in a sample, or None. A refusal is no fault."""
-        judges = [o for o in self.oracles if o.name == oracle]
+        """Return the fault that one oracle finds in a sample, or None. A refusal is no fault.
+
+        For PROCESS, all oracles that are due are asked, and only an end of this process would be the fault.
+        """
+        context = self._build_context_recording_steps_if_needed(sample, seed, oracle)
         try:
-            objection = oracles.find_first_objection(self._build_context_recording_steps_if_needed(sample, seed, oracle), judges)
+            objection = oracles.find_first_objection(context, self._select_judges(seed, oracle))
         except SubjectRefused:
             return None
-        return None if objection is None else objection[1]
+        return None if objection is None or oracle == oracles.PROCESS else objection[1]
+
+    def _select_judges(self, seed: int, oracle: str) -> Sequence[Oracle]:
+        """Select the oracles of a finding. The campaign need not have chosen them: `freeze_oracle_choices` may name another."""
+        if oracle == oracles.PROCESS:
+            return self.due_oracles(seed)
+        return oracles.applicable_oracles((oracle,), self.subject, self.against) if oracle in oracles.ORACLES else ()
 
     def freeze_oracle_choices(self, sample: ProgramSample, seed: int, oracle: str) -> tuple[ProgramSample, str]:
         """Return a sample that holds what the oracle draws for this one, and the name of the oracle that judges it."""

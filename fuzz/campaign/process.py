@@ -131,7 +131,9 @@ class _CaseServerProcess(BackendProcess):
 
 
 class ProcessLost(Exception):
-    """A process that ended, or that did not answer."""
+    """A process that ended or did not answer, or a question that is not asked any more. `alive` says that no process ended, or
+    only its child.
+    """
 
     def __init__(self, outcome: Outcome, alive: bool = False) -> None:
         super().__init__(outcome.message)
@@ -176,7 +178,7 @@ _OPTIONAL_TYPES = ((int, str), (int,), (str,), (str,))
 
 def _parse_location(message: Any) -> FaultLocation:
     """Read a location from a process. Raises TypeError."""
-    location = FaultLocation(*message)
+    location = FaultLocation(*require_exact_type(list, message))
     require_exact_type(str, location.stage), require_exact_type(str, location.pass_)
     if not all(v is None or type(v) is str for v in location):
         raise TypeError(f"no place has {message!r:.200}")
@@ -267,7 +269,7 @@ class Examiner:
     def require_open(self) -> None:
         """Raise ProcessLost if no question is answered any more."""
         if self.is_over:
-            raise ProcessLost(Outcome("closed", message="the campaign ends"))
+            raise ProcessLost(Outcome("closed", message="the campaign ends"), alive=True)
 
     def is_compiler_target(self) -> bool:
         """Return True if the subject is a target of our compiler. Raises BrokenBackend."""
@@ -303,8 +305,8 @@ class Examiner:
                     if together:  # one case at a time shows which case it is
                         together = False
                         continue
-                    deaths += 1
                     finding = self._rerun_alone(current_case[0])
+                    deaths += finding is None
                 except ProcessLost:
                     if (partial := self._batch_so_far.include_lost_cases_up_to_gap(lost_findings)).stop > first:
                         return partial

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import json
@@ -22,8 +23,9 @@ from uops.backends.worker.client import Limits, Outcome
 from uops.backends.worker.frames import pack_frame, read_whole_frame_or_none
 from uops.fuzz.campaign import campaign
 from uops.fuzz.campaign.campaign import BATCH, Campaign, MergedFinding, Summary, _CampaignState
-from uops.fuzz.campaign.examine import MACHINE_CODE, Setup, TriagedFinding
-from uops.fuzz.campaign.process import Examiner, ProcessLost
+from uops.fuzz.campaign.examine import MACHINE_CODE, CaseRunner, Setup, TriagedFinding
+from uops.fuzz.campaign.process import BatchResult, Examiner, ProcessLost, _parse_location
+from uops.fuzz.campaign.work import draw_case
 from uops.fuzz.generate import kinds
 
 HERE = str(Path(__file__).parents[1] / "planted")
@@ -268,6 +270,78 @@ def test_machine_code_is_blamed_for_signals_alone(outcome: Outcome, blamed: bool
         assert examiner._query_location_else_machine_code_on_crash(kinds.sample(0, 0), 0, "allowed") == (
             MACHINE_CODE if blamed else None
         )
+
+
+class KilledOnce(Examiner):
+    """A process that ends at cases 3 and 7, also where they are alone, and that somebody kills once at case 9."""
+
+    killed = False
+
+    def _run_batch_once(self, first: int, stop: int, skipped_cases: list[int], current_case: list[int], together: bool) -> Any:
+        for k in sorted({3, 7, 9} - set(skipped_cases) - ({9} if self.killed else set())):
+            self.killed, current_case[0] = k == 9, k
+            raise ProcessLost(Outcome("crash", None, "ended by SIGSEGV", "SIGSEGV"), alive=True)
+        return BatchResult(Counter(cases=stop - first - len(skipped_cases)), [], stop)
+
+    def _rerun_alone(self, case_number: int) -> Any:
+        return None if case_number == 9 else {"k": case_number, "oracle": "allowed", "fault": {}}
+
+
+def test_deaths_that_cases_repeat_alone_do_not_make_a_killed_process_a_finding() -> None:
+    with KilledOnce(setup("Plain")) as examiner:
+        assert [f["k"] for f in examiner.run_batch_isolating_crashes(0, 12).findings] == [3, 7]
+
+
+class EndlessProcess:
+    """A process that lives until it is ended."""
+
+    ended = False
+
+    def kill(self) -> None:
+        self.ended = True
+
+    def end(self, patience: float = 2.0) -> None:
+        self.ended = True
+
+
+@pytest.mark.parametrize("ask", [Examiner.restart_child, lambda e: e.judge_and_locate_fault(kinds.sample(0, 0), 0, "allowed")])
+def test_a_question_after_the_time_forgets_no_process(ask: Any) -> None:
+    with Examiner(setup("Plain")) as examiner:
+        with examiner.limit_time_by_killing_process(60.0):
+            examiner._process = process = EndlessProcess()  # type: ignore[assignment]
+            assert examiner._time_over is not None
+            examiner._time_over.set()
+            with contextlib.suppress(ProcessLost):
+                ask(examiner)
+        assert process.ended and not examiner.restarts
+
+
+@pytest.mark.parametrize("message", ["abcde", {"a": 1, "b": 2, "c": 3, "d": 4, "e": 5}, ["a", "b"], [None, "b", None, None, None]])
+def test_a_location_is_a_list_of_five_words(message: Any) -> None:
+    with pytest.raises(TypeError):
+        _parse_location(message)
+    assert _parse_location(["a", "b", None, "d", None]) == ("a", "b", None, "d", None)
+
+
+def test_the_oracle_of_a_frozen_sample_is_asked_where_the_campaign_did_not_choose_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(HERE)
+    runner = CaseRunner(setup("WrongMax", oracles=("related",)))
+    found = (runner.generate_and_judge_case(k) for k in range(200))
+    k = next(c.k for c in found if c.oracle == "related" and c.fault is not None and c.fault.kind == "value")
+    frozen, judge = runner.freeze_oracle_choices(runner.draw_sample(k), runner.case_seed(k), "related")
+    assert judge == "allowed" and runner.judge_sample(frozen, runner.case_seed(k), judge) is not None
+    assert runner.judge_sample(frozen, runner.case_seed(k), "generator") is None
+
+
+def test_a_process_that_ends_again_is_the_fault_of_a_finding_of_processes() -> None:
+    """No oracle is named, so all that are due are asked. A fault that one of them finds is no end of the process."""
+    with Examiner(planted("Leaving", oracles=("allowed",))) as examiner:
+        lost = examiner.run_batch_isolating_crashes(0, 2).findings[0]
+        again = examiner.judge_and_locate_fault(*draw_case(examiner, examiner.setup, lost["k"]), "process")
+        assert again is not None and again.oracle == "process" and again.fault.kind == "crash"
+    with Examiner(setup("WrongMax", oracles=("allowed",))) as examiner:
+        wrong = examiner.run_batch_isolating_crashes(0, 40).findings[0]
+        assert examiner.judge_and_locate_fault(*draw_case(examiner, examiner.setup, wrong["k"]), "process") is None
 
 
 def test_a_child_that_is_kept_from_running_is_waited_for() -> None:
