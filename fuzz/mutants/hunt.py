@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -388,20 +388,33 @@ def _kill_group_if_running_and_wait(process: subprocess.Popen[bytes]) -> None:
 
 
 class SessionCpuTime:
-    """The processor time of all processes in a session, including those that were killed before anybody waited for them."""
+    """The processor time of all processes in a session and in those that they start, including processes that were killed before
+    anybody waited for them.
+    """
 
     def __init__(self, session: int) -> None:
-        self.session = session
+        self._sessions = {session}
         self._used: dict[tuple[str, str], int] = {}
 
     def measure_seconds(self) -> float:
         """Return the processor seconds so far. Of a process that has ended, the last measurement counts."""
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                try:
-                    fields = (entry / "stat").read_text().rpartition(")")[2].split()
-                except OSError:  # the process has just ended
-                    continue
-                if int(fields[3]) == self.session:
-                    self._used[entry.name, fields[19]] = int(fields[11]) + int(fields[12])
+        fields_by_pid = dict(_generate_process_fields())
+        sessions = {pid: int(fields[3]) for pid, fields in fields_by_pid.items()}
+        while new := {
+            sessions[pid] for pid, fields in fields_by_pid.items() if sessions.get(fields[1]) in self._sessions
+        } - self._sessions:  # fmt: skip
+            self._sessions |= new
+        for pid, fields in fields_by_pid.items():
+            if sessions[pid] in self._sessions:
+                self._used[pid, fields[19]] = int(fields[11]) + int(fields[12])
         return sum(self._used.values()) / _TICKS
+
+
+def _generate_process_fields() -> Iterator[tuple[str, list[str]]]:
+    """Yield the number of each process, and its fields of `/proc/N/stat` from the state on."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                yield entry.name, (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:  # the process has just ended
+                continue

@@ -272,6 +272,22 @@ def test_the_time_of_a_process_counts_that_was_killed_after_its_parent() -> None
         _end(busy)
 
 
+def test_the_time_of_a_process_counts_that_has_a_session_of_its_own() -> None:
+    start = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {!r}], start_new_session=True); time.sleep(60)"
+    outer = _session(start.format(start.format("while True: pass")))
+    try:
+        assert _spent(SessionCpuTime(outer.pid), 1.0) >= 1.0
+    finally:
+        for session in _list_descendant_sessions(outer.pid):
+            os.killpg(session, signal.SIGKILL)
+        _end(outer)
+
+
+def _list_descendant_sessions(pid: int) -> list[int]:
+    children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [c for child in children for c in (child, *_list_descendant_sessions(child))]
+
+
 def _session(program: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", program], start_new_session=True)
 
