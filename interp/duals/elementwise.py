@@ -20,6 +20,8 @@ from uops.spec.ir.ops import SHIFT, Op
 
 #: The most bits by which an index is shifted left; Python would try to allocate any number.
 _MAX_INDEX_SHIFT = 1 << 16
+#: The most bits of a product or a quotient. A product of a value with itself doubles them, so a few dozen would exhaust the memory.
+_MAX_NUMBER_BITS = 1 << 12
 
 Objects = np.ndarray[Any, np.dtype[np.object_]]
 
@@ -58,6 +60,7 @@ _truncate = np.frompyfunc(math.trunc, 1, 1)
 _to_bool = np.frompyfunc(bool, 1, 1)
 _to_int = np.frompyfunc(int, 1, 1)
 _greatest = np.frompyfunc(max, 2, 1)
+_is_long = np.frompyfunc(lambda x: x.numerator.bit_length() + x.denominator.bit_length() > _MAX_NUMBER_BITS, 1, 1)
 
 
 #: Op -> the value of the result, for ops on integers, bools and floats alike.
@@ -100,9 +103,17 @@ def evaluate_elementwise(u: UOp, operands: list[Dual]) -> Dual:
     if op not in _VALUES:
         raise NotRational(op.name)
     value = as_objects(_VALUES[op](*(d.value for d in operands)))
+    if op in (Op.MUL, Op.MULACC) and (u.dtype.is_float or u.dtype.kind is DTypeKind.INDEX):
+        _require_short_numbers(value)
     if not u.dtype.is_float:
         return Dual(_wrap(value, u.dtype), None)
     return Dual(as_objects(_to_fraction(value)), as_objects(_find_tangent(op, operands, value)))
+
+
+def _require_short_numbers(value: Objects) -> None:
+    """Raise NotRational for a number of more than `_MAX_NUMBER_BITS` bits."""
+    if np.any(_is_long(value)):
+        raise NotRational(f"a number of more than {_MAX_NUMBER_BITS} bits")
 
 
 def _shift_integers(u: UOp, values: Objects, counts: Objects) -> Objects:
@@ -162,6 +173,7 @@ def _divide_fractions_or_take_reciprocal(operands: list[Dual]) -> Dual:
     if any(x == 0 for x in b.value.flat):
         raise NotRational("division by zero")
     y = as_objects(a.value / b.value)
+    _require_short_numbers(y)
     return Dual(y, as_objects((a.tangent_of_float - y * b.tangent_of_float) / b.value))
 
 

@@ -48,6 +48,15 @@ def test_an_index_of_too_many_bits_is_refused() -> None:
     assert evaluate_duals(shift(Op.SHL, 0, 1 << 40, dt.index, dt.index), {})[0].value.item() == 0
 
 
+@pytest.mark.parametrize(("d", "op"), [(dt.float32, Op.MUL), (dt.index, Op.MUL), (dt.float32, Op.DIV)])
+def test_a_number_of_too_many_bits_is_refused(d: DType, op: Op) -> None:
+    u = B.const(3, d)
+    for _ in range(200):
+        u = UOp(op, (u, UOp(op, (B.const(1, d), u)))) if op is Op.DIV else UOp(op, (u, u))
+    with pytest.raises(NotRational, match="bits"):
+        evaluate_duals(u, {})
+
+
 X = B.param(0, (4,), dt.float32)
 N = B.variable("n", -9, 9)
 MOVED = {
