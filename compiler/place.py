@@ -12,9 +12,9 @@ def untranslatable_error(ruling_and_topic: str, node: UOp, detail: str, root: UO
     `ruling_and_topic` is the ruling's id and its topic, `detail` what was expected and got.
     """
     from uops.spec.ir import origins  # late: for messages alone, not worth its import where nothing fails
-    from uops.spec.ir.text import format_node, name_nodes
+    from uops.spec.ir.text import format_node_as_line, name_nodes
 
     origin = origins.origin_of(node)
     built = f" - built at {origin}" if origin else ""
-    text = format_node(node, name_nodes(root or node)).removeprefix("%? = ")  # an operand written in place has no number
+    text = format_node_as_line(node, name_nodes(root or node)).removeprefix("%? = ")  # an operand written in place has no number
     return CompileError(f"{ruling_and_topic} at {text}: {detail}{built}")

@@ -264,7 +264,7 @@ class LaunchGraph:
         _call("cuGraphLaunch", self._executable, enter_context().stream)
 
 
-def load_kernel(cubin: bytes, entry: str, local_bytes: int) -> LoadedKernel:
+def load_kernel_and_raise_shared_memory_limit(cubin: bytes, entry: str, local_bytes: int) -> LoadedKernel:
     """Load a kernel of a cubin that uses `local_bytes` of dynamic shared memory. Raises Crash."""
     enter_context()
     module, function = _P(), _P()

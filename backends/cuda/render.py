@@ -203,7 +203,7 @@ class CudaKernelRenderer(family.CKernelRenderer):
         """
         return (
             value.op is Op.LOAD and base_memory(value.buffer).op is Op.PARAM and value.gate in (None, gate)
-            and self._is_untouched_since([value], lambda memory: memory.op is Op.PARAM)
+            and self._no_write_or_barrier_since([value], lambda memory: memory.op is Op.PARAM)
             and self._wide_access_bytes_or_zero_and_mark_aligned_slot(value.buffer, value.dtype, value.gate) == size
         )  # fmt: skip
 
@@ -244,9 +244,9 @@ class CudaKernelRenderer(family.CKernelRenderer):
 
     def _is_own_memory_untouched_since(self, loads: Sequence[UOp]) -> bool:
         """Return True if no instruction between Loads and this one writes to their memory, or is a Barrier."""
-        return self._is_untouched_since(loads, {base_memory(x.buffer) for x in loads}.__contains__)
+        return self._no_write_or_barrier_since(loads, {base_memory(x.buffer) for x in loads}.__contains__)
 
-    def _is_untouched_since(self, loads: Sequence[UOp], is_read_memory: Callable[[UOp], bool]) -> bool:
+    def _no_write_or_barrier_since(self, loads: Sequence[UOp], is_read_memory: Callable[[UOp], bool]) -> bool:
         """Return True if no instruction between Loads and this one writes to memory that they may read, or is a Barrier."""
         since = self.instructions[min(self.position_in_list.get(x, 0) for x in loads) : self.number]
         return not any(

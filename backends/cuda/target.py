@@ -168,7 +168,7 @@ class CudaTarget(CachedTarget, _CudaText):
             shape = parse_launch_comment(head.decode())
         except ValueError as e:
             raise Crash(f"a compiled CUDA kernel begins with its launch, and this one does not: {e}") from e
-        return CudaKernel(driver.load_kernel(cubin, ENTRY, shape.local_bytes), shape)
+        return CudaKernel(driver.load_kernel_and_raise_shared_memory_limit(cubin, ENTRY, shape.local_bytes), shape)
 
     def lend(self, arrays: Sequence[Any]) -> AbstractContextManager[None]:
         """Make the arrays' memory reachable for kernels within the context."""

@@ -19,10 +19,10 @@ from uops.backends.llvm.types import (
     bits,
     intrinsic_suffix,
     lanes_of,
+    llvm_type_of_value,
     render_literal,
     splat,
     split_vector_type,
-    type_of,
     value_type,
     vector_type,
     with_element,
@@ -71,17 +71,17 @@ def _lookup_mnemonic_for_operand_dtype(table: dict[Op, dict[str, str]], u: UOp) 
 
 def emit_binary(b: IRBuilder, u: UOp, x: str, y: str) -> str:
     """Emit a binary instruction."""
-    return b.emit(f"{_lookup_mnemonic_for_operand_dtype(INSTRUCTION, u)} {type_of(u)} {x}, {y}")
+    return b.emit(f"{_lookup_mnemonic_for_operand_dtype(INSTRUCTION, u)} {llvm_type_of_value(u)} {x}, {y}")
 
 
 def emit_comparison(b: IRBuilder, u: UOp, x: str, y: str) -> str:
     """Emit a comparison."""
-    return b.emit(f"{_lookup_mnemonic_for_operand_dtype(COMPARISON, u)} {type_of(u.lhs)} {x}, {y}")
+    return b.emit(f"{_lookup_mnemonic_for_operand_dtype(COMPARISON, u)} {llvm_type_of_value(u.lhs)} {x}, {y}")
 
 
 def emit_max(b: IRBuilder, u: UOp, x: str, y: str) -> str:
     """Emit the maximum."""
-    t = type_of(u)
+    t = llvm_type_of_value(u)
     if u.dtype.is_float:
         return _emit_nan_propagating_max_unordered_zeros(b, u, t, x, y)
     name = {"b": "umax", "s": "smax", "u": "umax"}[dtype_class_letter(u.dtype)]
@@ -111,35 +111,35 @@ def _is_constant(u: UOp) -> bool:
 
 def emit_neg(b: IRBuilder, u: UOp, x: str) -> str:
     """Emit the negation: floats flip the sign bit, also of NaNs (R21); integers wrap."""
-    t = type_of(u)
+    t = llvm_type_of_value(u)
     return b.emit(f"fneg {t} {x}" if u.dtype.is_float else f"sub {t} {splat(t, '0')}, {x}")
 
 
 def emit_not(b: IRBuilder, u: UOp, x: str) -> str:
     """Emit the negation of a bool."""
-    t = type_of(u)
+    t = llvm_type_of_value(u)
     return b.emit(f"xor {t} {x}, {splat(t, 'true')}")
 
 
 def emit_recip(b: IRBuilder, u: UOp, x: str) -> str:
     """Emit the reciprocal."""
-    t = type_of(u)
+    t = llvm_type_of_value(u)
     return b.emit(f"fdiv {t} {splat(t, render_literal(1.0, u.dtype))}, {x}")
 
 
 def emit_sqrt(b: IRBuilder, u: UOp, x: str) -> str:
     """Emit the square root."""
-    return b.intrinsic("sqrt", type_of(u), x)
+    return b.intrinsic("sqrt", llvm_type_of_value(u), x)
 
 
 def emit_trunc(b: IRBuilder, u: UOp, x: str) -> str:
     """Emit the truncation toward zero; the identity on integers (R10)."""
-    return b.intrinsic("trunc", type_of(u), x) if u.dtype.is_float else x
+    return b.intrinsic("trunc", llvm_type_of_value(u), x) if u.dtype.is_float else x
 
 
-def emit_mulacc(b: IRBuilder, u: UOp, x: str, y: str, z: str) -> str:
+def emit_mulacc_rounded_once(b: IRBuilder, u: UOp, x: str, y: str, z: str) -> str:
     """Emit x * y + z, rounded once on floats; on bools, (x and y) or z (R09)."""
-    t = type_of(u)
+    t = llvm_type_of_value(u)
     if u.dtype.is_float:
         return b.intrinsic("fma", t, x, y, z)
     times, plus = ("and", "or") if u.dtype is dt.bool_ else ("mul", "add")
@@ -148,7 +148,7 @@ def emit_mulacc(b: IRBuilder, u: UOp, x: str, y: str, z: str) -> str:
 
 def emit_where(b: IRBuilder, u: UOp, p: str, x: str, y: str) -> str:
     """Emit a select, which keeps every bit, a NaN's payload too (R28)."""
-    return b.select(p, type_of(u), x, y)
+    return b.select(p, llvm_type_of_value(u), x, y)
 
 
 # Integer division (R01 to R04). A divisor that would fault, 0 or (signed) -1, is replaced by 1 before the machine divides.
@@ -170,9 +170,9 @@ def _emit_divisor_without_zero_or_minus_one(b: IRBuilder, divisor_node: UOp, t: 
     return _SafeDivisor(b.select(fault, t, splat(t, "1"), y) if fault else y, zero, minus)
 
 
-def emit_idiv(b: IRBuilder, u: UOp, x: str, y: str) -> str:
+def emit_floor_division(b: IRBuilder, u: UOp, x: str, y: str) -> str:
     """Emit floor(x / y); 0 for y = 0 (R03); x / -1 is the wrapped negation (R04)."""
-    t, signed = type_of(u), u.dtype.is_signed
+    t, signed = llvm_type_of_value(u), u.dtype.is_signed
     d, zero, minus = _emit_divisor_without_zero_or_minus_one(b, u.rhs, t, y)
     q = _emit_quotient(b, u, x, d)
     if signed and may_differ_in_sign(u):
@@ -184,9 +184,9 @@ def emit_idiv(b: IRBuilder, u: UOp, x: str, y: str) -> str:
     return b.select(zero, t, splat(t, "0"), q) if zero else q
 
 
-def emit_mod(b: IRBuilder, u: UOp, x: str, y: str) -> str:
+def emit_floor_modulo(b: IRBuilder, u: UOp, x: str, y: str) -> str:
     """Emit x - y * floor(x / y), which has the sign of y (R02); x for y = 0 (R03)."""
-    t, signed = type_of(u), u.dtype.is_signed
+    t, signed = llvm_type_of_value(u), u.dtype.is_signed
     d, zero, _ = _emit_divisor_without_zero_or_minus_one(b, u.rhs, t, y)
     r = _emit_remainder(b, u, x, d)
     if signed and may_differ_in_sign(u):
@@ -205,7 +205,7 @@ def _divides_lanes_as_floats(u: UOp) -> bool:
 
 def _emit_quotient(b: IRBuilder, u: UOp, x: str, divisor: str) -> str:
     """Emit x / divisor, truncated."""
-    t, signed = type_of(u), u.dtype.is_signed
+    t, signed = llvm_type_of_value(u), u.dtype.is_signed
     if not _divides_lanes_as_floats(u):
         return b.emit(f"{'sdiv' if signed else 'udiv'} {t} {x}, {divisor}")
     f = with_element(t, "float" if bits(u.dtype) <= 16 else "double")
@@ -216,7 +216,7 @@ def _emit_quotient(b: IRBuilder, u: UOp, x: str, divisor: str) -> str:
 
 def _emit_remainder(b: IRBuilder, u: UOp, x: str, divisor: str, reusable_float_quotient: str | None = None) -> str:
     """Emit x - divisor * (x / divisor); `reusable_float_quotient` is given if it is known."""
-    t = type_of(u)
+    t = llvm_type_of_value(u)
     if not _divides_lanes_as_floats(u):
         return b.emit(f"{'srem' if u.dtype.is_signed else 'urem'} {t} {x}, {divisor}")
     q = _emit_quotient(b, u, x, divisor) if reusable_float_quotient is None else reusable_float_quotient
@@ -235,7 +235,7 @@ def _emit_needs_floor_fix(b: IRBuilder, t: str, remainder: str, divisor: str) ->
 
 def emit_shift(b: IRBuilder, u: UOp, x: str, n: str) -> str:
     """Emit a shift."""
-    t, width = type_of(u), bits(u.dtype)
+    t, width = llvm_type_of_value(u), bits(u.dtype)
     arithmetic = u.op is Op.SHR and u.dtype.is_signed
     mnemonic = "ashr" if arithmetic else "lshr" if u.op is Op.SHR else "shl"
     count, fits = _resize_shift_count_and_emit_range_flag(b, u.rhs, n, width, t)
@@ -248,7 +248,7 @@ def emit_shift(b: IRBuilder, u: UOp, x: str, n: str) -> str:
 
 def _resize_shift_count_and_emit_range_flag(b: IRBuilder, count_node: UOp, n: str, width: int, t: str) -> tuple[str, str | None]:
     """Return the count in the value's type, and the condition that it is below `width` (None: always)."""
-    tn, count_width = type_of(count_node), bits(count_node.dtype)
+    tn, count_width = llvm_type_of_value(count_node), bits(count_node.dtype)
     lo, hi = value_bounds(count_node)
     fits = None if 0 <= lo and hi < width else b.emit(f"icmp ult {tn} {n}, {splat(tn, str(width))}")
     if count_width == width:
@@ -298,12 +298,12 @@ def _emit_saturating_float_to_int(b: IRBuilder, source: DType, target: DType, x:
     """
     t, f = vector_type(value_type(target), lanes), vector_type(value_type(source), lanes)
     if lanes > 1:
-        return _emit_float_lanes_to_int(b, source, target, x, t, f)
+        return _emit_saturating_vector_float_to_int(b, source, target, x, t, f)
     name = "fptosi.sat" if target.is_signed else "fptoui.sat"
     return b.call(f"llvm.{name}.{intrinsic_suffix(t)}.{intrinsic_suffix(f)}", t, (f,), x)
 
 
-def _emit_float_lanes_to_int(b: IRBuilder, source: DType, target: DType, x: str, t: str, f: str) -> str:
+def _emit_saturating_vector_float_to_int(b: IRBuilder, source: DType, target: DType, x: str, t: str, f: str) -> str:
     """Emit a saturating conversion of a vector: freeze the plain conversion, and replace the lanes out of range."""
     lo, hi = int(target.min), int(target.max)
     result = b.emit(f"{'fptosi' if target.is_signed else 'fptoui'} {f} {x} to {t}")
@@ -330,7 +330,7 @@ CAST: dict[str, Callable[[IRBuilder, DType, DType, str, int], str]] = {
 
 def emit_bitcast(b: IRBuilder, u: UOp, x: str) -> str:
     """Emit the same bits in a dtype of the same size; a bool is its byte."""
-    source, target = type_of(u.operand), type_of(u)
+    source, target = llvm_type_of_value(u.operand), llvm_type_of_value(u)
     if source == target:
         return x
     if split_vector_type(source)[1] == "i1":
@@ -350,10 +350,10 @@ EMIT: dict[Op, Emit] = {
     Op.SQRT: emit_sqrt,
     Op.TRUNC: emit_trunc,
     Op.EXP2: emit_avx512_exp2,
-    Op.MULACC: emit_mulacc,
+    Op.MULACC: emit_mulacc_rounded_once,
     Op.WHERE: emit_where,
-    Op.IDIV: emit_idiv,
-    Op.MOD: emit_mod,
+    Op.IDIV: emit_floor_division,
+    Op.MOD: emit_floor_modulo,
     Op.SHL: emit_shift,
     Op.SHR: emit_shift,
     Op.CAST: emit_cast,

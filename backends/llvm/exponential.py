@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from uops.backends.llvm.binding import Host
 from uops.backends.llvm.builder import IRBuilder
-from uops.backends.llvm.types import lanes_of, render_literal, splat, split_vector_type, type_of, value_type, vector_type
+from uops.backends.llvm.types import lanes_of, llvm_type_of_value, render_literal, splat, split_vector_type, value_type, vector_type
 from uops.compiler.decompose.exp2 import EXP2
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
@@ -30,7 +30,7 @@ def emit_avx512_exp2(b: IRBuilder, u: UOp, x: str) -> str:
 
     Whole vector registers take one sequence, a scalar the first lane of a register, and other widths one sequence per lane.
     """
-    t, w, d = type_of(u), lanes_of(u), u.dtype
+    t, w, d = llvm_type_of_value(u), lanes_of(u), u.dtype
     if w * d.bits in (128, 256, 512):
         return _emit_whole_register_exp2(b, d, t, x)
     if w == 1:

@@ -82,10 +82,10 @@ def find_address_nodes(instructions: Sequence[UOp], memory_and_views: Iterable[U
     only: set[UOp] = set()
     for u in reversed(instructions):  # users come first, so all uses of a node are known
         if u.op is Op.INDEX and (indexed := u.src[0]) in memory:  # operand
-            _mark_index_scalars_wide_or_vector_used(u.positions[0], wide, other)
+            _mark_wide_integers_of_index(u.positions[0], wide, other)
             other.add(indexed)
             continue
-        exact = u in wide and is_exact_in_64_bits(u)
+        exact = u in wide and never_wraps_in_own_dtype(u)
         if exact:
             wide.update(u.src)
         if u in wide and u not in other and (exact or u.shape != ()):
@@ -95,7 +95,7 @@ def find_address_nodes(instructions: Sequence[UOp], memory_and_views: Iterable[U
     return AddressNodes(frozenset(wide), frozenset(only))
 
 
-def _mark_index_scalars_wide_or_vector_used(index: UOp, wide: set[UOp], otherwise_used: set[UOp]) -> None:
+def _mark_wide_integers_of_index(index: UOp, wide: set[UOp], otherwise_used: set[UOp]) -> None:
     """Mark the scalars from which an access computes its addresses."""
     at = match_lane_offsets(index) if index.shape != () else None
     if index.shape == ():
@@ -110,7 +110,7 @@ def _mark_index_scalars_wide_or_vector_used(index: UOp, wide: set[UOp], otherwis
         otherwise_used.add(index)
 
 
-def is_exact_in_64_bits(u: UOp) -> bool:
+def never_wraps_in_own_dtype(u: UOp) -> bool:
     """Return True if a scalar integer node has the same value in 64 bits, as nothing wraps."""
     if u.op not in _EXACT or u.shape != () or u.dtype not in (dt.int32, dt.int64):
         return False
@@ -165,7 +165,7 @@ def _index_is_whole_buffer_in_order(index: UOp, size: int) -> bool:
     return at is not None and at.starts_at_zero and at.from_base == tuple(range(size))
 
 
-def find_memory_and_views(instructions: Iterable[UOp]) -> set[UOp]:
+def find_params_buffers_and_views(instructions: Iterable[UOp]) -> set[UOp]:
     """Return the memory of a kernel and the views of it."""
     references: set[UOp] = set()
     for u in [u for u in instructions if u.op in _REFERRING]:

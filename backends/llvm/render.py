@@ -19,11 +19,11 @@ from uops.backends.llvm.alu import EMIT, INSTRUCTION
 from uops.backends.llvm.builder import IRBuilder
 from uops.backends.llvm.layout import (
     find_address_nodes,
-    find_memory_and_views,
+    find_params_buffers_and_views,
     find_registers_stored_in_blocks,
     find_ssa_register_buffers,
-    is_exact_in_64_bits,
     match_lane_offsets,
+    never_wraps_in_own_dtype,
 )
 from uops.backends.llvm.shuffles import (
     emit_constant_lane_shuffle,
@@ -35,10 +35,10 @@ from uops.backends.llvm.shuffles import (
 from uops.backends.llvm.types import (
     bits,
     lanes_of,
+    llvm_type_of_value,
     render_literal,
     splat,
     storage_type,
-    type_of,
     value_type,
     vector_type,
     with_element,
@@ -60,7 +60,7 @@ ALIGNMENT = 64
 #: are read and written one by one instead, with inactive lanes redirected to a slot of the kernel's own.
 GATHERED = 4
 #: Greatest number of elements of a private array that starts as zeros; a larger one starts as anything
-#: (`_alloca_buffer_with_defined_contents`).
+#: (`_alloca_zeroed_or_opaque_buffer`).
 ZEROED = 16
 
 #: Exclusive limit of trip counts given to LLVM as branch weights, which have 32 bits.
@@ -109,7 +109,7 @@ class _KernelRenderer:
         self.registers = find_ssa_register_buffers(instructions)
         self.register_values: dict[UOp, str] = {}  # the values of registers
         self.vector_addresses: dict[UOp, _VectorAddress] = {}
-        self.address_nodes = find_address_nodes(instructions, find_memory_and_views(instructions))
+        self.address_nodes = find_address_nodes(instructions, find_params_buffers_and_views(instructions))
         self.i64_operands: dict[UOp, str] = {}
         self.register_stores = find_registers_stored_in_blocks(instructions, self.registers)
         self.thread_loop = find_parallelizable_outer_thread_loop(instructions)
@@ -150,7 +150,7 @@ class _KernelRenderer:
                 total += u.arg.size * u.arg.dtype.itemsize
                 if total > STACK_LIMIT:
                     raise CompileError(f"private and local buffers take more than {STACK_LIMIT} bytes of stack")
-                self._alloca_buffer_with_defined_contents(u)
+                self._alloca_zeroed_or_opaque_buffer(u)
 
     def _bind_buffer_argument(self, u: UOp) -> None:
         """Load the address of a buffer.
@@ -174,7 +174,7 @@ class _KernelRenderer:
             self.b.emit_void(f"{place} = load {t}, ptr {place}.at, align 8")
         return place
 
-    def _alloca_buffer_with_defined_contents(self, u: UOp) -> None:
+    def _alloca_zeroed_or_opaque_buffer(self, u: UOp) -> None:
         """Allocate a private buffer.
 
         Reading an element before it is written is a Trap in the language (R61), but must not become undefined behaviour here. A
@@ -198,7 +198,7 @@ class _KernelRenderer:
         if u not in self.address_nodes.address_only:
             self._emit_value_or_statement(u)
         if u in self.address_nodes.wide and u.shape == () and u.dtype is not dt.index:
-            self.i64_operands[u] = self._compute_exactly_in_i64_or_extend(u)
+            self.i64_operands[u] = self._compute_in_i64_if_never_wraps_else_extend(u)
 
     def _emit_value_or_statement(self, u: UOp) -> None:
         if u.op in EMIT and u.src[0] not in self.addresses:  # operand: a Bitcast of memory is a statement
@@ -269,7 +269,7 @@ class _KernelRenderer:
                 None, [self.b.emit(f"getelementptr {t}, ptr {base}, i64 {self._as_i64(s)}") for s in index_vector.src]
             )
         if offsets is None:
-            name, kind = self.render_operand(index_vector), type_of(index_vector)
+            name, kind = self.render_operand(index_vector), llvm_type_of_value(index_vector)
             lanes = [self.b.emit(f"extractelement {kind} {name}, i64 {k}") for k in range(lanes_of(index_vector))]
             at64 = [self._extend_to_i64(x, index_vector.dtype) for x in lanes]
             return _VectorAddress(None, [self.b.emit(f"getelementptr {t}, ptr {base}, i64 {x}") for x in at64])
@@ -287,9 +287,9 @@ class _KernelRenderer:
     def _extend_to_i64(self, x: str, d: DType) -> str:
         return x if bits(d) == 64 else self.b.emit(f"{'sext' if d.is_signed else 'zext'} {value_type(d)} {x} to i64")
 
-    def _compute_exactly_in_i64_or_extend(self, u: UOp) -> str:
+    def _compute_in_i64_if_never_wraps_else_extend(self, u: UOp) -> str:
         """Return a scalar integer in 64 bits: computed there if nothing wraps, else converted."""
-        if not is_exact_in_64_bits(u):
+        if not never_wraps_in_own_dtype(u):
             return self._extend_to_i64(self.render_operand(u), u.dtype)
         if u.op is Op.CAST:
             return self._as_i64(u.operand)
@@ -323,7 +323,7 @@ class _KernelRenderer:
         value = self._load_memory_ungated(u)
         self.b.jump(join_)
         self.b.label(join_)
-        self.operands[u] = self.b.emit(f"phi {type_of(u)} [ {value}, %{then} ], [ {alt}, %{before} ]")
+        self.operands[u] = self.b.emit(f"phi {llvm_type_of_value(u)} [ {value}, %{then} ], [ {alt}, %{before} ]")
 
     def _load_memory_ungated(self, u: UOp) -> str:
         """Emit a read without a gate."""
@@ -438,7 +438,7 @@ class _KernelRenderer:
     def _to_storage(self, u: UOp) -> str:
         """Convert a value to its form in memory."""
         x = self.render_operand(u)
-        return self.b.emit(f"zext {type_of(u)} {x} to {vector_type('i8', lanes_of(u))}") if u.dtype is dt.bool_ else x
+        return self.b.emit(f"zext {llvm_type_of_value(u)} {x} to {vector_type('i8', lanes_of(u))}") if u.dtype is dt.bool_ else x
 
     def _store_scalar(self, target: UOp, d: DType, value: str) -> None:
         """Emit a write of one element."""

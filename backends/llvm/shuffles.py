@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from uops.backends.llvm.builder import IRBuilder
-from uops.backends.llvm.types import lanes_of, render_literal, type_of, value_type, vector_type
+from uops.backends.llvm.types import lanes_of, llvm_type_of_value, render_literal, value_type, vector_type
 from uops.spec.errors import Unsupported
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
@@ -38,7 +38,7 @@ def is_lane_at_constant_position(u: UOp) -> bool:
 
 def extract_lane(b: IRBuilder, u: UOp, operand: Operand) -> str:
     """Emit the extraction of a lane."""
-    return b.emit(f"extractelement {type_of(u.operand)} {operand(u.operand)}, i64 {u.positions[0].arg.value}")
+    return b.emit(f"extractelement {llvm_type_of_value(u.operand)} {operand(u.operand)}, i64 {u.positions[0].arg.value}")
 
 
 def emit_constant_lane_shuffle(b: IRBuilder, u: UOp, operand: Operand) -> str:
@@ -53,7 +53,7 @@ def emit_constant_lane_shuffle(b: IRBuilder, u: UOp, operand: Operand) -> str:
 def emit_stack_vector(b: IRBuilder, u: UOp, operand: Operand) -> str:
     """Emit a Stack: of one scalar, of lanes of at most two vectors, or of any scalars."""
     w, t = lanes_of(u), value_type(u.dtype)
-    kind, first = type_of(u), u.elements[0]
+    kind, first = llvm_type_of_value(u), u.elements[0]
     if u.src.count(first) == len(u.src):
         alone = b.emit(f"insertelement {kind} zeroinitializer, {t} {operand(first)}, i64 0")
         return b.emit(f"shufflevector {kind} {alone}, {kind} zeroinitializer, <{w} x i32> zeroinitializer")
@@ -68,6 +68,6 @@ def emit_stack_vector(b: IRBuilder, u: UOp, operand: Operand) -> str:
 
 def _emit_shuffle(b: IRBuilder, x: UOp, y: UOp, mask_positions: Sequence[int], operand: Operand) -> str:
     """Emit a shuffle of two vectors."""
-    t = type_of(x)
+    t = llvm_type_of_value(x)
     mask = ", ".join(f"i32 {k}" for k in mask_positions)
     return b.emit(f"shufflevector {t} {operand(x)}, {t} {operand(y)}, {vector_type('i32', len(mask_positions))} <{mask}>")

@@ -82,7 +82,7 @@ def vector_type(t: str, lanes: int) -> str:
     return t if lanes == 1 else f"<{lanes} x {t}>"
 
 
-def type_of(u: UOp) -> str:
+def llvm_type_of_value(u: UOp) -> str:
     """Return the LLVM type of a node's value."""
     shape = u.shape
     if not shape:

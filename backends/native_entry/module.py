@@ -143,8 +143,8 @@ def render_entry_module(triple: str) -> str:
         _define_run_all_launches(),
         _define_kernel_launch(),
         _define_allocation_from_kept_blocks(),
-        _define_release_evicting_oldest_kept_block(),
-        _define_capsule_destructor(),
+        _define_release_into_bounded_kept_blocks(),
+        _define_destructor_of_array_block_capsule(),
     ]
     variables = [
         f"@blocks = internal global [{2 * KEPT_BLOCKS} x i64] zeroinitializer, align 8",  # (bytes, address), 0 bytes: none
@@ -409,7 +409,7 @@ def _define_allocation_from_kept_blocks() -> IRFunction:
     return c
 
 
-def _define_release_evicting_oldest_kept_block() -> IRFunction:
+def _define_release_into_bounded_kept_blocks() -> IRFunction:
     """Define the release of a block: keep it in place of the oldest kept one, or free it if it is very large."""
     c = IRFunction("give", "void", ("ptr", "block"), ("i64", "size"), internal=True)
     with c.if_true(c.compare("sgt", "%size", KEPT_BYTES // 2)):
@@ -435,7 +435,7 @@ def _define_release_evicting_oldest_kept_block() -> IRFunction:
     return c
 
 
-def _define_capsule_destructor() -> IRFunction:
+def _define_destructor_of_array_block_capsule() -> IRFunction:
     """Define the destructor of the capsule that owns an array's memory."""
     c = IRFunction("released", "void", ("ptr", "capsule"), internal=True)
     block = c.call("PyCapsule_GetPointer", "ptr", ("ptr", "%capsule"), ("ptr", "null"))

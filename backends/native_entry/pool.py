@@ -51,7 +51,7 @@ def define_pool_functions_and_globals(triple: str) -> tuple[list[IRFunction], li
     return [
         _define_run_kernel_on_pool(machine),
         _define_run_pieces(),
-        _define_may_take_piece(),
+        _define_has_piece_for_thread(),
         _define_worker_thread(machine),
         _define_start_thread_with_signals_blocked(),
         _define_reset_after_fork(),
@@ -125,7 +125,7 @@ def _define_run_kernel_on_pool(machine: str) -> IRFunction:
     return c
 
 
-def _define_may_take_piece() -> IRFunction:
+def _define_has_piece_for_thread() -> IRFunction:
     """Define whether thread `me` may take a piece of the job `word`."""
     c = IRFunction("there_is", "i1", ("i64", "me"), ("i64", "word"), internal=True)
     piece = c.binary("and", "%word", _MOST_PIECES)

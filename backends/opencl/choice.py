@@ -135,13 +135,13 @@ def _open_and_probe(cl: Any, c: Candidate) -> Device | str:
         return f"it lacks {', '.join(missing)}"
     try:
         device = Device(cl, c.handle)
-        fault = find_fault(device, device.language)
+        fault = run_probe_kernel_and_find_fault(device, device.language)
     except (cl.Error, Crash, CompileError) as e:
         return f"it runs no kernel: {find_reason(str(e))}"
     return device if fault is None else fault
 
 
-def find_fault(device: Device, language: Language) -> str | None:
+def run_probe_kernel_and_find_fault(device: Device, language: Language) -> str | None:
     """Return what a device computes wrongly, or None. Raises what building and launching a kernel raise."""
     source, arrays = probe.render_probe(language), probe.create_probe_arrays()
     kernel = OpenClKernel(device, source, is_linear=is_linear(language))

@@ -101,7 +101,7 @@ class OpenClKernelRenderer(family.CKernelRenderer):
 
     def render_load(self, u: UOp) -> None:
         """Render a read of neighbours as that of a vector, any other lane by lane."""
-        count = self._lanes_of_vector_access(u.buffer, u.dtype, u.gate)
+        count = self._vector_lanes_of_access_or_zero(u.buffer, u.dtype, u.gate)
         if not count or (u.gate is None) != (u.alternative is None):
             super().render_load(u)
             return
@@ -116,7 +116,7 @@ class OpenClKernelRenderer(family.CKernelRenderer):
     def render_store(self, u: UOp) -> None:
         """Render a write of neighbours as that of a vector, any other lane by lane."""
         d = u.value.dtype
-        count = self._lanes_of_vector_access(u.buffer, d, u.gate)
+        count = self._vector_lanes_of_access_or_zero(u.buffer, d, u.gate)
         if not count:
             super().render_store(u)
             return
@@ -134,7 +134,7 @@ class OpenClKernelRenderer(family.CKernelRenderer):
         """Return a vector of operands."""
         return f"({vector})({', '.join(lanes[k % len(lanes)] for k in range(count))})"
 
-    def _lanes_of_vector_access(self, reference: UOp, d: DType, gate: UOp | None) -> int:
+    def _vector_lanes_of_access_or_zero(self, reference: UOp, d: DType, gate: UOp | None) -> int:
         """Return the lanes of an access to neighbours that a vector makes; 0 for any other."""
         at = self.require_computed_memory_ref(reference)
         if at.index is None or reference.op is not Op.INDEX or len(reference.positions) != 1 or d not in _VECTOR_ELEMENT:

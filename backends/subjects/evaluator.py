@@ -59,7 +59,7 @@ class Evaluator(Library, Backend):
 
     def capabilities(self) -> Capabilities:
         """Declare the dtypes of the library, and the rows that it lacks."""
-        return self._capabilities
+        return self._declared_and_probed_capabilities
 
     def run(self, graph: UOp, inputs: Inputs) -> Result:
         """Evaluate a graph with the library. Raises Unsupported, and any exception of the library."""
@@ -72,7 +72,7 @@ class Evaluator(Library, Backend):
             raise Unsupported(_describe_refusal(e), self.name) from e
 
     @cached_property
-    def _capabilities(self) -> Capabilities:
+    def _declared_and_probed_capabilities(self) -> Capabilities:
         missing = [
             *self.lacks,
             Missing("Movement/Replicated", "*", f"{self.name} has no op that checks copies to be equal"),
@@ -104,7 +104,7 @@ class Evaluator(Library, Backend):
             if u.op not in FORMS:
                 raise Unsupported(f"{u.op.name} (the adapter has no form for it)", self.name)
             d = u.lhs.dtype if u.op in BINARY else u.dtype
-            if u.op in ALU and d is not dt.index and (missing := self._capabilities.missing(ROWS[u.op].id, d)):
+            if u.op in ALU and d is not dt.index and (missing := self._declared_and_probed_capabilities.missing(ROWS[u.op].id, d)):
                 raise Unsupported(f"{missing.row} of {d}: {missing.reason}", self.name)
 
     def _require_dtypes(self, graph: UOp) -> None:
@@ -143,9 +143,9 @@ class Program:
         self._host_values: dict[int, Array] = {}
         self._written: list[tuple[str, DType]] = []
         self._function = (
-            library.compile(self._evaluate_and_note_writes_and_host_values)
+            library.compile(self._evaluate_and_note_writes_and_constant_outputs)
             if is_compiled
-            else self._evaluate_and_note_writes_and_host_values
+            else self._evaluate_and_note_writes_and_constant_outputs
         )
 
     def __call__(self, inputs: dict[str, Value]) -> Result:
@@ -158,7 +158,7 @@ class Program:
         )
         return Result(values, {key: export(next(outputs), d) for key, d in self._written})
 
-    def _evaluate_and_note_writes_and_host_values(self, inputs: dict[str, Value]) -> tuple[Value, ...]:
+    def _evaluate_and_note_writes_and_constant_outputs(self, inputs: dict[str, Value]) -> tuple[Value, ...]:
         """Evaluate the graph; note which memory it writes, and which values depend on no data."""
         run = GraphRun(self._library, self._variables, inputs)
         scope, outputs = Scope(run), []

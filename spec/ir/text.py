@@ -50,7 +50,7 @@ _MAX_INLINE = 8
 def show(root: UOp, *, types: bool = False) -> str:
     """Return the text of a graph; with `types`, a comment after each line gives the derived dtype and shape."""
     names = name_nodes(root)
-    lines = (format_node(u, names) + (f"  ; {_format_dtype_and_shape(u)}" if types else "") for u in names)
+    lines = (format_node_as_line(u, names) + (f"  ; {_format_dtype_and_shape(u)}" if types else "") for u in names)
     return "\n".join(lines) + "\n"
 
 
@@ -69,7 +69,7 @@ def name_nodes(root: UOp) -> dict[UOp, str]:
     return {u: f"%{k}" for k, u in enumerate(u for u in order if u is root or not _is_inline(u))}
 
 
-def format_node(u: UOp, names: dict[UOp, str]) -> str:
+def format_node_as_line(u: UOp, names: dict[UOp, str]) -> str:
     """Return the line of one node, which may be ill-formed, for messages."""
     items = [_format_operand(s, names) for s in u.src]
     fields, dtype = _format_fields_and_dtype(u)

@@ -77,7 +77,7 @@ _MISSING: dict[Op, str] = dict.fromkeys((Op.INS, Op.CUSTOM, Op.CUSTOM_FUNCTION),
 # fmt: on
 
 
-def find_executors(op: Op) -> ExecutedBy:
+def name_functions_that_execute_op(op: Op) -> ExecutedBy:
     """Return the names of what executes an op."""
     return ExecutedBy(
         (*_find_entries(op, INTERPRETER_TABLES), *_INTERPRETER.get(op, ())),

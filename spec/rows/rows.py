@@ -16,7 +16,7 @@ from uops.spec.bestiary import rows as bestiary_rows
 from uops.spec.ir.fields import FIELDS, describe_type
 from uops.spec.ir.ops import BINARY, TERNARY, UNARY, Op
 from uops.spec.rows.claims import Claim
-from uops.spec.rows.executors import find_executors
+from uops.spec.rows.executors import name_functions_that_execute_op
 from uops.spec.rows.named import function, gradients, graphs, properties, schedule, stages, tables
 from uops.spec.rows.named.base import NamedRow, RowSubject, StatedClaim
 from uops.spec.rows.table import call, codegen, decomposed, elementwise, marker, memory, movement, ordering, reduce, source
@@ -117,7 +117,7 @@ def _row_json(row: OpSpec) -> dict[str, Any]:
         "decomposition": row.decomposition if isinstance(row.decomposition, str) else f"graph: {row.decomposition.__name__}",
         "gradient": row.gradient.formula,
         "subject": RowSubject.BACKEND.value,
-        "executed_by": find_executors(row.op).to_json(),
+        "executed_by": name_functions_that_execute_op(row.op).to_json(),
     }
 
 

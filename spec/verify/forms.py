@@ -237,7 +237,7 @@ def _check_no_reference_as_value(u: UOp, ctx: VerifyContext) -> str | None:
 LOADED = _make_form(NodePosition.BODY, _VALUE_OPS, "values are read from memory by Load only", _check_no_reference_as_value, "R51")
 
 
-def _check_store_index_vectors_without_duplicates(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_constant_store_indices_distinct(u: UOp, ctx: VerifyContext) -> str | None:
     """Check that each constant index vector between a Store and its buffer has distinct elements (R55, races)."""
     view = u.buffer
     while view.src:
@@ -249,9 +249,7 @@ def _check_store_index_vectors_without_duplicates(u: UOp, ctx: VerifyContext) ->
     return None
 
 
-WRITTEN_ONCE = _make_form(
-    NodePosition.BODY, Op.STORE, "no element is written twice", _check_store_index_vectors_without_duplicates, "R55"
-)
+WRITTEN_ONCE = _make_form(NodePosition.BODY, Op.STORE, "no element is written twice", _check_constant_store_indices_distinct, "R55")
 
 
 def _check_bool_condition(u: UOp, ctx: VerifyContext) -> str | None:

@@ -18,7 +18,7 @@ from uops.spec.ir import origins
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import SelectionTarget, VerifyContext, derivation_fault
-from uops.spec.ir.text import format_node, name_nodes
+from uops.spec.ir.text import format_node_as_line, name_nodes
 from uops.spec.rows.claims import Check, Claim
 from uops.spec.rows.rows import ROWS
 from uops.spec.untrusted import escape_to_one_line
@@ -220,7 +220,7 @@ class _VerifierRun:
         if not self.findings:
             return []
         names = name_nodes(self.ctx.root)
-        return [_describe_broken_claim(claim, u, detail, format_node(u, names)) for claim, u, detail in self.findings]
+        return [_describe_broken_claim(claim, u, detail, format_node_as_line(u, names)) for claim, u, detail in self.findings]
 
 
 def _describe_broken_claim(claim: Claim, u: UOp, detail: str, node_text: str) -> BrokenClaim:

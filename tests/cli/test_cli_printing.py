@@ -12,7 +12,7 @@ from click.testing import Result
 
 import uops.cli
 from uops.backends.testing.journal import Journal
-from uops.cli.common import echo, make_console, print_json
+from uops.cli.common import echo, make_console_that_escapes_controls, print_json
 from uops.fuzz.campaign.campaign import _CampaignState
 
 Uops = Callable[..., Result]
@@ -67,9 +67,9 @@ def test_echo_json_and_console_print_no_escape(capsys: pytest.CaptureFixture[str
     table = Table()
     table.add_column(nasty, min_width=60)
     table.add_row(Text(nasty))
-    make_console().print(table)
-    make_console().print(nasty, markup=False)
-    make_console().print(Text.assemble(nasty))
+    make_console_that_escapes_controls().print(table)
+    make_console_that_escapes_controls().print(nasty, markup=False)
+    make_console_that_escapes_controls().print(Text.assemble(nasty))
     found = capsys.readouterr().out
     letters = "".join(c for c in found if c not in "│┃ \n")
     assert letters.count("a\\x07\\x08\\x1b[31m\\x9b\\u202e\\ud800\\x7f") == 5 and clean(found)

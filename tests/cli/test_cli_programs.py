@@ -17,7 +17,7 @@ from rich.console import Console
 from uops.backends import npz
 from uops.backends.answer import find_result_form_mismatch
 from uops.cli.commands.compile import resolve_stage_or_dialect
-from uops.cli.commands.spec import SpecMatches, _print_matches_and_cited_rulings, add_best_matches_or_raise_usage_error
+from uops.cli.commands.spec import SpecMatches, _print_matches_and_cited_rulings, add_first_kind_of_match_or_raise_usage_error
 from uops.cli.inputs import random_inputs
 from uops.compiler import PIPELINE
 from uops.fuzz.generate.graphs import case
@@ -76,7 +76,7 @@ def test_spec_finds_rows_by_glob(uops: Uops) -> None:
 def test_spec_shows_a_row_that_is_no_op_with_its_claims_and_what_executes_it(row: NamedRow) -> None:
     out = io.StringIO()
     matches = SpecMatches()
-    add_best_matches_or_raise_usage_error(row.id, matches)
+    add_first_kind_of_match_or_raise_usage_error(row.id, matches)
     assert matches.rows == [row]
     _print_matches_and_cited_rulings(Console(file=out, width=200), matches)
     for text in (row.document, row.subject.value, *row.executed_by.interp, *row.executed_by.compiler, *(c.id for c in row.claims)):

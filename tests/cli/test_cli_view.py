@@ -31,7 +31,7 @@ from uops.spec.ir.args import ParamArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
-from uops.spec.ir.text import format_node, name_nodes, parse, show
+from uops.spec.ir.text import format_node_as_line, name_nodes, parse, show
 from uops.spec.rows.rows import ROWS
 from uops.spec.untrusted import escape_unprintable
 
@@ -181,7 +181,7 @@ def test_every_node_has_a_line_of_its_text(uops: Uops) -> None:
     book = read(shown(uops, graph))
     names = name_nodes(graph)
     for k, u in enumerate(names):
-        assert book.lines[f"s0n{k}"].startswith(f"%{k} " + format_node(u, names).partition(" = ")[2])
+        assert book.lines[f"s0n{k}"].startswith(f"%{k} " + format_node_as_line(u, names).partition(" = ")[2])
     assert [len(book.of(stage)) for stage in range(len(SHOWN))] == book.index["sizes"]
 
 

@@ -53,8 +53,8 @@ DONE: dict[int, tuple[Insertion, ...]] = {
     3: (
         Insertion(
             "spec/rows/gradients/elementwise.py",
-            'make_broadcast_summing_operand_rule("g * y * ln 2", lambda u, g: (b.mul(g, b.mul(u, math.log(2))),)),\n',
-            '    Op.CBRT:   make_broadcast_summing_operand_rule("g * y / (3 * a)", '
+            'make_gradient_summing_broadcasts("g * y * ln 2", lambda u, g: (b.mul(g, b.mul(u, math.log(2))),)),\n',
+            '    Op.CBRT:   make_gradient_summing_broadcasts("g * y / (3 * a)", '
             "lambda u, g: (b.div(b.mul(g, u), b.mul(u.operand, 3.0)),)),\n",
         ),
     ),

@@ -293,7 +293,7 @@ BREAKS: dict[str, Callable[[Dialect], list[UOp]]] = {
     "_check_instructions_unique_after_sources": _order,
     "_check_blocks_nest": _nests,
     "_check_single_end": _single,
-    "_check_store_index_vectors_without_duplicates": _twice,
+    "_check_constant_store_indices_distinct": _twice,
     "_check_one_tile": _grids,
     "_check_load_to_registers": _loads,
 }

@@ -50,7 +50,7 @@ def find_registered_rule(u: UOp) -> RegisteredRule | None:
     return _registered.get(u.arg.grad_tag) if u.arg is not None and u.arg.grad_tag is not None else None
 
 
-def make_broadcast_summing_operand_rule(formula: str, cotangents: Callable[[UOp, UOp], Sequence[UOp | None]]) -> Gradient:
+def make_gradient_summing_broadcasts(formula: str, cotangents: Callable[[UOp, UOp], Sequence[UOp | None]]) -> Gradient:
     """Return the gradient whose rule gives a cotangent, or None, for each of the first operands.
 
     A cotangent of the shape that an operand is broadcast to is summed over the axes of the broadcast.

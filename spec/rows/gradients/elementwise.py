@@ -7,7 +7,7 @@ import math
 from uops.spec.ir import build as b
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
-from uops.spec.rows.gradients.base import Gradient, make_broadcast_summing_operand_rule
+from uops.spec.rows.gradients.base import Gradient, make_gradient_summing_broadcasts
 
 
 def _split_between_operands(u: UOp, g: UOp) -> tuple[UOp, UOp]:
@@ -33,24 +33,24 @@ def _differentiate_power(u: UOp, g: UOp) -> tuple[UOp, UOp]:
 
 # fmt: off
 GRADIENTS: dict[Op, Gradient] = {
-    Op.ADD:    make_broadcast_summing_operand_rule("g; g", lambda u, g: (g, g)),
-    Op.SUB:    make_broadcast_summing_operand_rule("g; -g", lambda u, g: (g, b.neg(g))),
-    Op.NEG:    make_broadcast_summing_operand_rule("-g", lambda u, g: (b.neg(g),)),
-    Op.MUL:    make_broadcast_summing_operand_rule("g * b; g * a", lambda u, g: (b.mul(g, u.rhs), b.mul(g, u.lhs))),
-    Op.MULACC: make_broadcast_summing_operand_rule("g * b; g * a; g", lambda u, g: (b.mul(g, u.rhs), b.mul(g, u.lhs), g)),
-    Op.DIV:    make_broadcast_summing_operand_rule("g / b; -(g / b) * y",
+    Op.ADD:    make_gradient_summing_broadcasts("g; g", lambda u, g: (g, g)),
+    Op.SUB:    make_gradient_summing_broadcasts("g; -g", lambda u, g: (g, b.neg(g))),
+    Op.NEG:    make_gradient_summing_broadcasts("-g", lambda u, g: (b.neg(g),)),
+    Op.MUL:    make_gradient_summing_broadcasts("g * b; g * a", lambda u, g: (b.mul(g, u.rhs), b.mul(g, u.lhs))),
+    Op.MULACC: make_gradient_summing_broadcasts("g * b; g * a; g", lambda u, g: (b.mul(g, u.rhs), b.mul(g, u.lhs), g)),
+    Op.DIV:    make_gradient_summing_broadcasts("g / b; -(g / b) * y",
                                                    lambda u, g: (b.div(g, u.rhs), b.neg(b.mul(b.div(g, u.rhs), u)))),
-    Op.RECIP:  make_broadcast_summing_operand_rule("-g * y * y", lambda u, g: (b.neg(b.mul(g, b.mul(u, u))),)),
-    Op.MAX:    make_broadcast_summing_operand_rule("g to the greater, half of g to each if neither is (R78)",
+    Op.RECIP:  make_gradient_summing_broadcasts("-g * y * y", lambda u, g: (b.neg(b.mul(g, b.mul(u, u))),)),
+    Op.MAX:    make_gradient_summing_broadcasts("g to the greater, half of g to each if neither is (R78)",
                                                    _split_between_operands),
-    Op.WHERE:  make_broadcast_summing_operand_rule("none; g where p, else 0; 0 where p, else g",
+    Op.WHERE:  make_gradient_summing_broadcasts("none; g where p, else 0; 0 where p, else g",
                                                    lambda u, g: (None, b.where(u.condition, g, 0.0), b.where(u.condition, 0.0, g))),
-    Op.EXP2:   make_broadcast_summing_operand_rule("g * y * ln 2", lambda u, g: (b.mul(g, b.mul(u, math.log(2))),)),
-    Op.LOG2:   make_broadcast_summing_operand_rule("g / (a * ln 2)", lambda u, g: (b.div(g, b.mul(u.operand, math.log(2))),)),
-    Op.SIN:    make_broadcast_summing_operand_rule("g * cos a", lambda u, g: (b.mul(g, _cosine(u.operand)),)),
-    Op.SQRT:   make_broadcast_summing_operand_rule("g / (2 * y)", lambda u, g: (b.div(g, b.mul(u, 2.0)),)),
-    Op.POW:    make_broadcast_summing_operand_rule("g * b * a^(b - 1), 0 if b = 0; g * y * ln a, 0 if y = 0 or a = b = 0 (R184)",
+    Op.EXP2:   make_gradient_summing_broadcasts("g * y * ln 2", lambda u, g: (b.mul(g, b.mul(u, math.log(2))),)),
+    Op.LOG2:   make_gradient_summing_broadcasts("g / (a * ln 2)", lambda u, g: (b.div(g, b.mul(u.operand, math.log(2))),)),
+    Op.SIN:    make_gradient_summing_broadcasts("g * cos a", lambda u, g: (b.mul(g, _cosine(u.operand)),)),
+    Op.SQRT:   make_gradient_summing_broadcasts("g / (2 * y)", lambda u, g: (b.div(g, b.mul(u, 2.0)),)),
+    Op.POW:    make_gradient_summing_broadcasts("g * b * a^(b - 1), 0 if b = 0; g * y * ln a, 0 if y = 0 or a = b = 0 (R184)",
                                                    _differentiate_power),
-    Op.CAST:   make_broadcast_summing_operand_rule("g converted back, between floats", lambda u, g: (b.cast(g, u.operand.dtype),)),
+    Op.CAST:   make_gradient_summing_broadcasts("g converted back, between floats", lambda u, g: (b.cast(g, u.operand.dtype),)),
 }
 # fmt: on

@@ -20,7 +20,7 @@ from uops.spec.rows.gradients.base import (
     Cotangent,
     Gradient,
     find_registered_rule,
-    make_broadcast_summing_operand_rule,
+    make_gradient_summing_broadcasts,
     require_constant_extents,
     reshape_if_needed,
 )
@@ -150,7 +150,7 @@ def _differentiate_call_by_registered_rule(call: UOp, base: UOp, g: UOp) -> tupl
 
 
 GRADIENTS: dict[Op, Gradient] = {
-    Op.LOAD: make_broadcast_summing_operand_rule(
+    Op.LOAD: make_gradient_summing_broadcasts(
         "a copy back, where the gate is true; the alternative gets the rest", _copy_back_and_split_load_cotangent_by_gate
     ),
     Op.AFTER: Gradient("g where written, for the stored value; the rest for buf", _differentiate_after),

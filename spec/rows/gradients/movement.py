@@ -12,7 +12,7 @@ from uops.spec.ir.node import Dim, UOp
 from uops.spec.ir.ops import Op
 from uops.spec.ir.sizes import provably_at_most
 from uops.spec.rows.compositions import arange, row_number_dtype
-from uops.spec.rows.gradients.base import Gradient, make_broadcast_summing_operand_rule, require_constant_extents, sum_axes
+from uops.spec.rows.gradients.base import Gradient, make_gradient_summing_broadcasts, require_constant_extents, sum_axes
 
 
 def _undo_permute(u: UOp, g: UOp) -> tuple[UOp]:
@@ -78,17 +78,17 @@ def _pad_slice_op_cotangent(u: UOp, g: UOp) -> tuple[UOp | None]:
 
 # fmt: off
 GRADIENTS: dict[Op, Gradient] = {
-    Op.PERMUTE:    make_broadcast_summing_operand_rule("Permute by the inverse order", _undo_permute),
-    Op.FLIP:       make_broadcast_summing_operand_rule("the same Flip", lambda u, g: (b.flip(g, u.arg.flags),)),
-    Op.RESHAPE:    make_broadcast_summing_operand_rule("Reshape to the old shape", lambda u, g: (b.reshape(g, u.operand.shape),)),
-    Op.EXPAND:     make_broadcast_summing_operand_rule("the sum over the repeated axes", lambda u, g: (g,)),
-    Op.PAD:        make_broadcast_summing_operand_rule("Shrink at the same offset", _shrink_back),
-    Op.SHRINK:     make_broadcast_summing_operand_rule("Pad at the same offset", _pad_back),
-    Op.INDEX:      make_broadcast_summing_operand_rule("scatter_add at the same positions", _scatter_indexed_axes),
-    Op.STACK:      make_broadcast_summing_operand_rule("Index k for element k", _index_each_element),
-    Op.REPLICATED: make_broadcast_summing_operand_rule("g for the first of the equal elements, 0 for the others",
+    Op.PERMUTE:    make_gradient_summing_broadcasts("Permute by the inverse order", _undo_permute),
+    Op.FLIP:       make_gradient_summing_broadcasts("the same Flip", lambda u, g: (b.flip(g, u.arg.flags),)),
+    Op.RESHAPE:    make_gradient_summing_broadcasts("Reshape to the old shape", lambda u, g: (b.reshape(g, u.operand.shape),)),
+    Op.EXPAND:     make_gradient_summing_broadcasts("the sum over the repeated axes", lambda u, g: (g,)),
+    Op.PAD:        make_gradient_summing_broadcasts("Shrink at the same offset", _shrink_back),
+    Op.SHRINK:     make_gradient_summing_broadcasts("Pad at the same offset", _pad_back),
+    Op.INDEX:      make_gradient_summing_broadcasts("scatter_add at the same positions", _scatter_indexed_axes),
+    Op.STACK:      make_gradient_summing_broadcasts("Index k for element k", _index_each_element),
+    Op.REPLICATED: make_gradient_summing_broadcasts("g for the first of the equal elements, 0 for the others",
                                                        _give_to_first_replica),
-    Op.SLICE:      make_broadcast_summing_operand_rule("Pad at the same offset, if the dtype is the same", _pad_slice_op_cotangent),
+    Op.SLICE:      make_gradient_summing_broadcasts("Pad at the same offset, if the dtype is the same", _pad_slice_op_cotangent),
 }
 # fmt: on
 

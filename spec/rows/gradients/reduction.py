@@ -8,7 +8,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 from uops.spec.rows.compositions import arange
-from uops.spec.rows.gradients.base import Gradient, make_broadcast_summing_operand_rule, require_constant_extents
+from uops.spec.rows.gradients.base import Gradient, make_gradient_summing_broadcasts, require_constant_extents
 
 
 def _differentiate_reduce(u: UOp, g: UOp) -> tuple[UOp]:
@@ -61,7 +61,7 @@ def _shift_in_ones(x: UOp, distance: int) -> UOp:
 _BY_OP = {Op.ADD: lambda u, g: g, Op.MAX: _share_among_greatest, Op.MUL: _multiply_by_others}
 
 GRADIENTS: dict[Op, Gradient] = {
-    Op.REDUCE: make_broadcast_summing_operand_rule(
+    Op.REDUCE: make_gradient_summing_broadcasts(
         "Add: g for each element; Max: g shared equally among the greatest (R78); Mul: g times the product of the others",
         _differentiate_reduce,
     )

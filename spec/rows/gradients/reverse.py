@@ -20,7 +20,7 @@ from uops.spec.rows.gradients.base import (
     Cotangent,
     Gradient,
     find_registered_rule,
-    make_broadcast_summing_operand_rule,
+    make_gradient_summing_broadcasts,
     sum_to_shape,
 )
 
@@ -180,8 +180,8 @@ GRADIENTS: dict[Op, Gradient] = {
     Op.WMMA:     _KERNEL,
     Op.CALL:     Gradient("by the rule that is registered for its grad_tag (R187)"),
     Op.DETACH:   Gradient("none: it stops the gradient (R174)"),
-    Op.CONTIGUOUS:          make_broadcast_summing_operand_rule("g", lambda u, g: (g,)),
-    Op.CONTIGUOUS_BACKWARD: make_broadcast_summing_operand_rule("Contiguous of g (R175)", lambda u, g: (b.contiguous(g),)),
+    Op.CONTIGUOUS:          make_gradient_summing_broadcasts("g", lambda u, g: (g,)),
+    Op.CONTIGUOUS_BACKWARD: make_gradient_summing_broadcasts("Contiguous of g (R175)", lambda u, g: (b.contiguous(g),)),
     Op.FUNCTION: Gradient("a Function of arguments and cotangents (R177)", _differentiate_function_by_rule_or_body),
     Op.TUPLE:    Gradient("the cotangent of each element", _differentiate_tuple),
     Op.GETTUPLE: Gradient("g for the element", _differentiate_element),

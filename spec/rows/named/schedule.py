@@ -25,7 +25,7 @@ _ORIGINS: dict[AxisType, Statement] = {
 }
 
 
-def _generate_axis_claims(t: AxisType, row: AxisRow) -> Iterator[Statement]:
+def _state_iteration_order_and_origin(t: AxisType, row: AxisRow) -> Iterator[Statement]:
     yield ("its iterations run in order" if t in SEQUENTIAL else "its iterations may run in any order"), "R57"
     if t in WORKGROUP:
         yield "its iterations are lanes of one workgroup: they meet at its Barriers and share its LOCAL memory", "R60"
@@ -74,7 +74,7 @@ def _make_axis_row(t: AxisType, row: AxisRow) -> NamedRow:
         None if t is AxisType.PLACEHOLDER else t.name,
         _BESTIARY_NAMES.get(t),
         write_as_sentence(row.semantics),
-        state_claims(row_id, _generate_axis_claims(t, row)),
+        state_claims(row_id, _state_iteration_order_and_origin(t, row)),
         ExecutedBy(interp, _AXIS_COMPILER[t]),
         RowSubject.BACKEND,
         {

@@ -82,7 +82,7 @@ def _check_no_argument_surely_out_of_bounds(u: UOp, ctx: VerifyContext) -> str |
     return None
 
 
-def _check_argument_item_sizes_and_element_counts(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_argument_sizes_or_integer_for_variable(u: UOp, ctx: VerifyContext) -> str | None:
     """Check that arguments have the number and size of elements of their Params, as a Call passes memory (R86)."""
     for k, p, a in ctx.pair_params_with_arguments(u):
         if is_variable(p):
@@ -144,7 +144,7 @@ r(Op.FUNCTION, "Function", "FUNCTION", "body a...",
 r(Op.CALL, "Call", "CALL", "body a...", "Runs an opaque body on the arguments' memory; what it wrote is read through After.", [
     source_op_claim("body", 0, CALL_BODIES, "R63"),
     ClaimDraft("every Param of the body has an argument", _check_slots_have_arguments, "R63"),
-    ClaimDraft("an argument has its Param's number and size of elements", _check_argument_item_sizes_and_element_counts, "R86"),
+    ClaimDraft("an argument has its Param's number and size of elements", _check_argument_sizes_or_integer_for_variable, "R86"),
     ClaimDraft("an argument can lie in the bounds of its named Param", _check_no_argument_surely_out_of_bounds, "R48"),
     ClaimDraft("written are distinct argument positions", _check_written_args_distinct_and_in_range, "R63"),
     SAME_SPACE,

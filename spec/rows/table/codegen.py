@@ -43,7 +43,7 @@ def _check_tile(u: UOp, ctx: VerifyContext) -> str | None:
     return None if all(n > 0 for n in numbers) else f"got dims {u.arg.dims}, {u.arg.threads} threads, grid {u.arg.tile_grid}"
 
 
-def _check_fragment_sizes(u: UOp, ctx: VerifyContext) -> str | None:
+def _check_fragments_match_descriptor_or_even_share(u: UOp, ctx: VerifyContext) -> str | None:
     """Check that the fragments are those of the instruction's descriptor (R118, Wmma's fragments).
 
     Without a descriptor of this name, the lanes share the elements of each matrix evenly.
@@ -134,7 +134,8 @@ r(Op.WMMA, "Wmma", "WMMA", "A B acc range...",
   "The lanes of a warp together compute A times B, added up over the ranges, plus acc, each holding fragments.", [
     ClaimDraft("A and B are dtype_in, acc is dtype_out", _check_fragment_dtypes, "R93"),
     ClaimDraft("dims, threads and grid are positive", _check_tile, "R93", gate=True),
-    ClaimDraft("the fragments are the descriptor's, or hold M*K, K*N and M*N elements", _check_fragment_sizes, "R118"),
+    ClaimDraft("the fragments are the descriptor's, or hold M*K, K*N and M*N elements",
+               _check_fragments_match_descriptor_or_even_share, "R118"),
     SAME_DEVICE,
     distinct_ranges_claim(3, frozenset({Op.B_RANGE})),
     ClaimDraft("the ranges iterate in order: they are LOOP or REDUCE", _check_loops_in_order, "R178"),

@@ -74,7 +74,7 @@ def _output_stream(stderr: bool) -> TextIO:
     return err if stderr else out
 
 
-def make_console(*, stderr: bool = False) -> Console:
+def make_console_that_escapes_controls(*, stderr: bool = False) -> Console:
     """Create a console: colours on a terminal alone, and foreign texts without control characters.
 
     A reader that left raises BrokenPipeError.

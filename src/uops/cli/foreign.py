@@ -107,12 +107,12 @@ def _relay_until_exit(backend_name: str, process: BackendProcess) -> int:
             raise KeyboardInterrupt
         if answer is None:
             raise _backend_error(backend_name, process.end_and_explain_no_answer(TIMEOUT).message)
-        status = _print_message_and_get_status(backend_name, answer, interrupted)
+        status = _print_message_and_get_status_or_raise(backend_name, answer, interrupted)
         if status is not None:
             return status
 
 
-def _print_message_and_get_status(backend_name: str, answer: Frame, interrupted: bool) -> int | None:
+def _print_message_and_get_status_or_raise(backend_name: str, answer: Frame, interrupted: bool) -> int | None:
     """Print one message of the command; return the exit status if the message has it."""
     from uops.backends.worker.frames import INTERRUPT
 

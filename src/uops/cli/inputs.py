@@ -58,7 +58,9 @@ def check_and_convert_inputs(root: UOp, given: Mapping[str, Any]) -> dict[str, A
     checked: dict[str, Any] = {key: _to_checked_int(key, u, given) for key, u in nodes.items() if is_variable(u)}
     for key, u in nodes.items():
         if key not in checked and (u.op is Op.PARAM or key in given):
-            checked[key] = _get_checked_array_converting_index(key, u, tuple(evaluate_extent(n, checked) for n in u.shape), given)
+            checked[key] = _get_checked_array_with_index_as_int64(
+                key, u, tuple(evaluate_extent(n, checked) for n in u.shape), given
+            )
     return checked
 
 
@@ -74,7 +76,7 @@ def _to_checked_int(key: str, u: UOp, given: Mapping[str, Any]) -> int:
     return value
 
 
-def _get_checked_array_converting_index(key: str, u: UOp, shape: tuple[int, ...], given: Mapping[str, Any]) -> Any:
+def _get_checked_array_with_index_as_int64(key: str, u: UOp, shape: tuple[int, ...], given: Mapping[str, Any]) -> Any:
     expected_dtype = STORAGE[u.dtype]
     if key not in given:
         raise SpecError(f"input {key!r} is missing: it needs {expected_dtype} of shape {shape}")

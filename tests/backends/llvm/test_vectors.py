@@ -16,8 +16,8 @@ from uops.backends.llvm.layout import (
     LaneOffsets,
     find_address_nodes,
     find_ssa_register_buffers,
-    is_exact_in_64_bits,
     match_lane_offsets,
+    never_wraps_in_own_dtype,
 )
 from uops.backends.llvm.render import render
 from uops.backends.worker.guard import GuardedMemory
@@ -342,9 +342,9 @@ def test_addresses_that_cannot_wrap_are_computed_in_64_bits() -> None:
 def test_an_address_that_may_wrap_is_computed_as_it_is_written() -> None:
     x = B.load(B.at(B.param(1, (4,), dt.int32), 0))
     assert (
-        not is_exact_in_64_bits(B.add(x, 1))
-        and not is_exact_in_64_bits(B.mul(x, x))
-        and is_exact_in_64_bits(B.cast(B.range_(7, 0), dt.int32))
+        not never_wraps_in_own_dtype(B.add(x, 1))
+        and not never_wraps_in_own_dtype(B.mul(x, x))
+        and never_wraps_in_own_dtype(B.cast(B.range_(7, 0), dt.int32))
     )
     kernel = linear(B.sink(B.store(B.at(B.param(0, (4,), dt.int32), B.add(x, 1)), B.const(5))))
     assert re.search(r"add i32 .*\n.*sext i32", render(kernel))

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from uops.spec.ir.ops import Op
-from uops.spec.rows.executors import COMPILER_TABLES, INTERPRETER_TABLES, find_executors
+from uops.spec.rows.executors import COMPILER_TABLES, INTERPRETER_TABLES, name_functions_that_execute_op
 from uops.spec.rows.named.base import ExecutedBy, RowSubject
 from uops.spec.rows.rows import NAMED_ROWS, ROWS, to_json
 
-EXECUTED_BY = {row.id: find_executors(op) for op, row in ROWS.items()} | {id: row.executed_by for id, row in NAMED_ROWS.items()}
+EXECUTED_BY = {row.id: name_functions_that_execute_op(op) for op, row in ROWS.items()} | {
+    id: row.executed_by for id, row in NAMED_ROWS.items()
+}
 _NAME = re.compile(r"(?P<module>[\w.]+):(?P<path>[A-Za-z_][\w.]*)(?:\[(?P<key>\w+)\])?")
 
 

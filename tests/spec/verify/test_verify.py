@@ -15,7 +15,7 @@ from uops.spec.ir import origins
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 from uops.spec.ir.sizes import provably_at_most
-from uops.spec.ir.text import format_node, name_nodes
+from uops.spec.ir.text import format_node_as_line, name_nodes
 from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.verifier import UNCLAIMED, find_broken_claims, verify
 
@@ -158,4 +158,4 @@ def test_reordering_many_sums_is_cheap():
 def test_lines_of_ill_formed_nodes():
     for id, e in EXAMPLES.items():
         for g in e.rejected:
-            assert format_node(g, name_nodes(g)), id
+            assert format_node_as_line(g, name_nodes(g)), id

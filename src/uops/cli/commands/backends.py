@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from uops.cli.common import flush_output_and_ignore_broken_pipe, json_option, make_console, print_json
+from uops.cli.common import flush_output_and_ignore_broken_pipe, json_option, make_console_that_escapes_controls, print_json
 
 if TYPE_CHECKING:
     from uops.backends.contract import Capabilities
@@ -94,7 +94,7 @@ def _print_table(rows: list[Json]) -> None:
     from uops.cli.texts import Text
 
     here, missing = [r for r in rows if r["here"]], [r for r in rows if not r["here"]]
-    out = make_console()
+    out = make_console_that_escapes_controls()
     table = Table(box=box.SIMPLE, pad_edge=False)
     for title in ("backend", "kind", "declares", "version"):
         table.add_column(title, overflow="fold", no_wrap=title == "backend")

@@ -13,7 +13,7 @@ from uops.cli.common import (
     allow_native_option,
     backend_option,
     json_option,
-    make_console,
+    make_console_that_escapes_controls,
     parse_program,
     print_json,
     program_argument,
@@ -106,7 +106,7 @@ def open_runner_in_backend_worker(backend_name: str) -> Iterator[Callable[[UOp],
 def _print_finding(file: str, finding: Finding | None, written_paths: list[Path]) -> None:
     from uops.cli.texts import Text
 
-    out = make_console()
+    out = make_console_that_escapes_controls()
     if finding is None:
         out.print(Text(f"{describe_path(file)}: all stages agree"))
         return
@@ -159,7 +159,7 @@ def stages(ctx: click.Context, backend_name: str, tier: str, rows: str, journal:
             {"backend": backend_name, "tier": tier, "rows": rows, "programs": counts, "findings": [a._asdict() for a in wrong]}
         )
     else:
-        out = make_console()
+        out = make_console_that_escapes_controls()
         for a in wrong:
             out.print(f"{a.case}: {a.message}", markup=False, soft_wrap=True)
         out.print(", ".join(f"{n:,} {s}" for s, n in counts.items()))

@@ -11,7 +11,7 @@ from uops.cli.common import (
     dialect_option,
     flush_output_and_ignore_broken_pipe,
     json_option,
-    make_console,
+    make_console_that_escapes_controls,
     parse_program,
     print_json,
     program_argument,
@@ -75,7 +75,7 @@ def _print_broken_claim_messages(file: str, broken_claims: list[dict[str, Any]])
     from uops.cli.texts import Text
     from uops.spec.untrusted import describe_path
 
-    out = make_console()
+    out = make_console_that_escapes_controls()
     if not broken_claims:
         out.print(Text(f"{describe_path(file)}: no broken claim"))
     for entry in broken_claims:

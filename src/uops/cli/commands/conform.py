@@ -28,7 +28,7 @@ from uops.cli.common import (
     echo,
     flush_output_and_ignore_broken_pipe,
     json_option,
-    make_console,
+    make_console_that_escapes_controls,
     print_json,
     refuse_under_fast_math,
 )
@@ -280,7 +280,7 @@ def _write_report_and_get_status(run: ConformanceRun, wanted: _Wanted, started: 
         if wanted.as_json:
             print_json(summary.summary_to_json(doc, report, change))
         else:
-            summary.print_conformance_summary(make_console(), doc, report, change)
+            summary.print_conformance_summary(make_console_that_escapes_controls(), doc, report, change)
     if wanted.probe:
         return _print_gaps_and_get_status(run, wanted) or (USER_ERROR if unwritten else 0)
     return warn_and_get_report_exit_status(doc, change) or (USER_ERROR if unwritten else 0)
@@ -336,7 +336,7 @@ def _print_comparison_of_reports(a: str, b: str, level: ConformanceLevel, as_jso
         if as_json:
             print_json(change.to_json())
         else:
-            summary.print_report_difference(make_console(), change)
+            summary.print_report_difference(make_console_that_escapes_controls(), change)
     return warn_if_disjoint_and_get_diff_status(change, f"{describe_path(a)} and {describe_path(b)}")
 
 
@@ -361,7 +361,7 @@ def _run_exhaustive_tier_and_print(backend_name: str, rows: str, jobs: int, repo
         if as_json:
             print_json(outcome)
         else:
-            summary.print_exhaustive_tallies(make_console(), outcome, report)
+            summary.print_exhaustive_tallies(make_console_that_escapes_controls(), outcome, report)
     return 1 if any(t["wrong"] for t in outcome["functions"]) else 0
 
 
@@ -383,7 +383,7 @@ def show_progress(title: str, line_interval: float | None = None) -> Iterator[Pr
     from rich.markup import escape
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    title, out = escape_to_one_line(title), make_console(stderr=True)
+    title, out = escape_to_one_line(title), make_console_that_escapes_controls(stderr=True)
     if not out.is_terminal:
         lines = _ProgressLines(title, EVERY, EVERY) if line_interval is None else _ProgressLines(title, line_interval, FIRST)
         try:

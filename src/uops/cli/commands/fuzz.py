@@ -18,7 +18,7 @@ from uops.cli.common import (
     backend_option,
     flush_output_and_ignore_broken_pipe,
     json_option,
-    make_console,
+    make_console_that_escapes_controls,
     print_json,
     refuse_under_fast_math,
     reject_nan_seconds,
@@ -92,7 +92,7 @@ def fuzz(
         _print_kinds_and_oracles(as_json)
         ctx.exit(0)
     if file:
-        ctx.exit(_rejudge_reproducer_and_print(Path(file), backend_name, timeout, allow_native, as_json))
+        ctx.exit(_rejudge_reproducer_or_program_and_print(Path(file), backend_name, timeout, allow_native, as_json))
     if not backend_name:
         raise click.UsageError("name the backend to test with --backend NAME")
     if why := find_reason_unwritable(Path(report)):
@@ -144,7 +144,7 @@ def _run_campaign_and_print_report(setup: Setup, report: Path, as_json: bool, ti
         if as_json:
             print_json(doc)
         else:
-            _print_summary(make_console(), outcome, report)
+            _print_summary(make_console_that_escapes_controls(), outcome, report)
     if not outcome.complete:
         return INTERRUPTED
     return 1 if outcome.raw else 0 if was_subject_judged(outcome) else NOTHING_JUDGED
@@ -155,7 +155,7 @@ def _show_progress(campaign: Campaign) -> Iterator[Progress]:
     """Show the progress of a campaign on standard error, if that is a terminal."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    out = make_console(stderr=True)
+    out = make_console_that_escapes_controls(stderr=True)
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -239,7 +239,7 @@ def _print_summary(out: Console, s: Summary, report: Path) -> None:
     out.print(Text.assemble("report  ", (describe_path(report / "index.html"), "bold")), soft_wrap=True)
 
 
-def _rejudge_reproducer_and_print(
+def _rejudge_reproducer_or_program_and_print(
     file: Path, backend_name: str | None, timeout: float, allow_native: bool, as_json: bool
 ) -> int:  # fmt: skip
     from dataclasses import replace
@@ -269,11 +269,13 @@ def _rejudge_reproducer_and_print(
     if as_json:
         print_json({"file": str(file), "backend": setup.backend, "version": version, "found": finding and finding.to_json()})
     elif finding is None:
-        make_console().print(f"{file_name}: {record['oracle']} has no objection to {version}", markup=False, soft_wrap=True)
+        make_console_that_escapes_controls().print(
+            f"{file_name}: {record['oracle']} has no objection to {version}", markup=False, soft_wrap=True
+        )
     else:
         place = finding.location
         suffix = "" if place is None else f", pass {place.pass_}" + (f", rule {place.rule}" if place.rule else "")
-        make_console().print(
+        make_console_that_escapes_controls().print(
             f"{file_name}: {finding.oracle}{suffix}: {finding.fault.kind}: {finding.fault.message}", markup=False, soft_wrap=True
         )
     return 0 if finding is None else 1
@@ -288,7 +290,7 @@ def _print_kinds_and_oracles(as_json: bool) -> None:
         listed: dict[str, Any] = {"kinds": {k.name: k.description for k in KINDS.values()}}
         print_json(listed | {"oracles": {o.name: {"what": o.what, "every": o.every} for o in ORACLES.values()}})
         return
-    out = make_console()
+    out = make_console_that_escapes_controls()
     for k in KINDS.values():
         out.print(Text.assemble(("kind    ", "dim"), (f"{k.name:12}", "bold"), k.description))
     for o in ORACLES.values():

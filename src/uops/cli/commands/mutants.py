@@ -15,7 +15,7 @@ from uops.cli.common import (
     INTERRUPTED,
     flush_output_and_ignore_broken_pipe,
     json_option,
-    make_console,
+    make_console_that_escapes_controls,
     print_json,
     reject_nan_seconds,
 )
@@ -80,7 +80,7 @@ def _show_progress(run: MutantRun) -> Iterator[Callable[[MutantRun], None]]:
     """Show the progress on standard error, if that is a terminal."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    out = make_console(stderr=True)
+    out = make_console_that_escapes_controls(stderr=True)
     columns = (TextColumn("mutants"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.fields[survive]}"))
     with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as bar:
         task = bar.add_task("", total=len(run.mutants), survive="")
@@ -101,7 +101,7 @@ def _print_score(doc: dict[str, Any], report: Path) -> None:
 
     from uops.cli.texts import Text
 
-    out = make_console()
+    out = make_console_that_escapes_controls()
     if not doc["complete"]:
         out.print(Text("interrupted: the same command goes on from here", "bold yellow"))
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -126,6 +126,6 @@ def _print_catalogue(chosen: Any, as_json: bool) -> None:
     if as_json:
         print_json([{"id": m.id, "class": m.class_, "breaks": m.breaks, "source": m.source, "blind": m.blind} for m in chosen])
         return
-    out = make_console()
+    out = make_console_that_escapes_controls()
     for m in chosen:
         out.print(f"{m.class_:14} {m.id:28} {m.breaks}", markup=False, soft_wrap=True)

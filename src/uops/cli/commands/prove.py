@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from uops.cli.common import echo, json_option, make_console, print_json
+from uops.cli.common import echo, json_option, make_console_that_escapes_controls, print_json
 
 if TYPE_CHECKING:
     from uops.compiler.prove.campaign import ProofReport
@@ -159,7 +159,7 @@ def _print_report(report: ProofReport, replay_texts: dict[str, str]) -> None:
 
     from uops.cli.texts import Text
 
-    out = make_console()
+    out = make_console_that_escapes_controls()
     themes = _group_pages_by_theme(report)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("Theme", "Rules", "Obligations", "Proved", "Open"):

@@ -15,7 +15,7 @@ from uops.cli.common import (
     backend_option,
     dialect_option,
     json_option,
-    make_console,
+    make_console_that_escapes_controls,
     print_json,
     program_argument,
     read_and_verify_program_wrapping_kernel,
@@ -148,7 +148,7 @@ def _print_arrays(arrays: Mapping[str, Any], show_bits: bool, style: str) -> Non
 
     from uops.cli.texts import Text
 
-    out = make_console()
+    out = make_console_that_escapes_controls()
     for name, value in arrays.items():
         if isinstance(value, int):
             out.print(Text.assemble((escape_to_one_line(name), style), f" = {value}"))

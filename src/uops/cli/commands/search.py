@@ -13,7 +13,7 @@ from uops.cli.common import (
     backend_option,
     flush_output_and_ignore_broken_pipe,
     json_option,
-    make_console,
+    make_console_that_escapes_controls,
     parse_program,
     print_json,
     program_argument,
@@ -64,7 +64,7 @@ class SearchStatusLine:
 
     def __init__(self, heard: dict[str, Progress]) -> None:
         self.finished = heard
-        self.out = make_console(stderr=True)
+        self.out = make_console_that_escapes_controls(stderr=True)
 
     def __enter__(self) -> Any:
         self.status = self.out.status("") if self.out.is_terminal else None
@@ -118,4 +118,4 @@ def print_schedules(rows: list[Json]) -> None:
         timed = f"{row['timed']:,}" if row["timed"] else "known"
         opts = Text(", ".join([row["start"], *row["opts"]]))
         table.add_row(Text(row["kernel"]), timed, format_microseconds(row["chosen"]), format_microseconds(row["best"]), gain, opts)
-    make_console().print(table)
+    make_console_that_escapes_controls().print(table)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from uops.cli.common import json_option, make_console, print_json
+from uops.cli.common import json_option, make_console_that_escapes_controls, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,16 +45,16 @@ def spec(ids: tuple[str, ...], as_json: bool) -> None:
     """
     matches = SpecMatches()
     for pattern in ids:
-        add_best_matches_or_raise_usage_error(pattern, matches)
+        add_first_kind_of_match_or_raise_usage_error(pattern, matches)
     if as_json:
         print_json(_matches_to_json(matches) if ids else _specification_to_json())
     elif not ids:
-        _print_row_table(make_console())
+        _print_tables_of_op_and_other_rows(make_console_that_escapes_controls())
     else:
-        _print_matches_and_cited_rulings(make_console(), matches)
+        _print_matches_and_cited_rulings(make_console_that_escapes_controls(), matches)
 
 
-def add_best_matches_or_raise_usage_error(pattern: str, matches: SpecMatches) -> None:
+def add_first_kind_of_match_or_raise_usage_error(pattern: str, matches: SpecMatches) -> None:
     """Add the matches of `pattern`; without any, raise a usage error with similar names."""
     from uops.spec.rows.rows import CLAIMS, STATED_CLAIMS, find_rows, map_printed_names_to_row_ids, row_of
     from uops.spec.rulings import RULINGS
@@ -113,7 +113,7 @@ def _matches_to_json(matches: SpecMatches) -> dict[str, Any]:
 # ---------------------------------------------------------------------------------------------------------------- text
 
 
-def _print_row_table(out: Console) -> None:
+def _print_tables_of_op_and_other_rows(out: Console) -> None:
     """Print a table of the ops, and one of all other rows."""
     from uops.spec.rows.rows import NAMED_ROWS, ROWS
 
@@ -165,7 +165,7 @@ def _print_matches_and_cited_rulings(out: Console, matches: SpecMatches) -> None
 
 
 def _print_op_row(out: Console, row: OpSpec) -> None:
-    from uops.spec.rows.executors import find_executors
+    from uops.spec.rows.executors import name_functions_that_execute_op
     from uops.spec.verify.dialects import dialects_of
 
     rules = {column: getattr(row, column).__name__ for column in ("dtype", "shape", "device", "min_max", "axis")}
@@ -177,20 +177,20 @@ def _print_op_row(out: Console, row: OpSpec) -> None:
     _print_name_and_text(out, "dialects", ", ".join(d.value for d in dialects_of(row.op)) or "none")
     _print_name_and_text(out, "core", core)
     _print_name_and_text(out, "gradient", row.gradient.formula)
-    _print_executors(out, find_executors(row.op))
+    _print_executors(out, name_functions_that_execute_op(row.op))
     _print_claims(out, row)
 
 
 def _print_named_row(out: Console, row: NamedRow) -> None:
     _print_id_document_and_semantics(out, row)
     for name, value in row.columns.items():
-        _print_name_and_text(out, name.replace("_", " "), _format_column(value))
+        _print_name_and_text(out, name.replace("_", " "), _format_column_counting_ops_of_rules(value))
     _print_name_and_text(out, "judges", row.subject.value)
     _print_executors(out, row.executed_by)
     _print_claims(out, row)
 
 
-def _format_column(value: Any) -> str:
+def _format_column_counting_ops_of_rules(value: Any) -> str:
     """Return a cell as text; of the rules of a property, each with the number of its ops."""
     if isinstance(value, dict):
         return ", ".join(f"{name.strip('_<>')} ({len(rows)})" for name, rows in value.items())

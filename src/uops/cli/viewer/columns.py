@@ -21,7 +21,7 @@ from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import MEMORY_ROOTS, Family, Op
 from uops.spec.ir.record import dataclass as record
 from uops.spec.ir.scope import open_ranges
-from uops.spec.ir.text import format_node, name_nodes
+from uops.spec.ir.text import format_node_as_line, name_nodes
 from uops.spec.rows.rows import ROWS
 from uops.spec.untrusted import escape_unprintable
 
@@ -139,7 +139,7 @@ class _ViewBuilder:
             if old_parts:
                 self._add_links_and_decisions_of_groups(stage, column, old_indices, new_indices)
             old_parts, old_indices = parts, new_indices
-        _set_final_kernel_of_groups(self.result)
+        _set_final_kernel_where_exactly_one(self.result)
         self.result.rules = {n: str(r) for n, r in self.trace.rules().items() if n in self.used}
         return self.result
 
@@ -190,7 +190,7 @@ class _ViewBuilder:
         self.result.joints.append(joints)
 
 
-def _set_final_kernel_of_groups(view: TraceView) -> None:
+def _set_final_kernel_where_exactly_one(view: TraceView) -> None:
     """Set the kernel of every group that became exactly one kernel of the last column."""
     kernels_of_group: list[set[int]] = [{k} for k in range(len(view.columns[-1].groups))]
     for k in reversed(range(len(view.columns))):
@@ -268,7 +268,7 @@ def name_nodes_with_lines(part: ProgramPart) -> dict[UOp, str]:
 def format_lines(nodes: Iterable[UOp], names: dict[UOp, str], depth: Mapping[UOp, int]) -> Iterator[NodeLine]:
     """Yield one line per node."""
     for u in nodes:
-        op, _, rest = escape_unprintable(format_node(u, names).partition(" = ")[2]).partition(" ")
+        op, _, rest = escape_unprintable(format_node_as_line(u, names).partition(" = ")[2]).partition(" ")
         axis = u.arg.type.name.lower() if u.op is Op.RANGE else ""
         type_text = format_type(u)
         dtype, _, shape = type_text.partition(" ")
