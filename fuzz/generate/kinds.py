@@ -38,7 +38,7 @@ from uops.spec.suggest import format_did_you_mean
 from uops.spec.verify.dialects import Dialect
 
 #: The version of the generator; it changes whenever some (seed, k, kinds, declared) gives another case.
-VERSION = 24
+VERSION = 25
 #: The version of the draws: only a change of this one gives every kind other cases.
 DRAWS = 18
 #: Numbers of nodes and of elements of one graph; small ones are more frequent, since most bugs show in small graphs.
@@ -177,7 +177,7 @@ KINDS: dict[str, ProgramKind] = {k.name: k for k in (
     ProgramKind("chains", "chains of Tensor methods, as users write them",
                 Dialect.TENSOR, chains.generate_tensor_chain, 3),
     ProgramKind("workloads", "products, convolutions, attention, scans and others, in miniature",
-                Dialect.TENSOR, workloads.generate_workload, 3),
+                Dialect.TENSOR, workloads.generate_workload, 7),
     ProgramKind("wide", "hundreds of operands, kernels or values that live at once",
                 Dialect.TENSOR, workloads.generate_wide_program),
     ProgramKind("rules", "what the compiler's rewrite rules rewrite",

@@ -64,6 +64,10 @@ class WorkloadMaker:
             extents.insert(self.draw.integer(0, len(extents)), self.draw_extent(max(1, room), least))
         return extents
 
+    def draw_axis(self, rank: int) -> int:
+        """Draw an axis; the last one in most cases."""
+        return rank - 1 if self.draw.chance(60) else self.draw.integer(0, rank - 1)
+
     def draw_dtype(self) -> DType:
         """Draw a dtype of data."""
         return self.draw.choice(self.dtypes)
@@ -107,6 +111,28 @@ class WorkloadMaker:
             data = self.make_data(d, *(2 * n if j == k else n for j, n in enumerate(shape)))
             return data[(*(slice(None) for _ in range(k)), slice(self.draw.integer(0, 1), None, 2))]
         return self.make_data(d, *shape)
+
+    def apply_view(self, t: Tensor) -> Tensor:
+        """Cut, reverse, permute, pad or thin out a computed value, as its reader sees it."""
+        form = self.draw.choice(("shrink", "shrink", "shrink", "flip", "permute", "pad", "slice", "unflatten"))
+        if not t.ndim:
+            return t
+        k = self.draw_axis(t.ndim)
+        n = t.shape[k]
+        if form == "shrink":
+            first = self.draw.integer(0, min(3, n - 1))
+            last = self.draw.integer(max(first + 1, n - 3), n)
+            return t.shrink([(first, last) if j == k else None for j in range(t.ndim)])
+        if form == "flip":
+            return t.flip(k)
+        if form == "permute":
+            return t.permute(*draw_permutation(self.draw, t.ndim))
+        if form == "pad":
+            return t.pad([(self.draw.integer(0, 3), self.draw.integer(0, 3)) if j == k else None for j in range(t.ndim)])
+        if form == "slice":
+            return t[(*(slice(None) for _ in range(k)), slice(self.draw.integer(0, 1) if n > 1 else 0, None, 2))]
+        factors = [f for f in range(2, 9) if n % f == 0]
+        return t.unflatten(k, (self.draw.choice(factors), -1)) if factors else t
 
     def apply_epilogue(self, t: Tensor) -> Tensor:
         """Apply up to three elementwise steps, as they follow a layer."""
@@ -226,23 +252,40 @@ def _make_windows(w: WorkloadMaker) -> Tensor:
 
 
 def _make_rows(w: WorkloadMaker) -> Tensor:
-    """Make a function of whole rows: a norm, a softmax, an argmax, or reductions of reductions."""
+    """Make a function of whole rows of data."""
     shape = w.draw_extents(w.draw.choice((1, 2, 2, 3)), 2)
-    axis = w.draw.integer(0, len(shape) - 1)
-    d = w.draw_dtype()
-    t = w.apply_epilogue(w.make_operand(d, *shape))
+    return _apply_function_of_rows(w, w.apply_epilogue(w.make_operand(w.draw_dtype(), *shape)))
+
+
+def _apply_function_of_rows(w: WorkloadMaker, t: Tensor) -> Tensor:
+    """Apply a norm, a softmax, an argmax, or reductions of reductions to a value."""
+    if not t.numel() or not t.ndim:
+        return t
+    axis = w.draw_axis(t.ndim)
     form = w.draw.choice(("argmax", "argmin", "softmax", "layernorm", "nested", "centred", "columns"))
     if form in ("argmax", "argmin"):
-        exact = t if not t.dtype.is_float else t.cast(dt.int32) if d.is_integer else w.make_operand(d, *shape)
+        exact = t.clamp(-999, 999).cast(dt.int32) if t.dtype.is_float else t
         return exact.argmax(axis) if form == "argmax" else exact.argmin(axis)
     if form in ("softmax", "layernorm") and t.dtype.is_float:
         return t.softmax(axis) if form == "softmax" else t.layernorm(axis)
     if form == "nested":
         inner = t.sum(axis, keepdim=True)
-        return w.apply_epilogue((t * w.draw.choice((1, 2)) - inner).sum(w.draw.integer(0, len(shape) - 1)))
+        return w.apply_epilogue((t * w.draw.choice((1, 2)) - inner).sum(w.draw.integer(0, t.ndim - 1)))
     if form == "centred":
         return w.apply_epilogue((t - t.max(axis, keepdim=True)).sum(axis))
     return w.apply_epilogue(t.sum(0))
+
+
+def _make_chain(w: WorkloadMaker) -> Tensor:
+    """Make a product of batches of many short rows, and functions of the rows of a part of it."""
+    k, n = w.draw_extent(9), w.draw_extent(17, 2)
+    batch = w.draw_extent(8, 2)
+    m = w.draw_extent(max(2, w.work // (k * n * batch)), 4)
+    d = dt.float32 if w.draw.chance(60) else w.draw_dtype()
+    t = w.apply_epilogue(w.make_operand(d, batch, m, k) @ w.make_operand(d, k, n))
+    for _ in range(w.draw.choice((1, 1, 2))):
+        t = _apply_function_of_rows(w, w.apply_view(t) if w.draw.chance(70) else t)
+    return t
 
 
 def _make_scatter(w: WorkloadMaker) -> Tensor:
@@ -300,6 +343,7 @@ FAMILIES = (
     WorkloadFamily("scan", _make_scan, 3),
     WorkloadFamily("windows", _make_windows, 2),
     WorkloadFamily("rows", _make_rows, 3),
+    WorkloadFamily("chain", _make_chain, 5),
     WorkloadFamily("scatter", _make_scatter, 2),
     WorkloadFamily("gated views", _make_gated_views, 2),
 )
@@ -307,9 +351,12 @@ _WEIGHTED = tuple(f for f in FAMILIES for _ in range(f.weight))
 
 
 def generate_workload(draw: ChoiceSource, declared: SupportedOpDtypes) -> FuzzCase:
-    """Generate one workload."""
+    """Generate one workload, whose result another function of rows reads in some cases, often through a view."""
     w = WorkloadMaker(draw, draw.choice(WORK), declared.filter_dtypes(DTYPES))
-    return FuzzCase(*capture(draw.choice(_WEIGHTED).make(w)))
+    t = draw.choice(_WEIGHTED).make(w)
+    if t.numel() <= w.work and draw.chance(30):  # a reader that sees a part of it, or another order
+        t = _apply_function_of_rows(w, w.apply_view(t))
+    return FuzzCase(*capture(t))
 
 
 # ------------------------------------------------------------------------------------------------------------ wide programs
