@@ -18,7 +18,7 @@ from uops.backends import npz
 from uops.backends.answer import find_result_form_mismatch
 from uops.cli.commands.compile import resolve_stage_or_dialect
 from uops.cli.commands.spec import SpecMatches, _print_matches_and_cited_rulings, add_first_kind_of_match_or_raise_usage_error
-from uops.cli.inputs import random_inputs
+from uops.cli.inputs import check_and_convert_inputs, random_inputs
 from uops.compiler import PIPELINE
 from uops.fuzz.generate.graphs import case
 from uops.interp import run as interpret
@@ -333,6 +333,16 @@ def test_an_array_of_a_wrong_shape_is_refused_before_it_is_inflated(
     monkeypatch.setattr(npz, "_fill_from_stream", lambda *_: pytest.fail("inflated"))
     result = uops("run", program, "--inputs", "in.npz")
     assert (result.exit_code, "got float32 of shape (1000, 1000)" in result.stderr) == (2, True)
+
+
+def test_an_object_that_is_no_integer_is_refused_as_an_index() -> None:
+    """It is not truncated."""
+    g = parse('%0 = param (), slot=none, name="n", bounds=[1, 8] : index\n%1 = param (2), slot=0 : index\n%2 = add %0, %1\n')
+    for wrong in ({"p0": np.array([1, 2.7], object), "n": 2}, {"p0": [1, 2], "n": np.array(2.7, object)}):
+        with pytest.raises(SpecError, match="needs integers"):
+            check_and_convert_inputs(g, wrong)
+    right = check_and_convert_inputs(g, {"p0": np.array([1, 2**70], object), "n": np.array(2, object)})
+    assert (right["p0"].tolist(), right["n"]) == ([1, 2**70], 2)
 
 
 @pytest.mark.parametrize("backend", ["interp", "llvm"])
