@@ -489,6 +489,20 @@ def test_a_certificate_does_not_print_the_program_unless_asked(uops: Uops, progr
     assert uops(*certify, "-o", "k.ll").stdout == "" and Path("k.ll").read_text() == text
 
 
+@pytest.mark.parametrize("instead", [("--log",), ("--pass", "expand")])
+def test_a_log_or_a_pass_takes_the_place_of_every_stage(uops: Uops, program: str, instead: tuple[str, ...], tmp_path: Path) -> None:
+    text = uops("compile", program, "-b", "llvm", *instead).output
+    result = uops("compile", program, "-b", "llvm", *instead, "--stage", "object", "-o", "out.o")
+    assert (result.exit_code, result.output, (tmp_path / "out.o").read_text().strip()) == (0, "", text.strip())
+
+
+def test_object_code_of_no_kernel_is_refused(uops: Uops, tmp_path: Path) -> None:
+    """A build step that asks for a file expects one."""
+    (tmp_path / "x.uops").write_text('%0 = param (0), slot=0, device="CPU" : f32\n%1 = neg %0\n')
+    result = uops("compile", "x.uops", "-b", "llvm", "--stage", "object", "-o", "out.o")
+    assert result.exit_code == 2 and "the program has no kernel" in result.stderr and not (tmp_path / "out.o").exists()
+
+
 def test_object_code_does_not_go_to_standard_output(uops: Uops, program: str) -> None:
     result = uops("compile", program, "-b", "llvm", "--stage", "object", "-o", "-")
     assert result.exit_code == 2 and "object code is binary" in result.stderr
