@@ -63,10 +63,18 @@ def save(file: str | Path | BinaryIO, inputs: Mapping[str, Any]) -> None:
         members.update(_encode_value_as_members(name, inputs[name]))
     if isinstance(file, (str, Path)):
         archive = io.BytesIO()
-        np.savez(archive, allow_pickle=False, **members)
+        _write_archive(archive, members)
         write_bytes(file, archive.getvalue())
     else:
-        np.savez(file, allow_pickle=False, **members)
+        _write_archive(file, members)
+
+
+def _write_archive(file: BinaryIO, members: Mapping[str, Array]) -> None:
+    """Write the bytes of `numpy.savez`, whose own parameters are no names of members."""
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, array in members.items():
+            with archive.open(name + _NPY, "w", force_zip64=True) as stream:
+                npy.write_array(stream, array, allow_pickle=False)
 
 
 def _encode_value_as_members(name: str, value: Any) -> dict[str, Array]:

@@ -100,7 +100,7 @@ def list_candidates(cl: Any) -> list[Candidate]:
             devices: Sequence[Any] = p.get_devices()
         except cl.Error:
             continue
-        newest_first = tuple(-n for n in _version_sort_key(p.version))
+        newest_first = (*(-n for n in _version_sort_key(p.version)), 1)  # the 1 puts 1.2.1 before 1.2
         for k, d in enumerate(devices):
             rank = _rank_of_type(cl, d.type), p.name, newest_first, k
             candidates.append(Candidate(p.name.strip(), p.version.strip(), d.name.strip(), rank, d))

@@ -18,8 +18,8 @@ from uops.spec.ir.axes import AxisType
 from uops.spec.ir.derive.shape import divide_dim, scale_dim, shard_shape, ungated_positions
 from uops.spec.ir.dtypes import DTypeKind
 from uops.spec.ir.node import Dim, UOp, toposort
-from uops.spec.ir.ops import EFFECT_WRAPPERS, NON_INSTRUCTIONS, Op
-from uops.spec.ir.scope import RANGES, open_ranges, ranges_closed_by, scope_nodes, scope_sources
+from uops.spec.ir.ops import EFFECT_WRAPPERS, Op
+from uops.spec.ir.scope import RANGES, is_instruction, open_ranges, ranges_closed_by, scope_nodes, scope_sources
 from uops.spec.rows.collectives import replicate_on_devices
 
 
@@ -329,7 +329,7 @@ def flatten_linear_to_core_instructions(u: UOp, state: LegalizeState) -> UOp:
         if s in if_effects:
             continue
         nodes = [state[s]] if s.op is Op.CALL else [n for n in scope_nodes(state[s]) if n not in seen]
-        listed += [n for n in nodes if n.op not in NON_INSTRUCTIONS]
+        listed += [n for n in nodes if is_instruction(n)]
         seen.update(nodes)
     return u.replace(src=tuple(listed))
 

@@ -193,8 +193,6 @@ WRITES = frozenset({Op.STORE, Op.ATOMICADD})
 KERNEL_ACCESSES = ACCESSES | WRITES
 #: Ops that combine effects without an order.
 EFFECT_GROUPS = frozenset({Op.GROUP, Op.SINK})
-#: Ops that instructions of a Linear may use without being listed, since they are no instructions.
-NON_INSTRUCTIONS = frozenset({Op.CONST, Op.STACK, Op.PARAM, Op.BUFFER})
 #: Instructions of a Linear that open a block, and those that close one.
 BLOCK_OPENERS = frozenset({Op.RANGE, Op.IF})
 BLOCK_CLOSERS = frozenset({Op.END, Op.ENDIF})

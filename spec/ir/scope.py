@@ -19,7 +19,7 @@ from uops.spec.ir.axes import GRID, WORKGROUP
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import MANY, UOp, collect_users, orders, toposort
 from uops.spec.ir.operands import positions_of
-from uops.spec.ir.ops import ALU, CALL_LIKE, RESULT_ROOTS, Op
+from uops.spec.ir.ops import ALU, CALL_LIKE, MEMORY_ROOTS, RESULT_ROOTS, Op
 
 #: Ops that close ranges -> position of their first range: tinyspec's, then the bestiary's (R109).
 RANGE_ENDING: dict[Op, int] = positions_of("ranges", "...", "+")
@@ -117,6 +117,11 @@ def open_ranges(nodes: Iterable[UOp]) -> dict[UOp, frozenset[UOp]]:
                 ranges = ranges | {u}
         table[u] = ranges
     return table
+
+
+def is_instruction(u: UOp) -> bool:
+    """Return True if a Linear lists `u` before its users. Consts, Stacks of Consts, Params and Buffers need not be listed."""
+    return u.op is not Op.CONST and u.op not in MEMORY_ROOTS and u.constants_of_stack is None
 
 
 def base_memory(reference: UOp) -> UOp:

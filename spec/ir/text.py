@@ -8,7 +8,8 @@
 A line is `%name = op operand, ..., field=value, ... : dtype`. An operand is a name, a bare integer (an index Const) or `(a, b)`, a
 Stack of such operands, as shape operands are. `: dtype` is the field `dtype` of the node's arg. Fields at their default are left
 out. Values are integers, floats (`nan`, `inf`, `nan:0x7ff8000000000001` with the payload of a float64), `true`, `false`, `none`,
-JSON strings, `[lists]`, `0xbytes`, and names of ops, dtypes, axis types and address spaces. `tag=value` is the node's tag.
+JSON strings, `[lists]`, `0xbytes`, and names of ops, dtypes, axis types and address spaces. `tag=value` is the node's tag, in which
+no NaN may stand: tags are compared by `==`.
 
 `parse(show(g)) is g`. `parse` accepts untrusted text. It raises SpecError with line and column, takes time and memory linear in the
 text and evaluates nothing. Only lists are parsed recursively, and they nest at most 8 deep. `uops.spec.verify.verifier` checks
@@ -299,33 +300,34 @@ class _LineParser:
         op = OPS_BY_NAME.get(word.text)
         if op is None:
             raise _syntax_error(f"unknown op {word.text}", word)
-        src, fields, tag = self.parse_sources_fields_and_tag(op)
+        src, fields = self.parse_sources_and_fields(op)
         if self.accept_punctuation(":"):
             t = self.expect("word")
             if t.text not in dt.SHORT:
                 raise _syntax_error(f"unknown dtype {t.text}", t)
+            if "dtype" in fields:
+                raise _syntax_error("field dtype is given twice", t)
             fields["dtype"] = (dt.SHORT[t.text], t)
         if self.peek() is not self.end_token:
             raise _syntax_error(f"expected end of line, got {self.peek().text}", self.peek())
+        tag, tag_token = fields.pop("tag", (None, word))
+        if _contains_nan(tag):
+            raise _syntax_error("expected a tag without NaN, which is not equal to itself", tag_token)
         u = UOp(op, tuple(src), self.build_arg(op, fields, word), tag)
         self.nodes[name.text] = u
         return u
 
-    def parse_sources_fields_and_tag(self, op: Op) -> tuple[list[UOp], dict[str, tuple[Any, _Token]], Any]:
-        """Parse operands and fields; return the sources, the values of the fields with their tokens, and the tag."""
+    def parse_sources_and_fields(self, op: Op) -> tuple[list[UOp], dict[str, tuple[Any, _Token]]]:
+        """Parse operands and fields; return the sources, and the values of the fields and of `tag` with their tokens."""
         src: list[UOp] = []
         fields: dict[str, tuple[Any, _Token]] = {}
-        tag: Any = None
         while self.peek() is not self.end_token and self.peek().text != ":":
             t = self.peek()
             if t.kind == "word" and self.position + 1 < len(self.tokens) and self.tokens[self.position + 1].text == "=":
                 self.position += 2
-                if t.text in fields or (t.text == "tag" and tag is not None):
+                if t.text in fields:
                     raise _syntax_error(f"field {t.text} is given twice", t)
-                if t.text == "tag":
-                    tag = self.parse_value(0)
-                else:
-                    fields[t.text] = (self.parse_value(0), t)
+                fields[t.text] = (self.parse_value(0), t)
             elif op is Op.CONST:
                 if "value" in fields:
                     raise _syntax_error("expected one value of a const, got another", t)
@@ -334,7 +336,7 @@ class _LineParser:
                 src.append(self.parse_operand(True))
             if not self.accept_punctuation(","):
                 break
-        return src, fields, tag
+        return src, fields
 
     def parse_operand(self, allow_stack: bool) -> UOp:
         t = self.peek()
@@ -368,7 +370,10 @@ class _LineParser:
         if t.kind == "number":
             return _parse_number(t)
         if t.kind == "nan":
-            return struct.unpack("<d", struct.pack("<Q", int(t.text[6:], 16)))[0]
+            value = struct.unpack("<d", struct.pack("<Q", int(t.text[6:], 16)))[0]
+            if not math.isnan(value):
+                raise _syntax_error(f"expected the bits of a NaN, got those of {value}", t)
+            return value
         if t.kind == "bytes":
             if len(t.text) % 2:
                 raise _syntax_error(f"expected an even number of hex digits, got {len(t.text) - 2}", t)
@@ -419,6 +424,11 @@ class _BareWord(str):
 
 
 _WORDS: dict[str, Any] = {"true": True, "false": False, "none": None}
+
+
+def _contains_nan(value: Any) -> bool:
+    """Return True if a value, or an element of a list, is a NaN."""
+    return any(map(_contains_nan, value)) if isinstance(value, tuple) else isinstance(value, float) and math.isnan(value)
 
 
 def _parse_number(token: _Token) -> int | float:

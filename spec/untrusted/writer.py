@@ -20,13 +20,13 @@ def write_bytes(path: Path, data: bytes, *, durable: bool = False, follow_links:
     written to directly, and `durable` adds nothing. Without `follow_links` the new file replaces a link, a pipe or a device itself.
     Raises OSError with `path`; no file is left beside it, and the old file is unchanged unless the new name alone may be lost.
     """
-    target = os.fsdecode(os.path.realpath(path) if follow_links else path)
-    mode = _stat_st_mode_or_none_if_missing(target, path, follow_links)
+    mode = _stat_st_mode_or_none_if_missing(path, follow_links)  # not of its real path, which the link /dev/stdout to a pipe lacks
     if mode is not None and not stat.S_ISREG(mode):
         if follow_links:
             _write_in_place(path, data)
             return
         mode = None
+    target = os.fsdecode(os.path.realpath(path) if follow_links else path)
     scratch = os.path.join(os.path.dirname(target), f".{os.getpid()}-{secrets.token_hex(4)}{SCRATCH}")
     try:
         _write_scratch_file(scratch, data, None if mode is None else stat.S_IMODE(mode), durable)
@@ -44,14 +44,14 @@ def write_text(path: Path, text: str, *, durable: bool = False) -> None:
     write_bytes(path, text.encode(errors="backslashreplace"), durable=durable)
 
 
-def _stat_st_mode_or_none_if_missing(target: str, path_in_error: Path, follow_links: bool) -> int | None:
-    """Return the type and permissions of the file at `target`; None if there is none."""
+def _stat_st_mode_or_none_if_missing(path: Path, follow_links: bool) -> int | None:
+    """Return the type and permissions of the file at `path`; None if there is none."""
     try:
-        return os.stat(target, follow_symlinks=follow_links).st_mode
+        return os.stat(path, follow_symlinks=follow_links).st_mode
     except FileNotFoundError:
         return None
     except OSError as e:
-        raise _error_naming_path(e, path_in_error) from e
+        raise _error_naming_path(e, path) from e
 
 
 def _write_scratch_file(path: str, data: bytes, mode: int | None, durable: bool) -> None:

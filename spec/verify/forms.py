@@ -12,9 +12,9 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import ADDRESSING, ALU, BLOCK_OPENERS, EFFECT_GROUPS, KERNEL_ACCESSES, LOOP_CLOSERS, NON_INSTRUCTIONS, Op
+from uops.spec.ir.ops import ADDRESSING, ALU, BLOCK_OPENERS, EFFECT_GROUPS, KERNEL_ACCESSES, LOOP_CLOSERS, Op
 from uops.spec.ir.record import dataclass
-from uops.spec.ir.scope import BASES, VerifyContext, is_variable, ranges_closed_by, strip_afters
+from uops.spec.ir.scope import BASES, VerifyContext, is_instruction, is_variable, ranges_closed_by, strip_afters
 from uops.spec.ir.sizes import same_shape, show_shape
 from uops.spec.rows.claims import Check, ClaimDraft, check_all_same_shape
 
@@ -425,7 +425,7 @@ def _check_instructions_unique_after_sources(u: UOp, ctx: VerifyContext) -> str 
     for k, s in enumerate(u.instructions):
         if s in position:
             return f"instruction {k} repeats {position[s]}"
-        unlisted = (p for p in s.src if p not in position and p not in ctx.size_nodes and p.op not in NON_INSTRUCTIONS)
+        unlisted = (p for p in s.src if p not in position and p not in ctx.size_nodes and is_instruction(p))
         missing = next(unlisted, None)
         if missing is not None:
             return f"instruction {k} ({s.op.name.lower()}) uses {missing.op.name.lower()} before it"

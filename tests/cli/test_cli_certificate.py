@@ -107,6 +107,13 @@ def test_bytes_of_any_kind_are_one_line(data: bytes, uops: Any, tmp_path: Path) 
     assert result.exit_code == 2 and "c.json" in result.stderr and len(result.stderr.strip().splitlines()) == 1
 
 
+def test_a_time_limit_is_one_that_timers_have(certificate: Json, uops: Any, tmp_path: Path) -> None:
+    (tmp_path / "c.json").write_text(C.dump_certificate(certificate))
+    assert uops("check-certificate", "c.json", "--seconds", str(10**9)).exit_code == 0
+    result = uops("check-certificate", "c.json", "--seconds", str(10**20))
+    assert result.exit_code == 2 and "is not in the range" in result.stderr
+
+
 def test_a_byte_order_mark_does_no_harm(certificate: Json, uops: Any, tmp_path: Path) -> None:
     (tmp_path / "c.json").write_bytes(b"\xef\xbb\xbf" + C.dump_certificate(certificate).encode())
     assert uops("check-certificate", "c.json").exit_code == 0

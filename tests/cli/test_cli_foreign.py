@@ -74,7 +74,7 @@ COMMANDS = {
     "bisect": ("bisect", "program.uops"),
     "stages": ("stages", "--rows", "Movement/Flip"),
     "conform": ("conform", "--rows", "Movement/Flip"),
-    "exhaustive": ("conform", "--tier", "exhaustive", "--rows", "trunc*"),
+    "exhaustive": ("conform", "--tier", "exhaustive", "--rows", "Elementwise/Trunc"),
     "fuzz": ("fuzz", "-n", "1"),
 }
 
@@ -143,7 +143,7 @@ COMPILES = f"""{GOOD}
 HANGING = {
     "conform, at import": (("conform", "--rows", "Movement/Flip"), "import time\nready()\ntime.sleep(1000)\n"),
     "conform": (("conform", "--rows", "Movement/Flip"), RUNS),
-    "exhaustive": (("conform", "--tier", "exhaustive", "--rows", "trunc*", "-j", "1"), RUNS),
+    "exhaustive": (("conform", "--tier", "exhaustive", "--rows", "Elementwise/Trunc", "-j", "1"), RUNS),
     "compile": (("compile", "program.uops"), COMPILES),
     "fuzz": (("fuzz", "-n", "9", "-j", "1"), COMPILES),
 }

@@ -18,7 +18,7 @@ from uops.backends import npz
 from uops.backends.answer import find_result_form_mismatch
 from uops.cli.commands.compile import resolve_stage_or_dialect
 from uops.cli.commands.spec import SpecMatches, _print_matches_and_cited_rulings, add_first_kind_of_match_or_raise_usage_error
-from uops.cli.inputs import random_inputs
+from uops.cli.inputs import check_and_convert_inputs, random_inputs
 from uops.compiler import PIPELINE
 from uops.fuzz.generate.graphs import case
 from uops.interp import run as interpret
@@ -335,6 +335,16 @@ def test_an_array_of_a_wrong_shape_is_refused_before_it_is_inflated(
     assert (result.exit_code, "got float32 of shape (1000, 1000)" in result.stderr) == (2, True)
 
 
+def test_an_object_that_is_no_integer_is_refused_as_an_index() -> None:
+    """It is not truncated."""
+    g = parse('%0 = param (), slot=none, name="n", bounds=[1, 8] : index\n%1 = param (2), slot=0 : index\n%2 = add %0, %1\n')
+    for wrong in ({"p0": np.array([1, 2.7], object), "n": 2}, {"p0": [1, 2], "n": np.array(2.7, object)}):
+        with pytest.raises(SpecError, match="needs integers"):
+            check_and_convert_inputs(g, wrong)
+    right = check_and_convert_inputs(g, {"p0": np.array([1, 2**70], object), "n": np.array(2, object)})
+    assert (right["p0"].tolist(), right["n"]) == ([1, 2**70], 2)
+
+
 @pytest.mark.parametrize("backend", ["interp", "llvm"])
 def test_an_index_input_may_be_any_integers(uops: Uops, tmp_path: Path, backend: str) -> None:
     (tmp_path / "x.uops").write_text(show(b.flip(b.param(0, (2,), dt.index), [True])))
@@ -477,6 +487,20 @@ def test_a_certificate_does_not_print_the_program_unless_asked(uops: Uops, progr
     assert uops(*certify, "--stage", "source").stdout == text
     assert uops(*certify, "--pass", "expand").stdout == uops("compile", program, "-b", "llvm", "--pass", "expand").stdout
     assert uops(*certify, "-o", "k.ll").stdout == "" and Path("k.ll").read_text() == text
+
+
+@pytest.mark.parametrize("instead", [("--log",), ("--pass", "expand")])
+def test_a_log_or_a_pass_takes_the_place_of_every_stage(uops: Uops, program: str, instead: tuple[str, ...], tmp_path: Path) -> None:
+    text = uops("compile", program, "-b", "llvm", *instead).output
+    result = uops("compile", program, "-b", "llvm", *instead, "--stage", "object", "-o", "out.o")
+    assert (result.exit_code, result.output, (tmp_path / "out.o").read_text().strip()) == (0, "", text.strip())
+
+
+def test_object_code_of_no_kernel_is_refused(uops: Uops, tmp_path: Path) -> None:
+    """A build step that asks for a file expects one."""
+    (tmp_path / "x.uops").write_text('%0 = param (0), slot=0, device="CPU" : f32\n%1 = neg %0\n')
+    result = uops("compile", "x.uops", "-b", "llvm", "--stage", "object", "-o", "out.o")
+    assert result.exit_code == 2 and "the program has no kernel" in result.stderr and not (tmp_path / "out.o").exists()
 
 
 def test_object_code_does_not_go_to_standard_output(uops: Uops, program: str) -> None:

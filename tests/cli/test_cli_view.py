@@ -284,6 +284,21 @@ def test_without_output_the_page_is_named_after_the_program(uops: Uops, program:
     assert (tmp_path / "program.html").stat().st_size > 10_000
 
 
+def test_a_page_does_not_replace_its_program(uops: Uops, program: str) -> None:
+    text = Path(program).read_text()
+    Path("program.html").write_text(text)
+    for command in (("view", "program.html"), ("view", program, "-o", f"./{program}")):
+        result = uops(*command)
+        assert result.exit_code == 2 and "the page would replace the program" in result.stderr
+    assert Path("program.html").read_text() == Path(program).read_text() == text
+
+
+@pytest.mark.parametrize("graph", [b.neg(b.param(0, (0,), dt.float32, device="CPU")), b.sink()])
+def test_a_program_without_kernels_has_a_page(uops: Uops, graph: UOp) -> None:
+    found = read(shown(uops, graph))
+    assert len(found.index["joints"]) == len(found.index["groups"]) - 1 == len(STAGES)
+
+
 def test_progress_is_told_on_standard_error(uops: Uops, program: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["uops.cli.commands.view"], "EVERY", 0.0)
     result = uops("view", program)

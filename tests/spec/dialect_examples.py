@@ -222,7 +222,10 @@ def _order(d: Dialect) -> list[UOp]:
     found = instructions(put(d, read(d)))
     k = next(k for k, u in enumerate(found) if u.op is Op.LOAD)
     swapped = [*found[: k - 1], found[k], found[k - 1], *found[k + 1 :]]
-    return [launch(d, listing=x) for x in (swapped, [*found[:k], found[k], *found[k:]], [u for u in found if u.op is not Op.LOAD])]
+    pair = b.store(at(P0, n(Op.STACK, c(1, i32), c(2, i32))), n(Op.STACK, b.load(at(P1, c(3, i32))), c(1.0)))
+    hidden = [u for u in instructions(pair) if u.op not in (Op.LOAD, Op.STACK)]  # a Load whose only user is a Stack
+    unlisted = [u for u in found if u.op is not Op.LOAD]
+    return [launch(d, listing=x) for x in (swapped, [*found[:k], found[k], *found[k:]], unlisted, hidden)]
 
 
 def _nests(d: Dialect) -> list[UOp]:

@@ -33,7 +33,8 @@ from uops.spec.ir.args import AddrSpace, ParamArg, SinkArg, SpecialArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import NON_INSTRUCTIONS, Op
+from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import is_instruction
 
 #: Unique number of the first placeholder.
 _PLACEHOLDERS = 5000
@@ -250,7 +251,7 @@ class _Instructions:
     def emit_with_unlisted_sources(self, *nodes: UOp) -> UOp:
         """List nodes, each after its sources; return the last one."""
         for u in toposort(*nodes):
-            if u not in self.items and u.op not in NON_INSTRUCTIONS:
+            if u not in self.items and is_instruction(u):
                 self.items.append(u)
         return nodes[-1]
 

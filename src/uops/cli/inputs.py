@@ -6,6 +6,7 @@ Both happen before any backend runs, so a wrong input gives the same message and
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -70,7 +71,8 @@ def _to_checked_int(key: str, u: UOp, given: Mapping[str, Any]) -> int:
     dtype, shape = _read_dtype_and_shape(key, given)
     if math.prod(shape) != 1 or dtype.kind not in "iuO":
         raise SpecError(f"input {key!r} needs an int, got {dtype} of shape {shape}")
-    value, (lo, hi) = int(np.asarray(given[key]).reshape(-1)[0]), u.arg.bounds
+    value: int = _to_python_ints(key, np.asarray(given[key])).item()
+    lo, hi = u.arg.bounds
     if not lo <= value <= hi:
         raise Trap(f"input {key!r} is {value}, outside of its bounds [{lo}, {hi}] (R48)")
     return value
@@ -86,7 +88,7 @@ def _get_checked_array_with_index_as_int64(key: str, u: UOp, shape: tuple[int, .
         raise SpecError(f"input {key!r} needs {expected_dtype} of shape {shape}, got {dtype} of shape {got}")
     a = np.asarray(given[key])
     if u.dtype is dt.index:
-        return _to_int64_or_python_ints(a)
+        return _to_int64_if_all_fit(_to_python_ints(key, a))
     if u.dtype.kind is DTypeKind.BOOL and a.size and a.view(np.uint8).max() > 1:
         raise Trap(f"input {key!r} has a bool byte other than 0 and 1 (R24)")
     return a
@@ -100,12 +102,22 @@ def _read_dtype_and_shape(key: str, given: Mapping[str, Any]) -> MemberHeader:
     return MemberHeader(a.dtype, a.shape)
 
 
-def _to_int64_or_python_ints(a: Any) -> Any:
-    """Convert integers to int64 if all of them fit, else to Python ints (R08)."""
+def _to_python_ints(key: str, a: Any) -> Any:
+    """Return integers as an array of Python ints. Raises SpecError for an object that is no integer."""
+    ints = np.empty(a.size, object)
     try:
-        return a.astype(object).astype(np.int64)
+        ints[:] = list(map(operator.index, a.ravel().tolist()))
+    except TypeError as e:
+        raise SpecError(f"input {key!r} needs integers: {e}") from e
+    return ints.reshape(a.shape)
+
+
+def _to_int64_if_all_fit(ints: Any) -> Any:
+    """Convert Python ints to int64 if all of them fit (R08)."""
+    try:
+        return ints.astype(np.int64)
     except OverflowError:
-        return a.astype(object)
+        return ints
 
 
 def _list_input_nodes_variables_first(root: UOp) -> dict[str, UOp]:

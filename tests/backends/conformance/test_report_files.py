@@ -280,6 +280,20 @@ def test_a_plain_savez_is_an_input_file(tmp_path: Path) -> None:
     assert back["p0"].tolist() == [0, 1, 2] and isinstance(back["b1"], np.ndarray) and back["n"] == 7 and type(back["n"]) is int
 
 
+def test_a_variable_may_have_the_name_of_a_parameter_of_savez() -> None:
+    file = io.BytesIO()
+    npz.save(file, {"file": 3, "allow_pickle": 4, "p0": np.arange(3)})
+    file.seek(0)
+    back = npz.load(file)
+    assert (back["file"], back["allow_pickle"], back["p0"].tolist()) == (3, 4, [0, 1, 2])
+
+
+def test_inputs_of_the_dtypes_of_numpy_have_the_bytes_of_savez() -> None:
+    arrays, file = {"b1": np.array(7.0), "p0": np.asfortranarray(np.arange(6).reshape(2, 3))}, io.BytesIO()
+    npz.save(file, arrays)
+    assert file.getvalue() == _bytes(**arrays)
+
+
 def test_equal_inputs_give_equal_files(tmp_path: Path) -> None:
     for k in (0, 1):
         npz.save(tmp_path / f"{k}.npz", {"p1": np.arange(3), "p0": np.arange(2)} if k else {"p0": np.arange(2), "p1": np.arange(3)})

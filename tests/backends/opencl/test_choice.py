@@ -67,6 +67,12 @@ def test_gpus_come_first_and_of_one_platform_the_newest_version() -> None:
     assert chosen("") == ["GPU 0", "GPU 1", "cpu", "pthread", "a processor"]
 
 
+def test_a_version_is_newer_than_its_own_beginning() -> None:
+    versions = ["X 1.2", "X 1.2.1", "X 1.3"]
+    found = choice.list_candidates(Platforms(*(("X", v, [("a", CPU), ("b", CPU)]) for v in versions)))
+    assert [(c.version, c.device) for c in found] == [(v, d) for v in reversed(versions) for d in "ab"]
+
+
 @pytest.mark.parametrize(
     ("text", "devices"),
     [

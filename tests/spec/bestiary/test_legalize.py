@@ -205,6 +205,13 @@ def test_a_call_is_listed_as_often_as_it_is_executed():
     assert [x.op for x in legalize(n(Op.LINEAR, r(), I0, ended, ended)).src] == [Op.RANGE, Op.INDEX, Op.STORE, Op.END]
 
 
+def test_a_linear_lists_vectors_but_those_of_constants():
+    """They are instructions; a Stack of Consts is none."""
+    value, place = n(Op.VECTORIZE, b.load(b.at(B, 2)), c(1.0)), n(Op.VECTORIZE, i(0), i(1))
+    low = legalize(n(Op.LINEAR, b.store(b.at(B, place), value)))
+    assert [x.op for x in low.src] == [Op.INDEX, Op.INDEX, Op.LOAD, Op.STACK, Op.STORE]
+
+
 def test_contract_puts_lanes_into_its_own_order():
     """R111: from (a outer, b inner) to (b outer, a inner)."""
     lanes = n(Op.VECTORIZE, *(c(float(k)) for k in range(6)))

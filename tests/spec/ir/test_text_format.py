@@ -115,6 +115,8 @@ BAD = {
     '%0 = special name="a': (1, 19), "%0 = binary data=0x1": (1, 18), "%0 = const " + "9" * 1235 + " : index": (1, 12),
     "%0 = permute order=" + "[" * 2000: (1, 20 + MAX_DEPTH), "%0 = const 1 : f32 extra": (1, 20), "%0 : add": (1, 4), "add": (1, 1),
     '%0 = special 1, name="\\ud800" : index': (1, 22), "%0 = cast 1 : 5": (1, 15), "%0 = neg 1, tag=1, tag=2": (1, 20),
+    "%0 = neg 1, tag=none, tag=5": (1, 23), "%0 = const 1, dtype=i32 : f32": (1, 27), "%0 = neg 1, tag=[1, nan]": (1, 13),
+    "%0 = const nan:0x3ff0000000000000 : f64": (1, 12), "%0 = const nan:0xfff0000000000000 : f64": (1, 12),
 }  # fmt: skip
 
 

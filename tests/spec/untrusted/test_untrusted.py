@@ -149,6 +149,17 @@ def test_a_value_of_another_form_is_said_with_its_place(value, says):
     assert find_misfit(value, FORM) == says
 
 
+def test_a_link_to_an_open_pipe_is_written_to():
+    """As /dev/stdout is where standard output is a pipe; the link names no file."""
+    reader, writer = os.pipe()
+    try:
+        write_bytes(f"/dev/fd/{writer}", b"new", durable=True)
+        assert os.read(reader, 9) == b"new"
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
 def test_without_following_links_a_file_takes_the_place_of_a_link_or_pipe(tmp_path):
     (tmp_path / "outside").write_text("outside")
     (tmp_path / "link").symlink_to(tmp_path / "outside")

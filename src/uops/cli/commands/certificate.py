@@ -12,10 +12,15 @@ import click
 
 from uops.cli.common import HOW_TO_ALLOW_NATIVE, allow_native_option, echo, json_option, print_json
 
+#: Largest time limit, in seconds, which is within the range of the system's timers.
+MOST_SECONDS = 10**9
+
 
 @click.command("check-certificate", short_help="Check a certificate that compile wrote.")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
-@click.option("--seconds", type=click.IntRange(1), default=600, show_default=True, help="Time limit of the check, in seconds.")
+@click.option(
+    "--seconds", type=click.IntRange(1, MOST_SECONDS), default=600, show_default=True, help="Time limit of the check, in seconds."
+)
 @allow_native_option()
 @json_option()
 @click.pass_context

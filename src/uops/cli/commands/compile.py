@@ -88,13 +88,13 @@ def compile_(
         _certify_and_write_certificate(root, backend, config, certificate)
         if stage is pass_ is out is None and not log:
             return
-    if name == OBJECT:
-        _write_object_files(compile_kernels(root, backend, config, written), out)
-        return
     if log:
         text = "".join(trace_rewrites_as_json_lines(root, backend, config))
     elif pass_ is not None:
         text = lower_and_format_after_pass(root, backend, config, pass_)
+    elif name == OBJECT:
+        _write_object_files(compile_kernels(root, backend, config, written), out)
+        return
     elif name == SOURCE:
         text = "\n".join(source(k) for k in compile_kernels(root, backend, config, written))
     else:
@@ -199,6 +199,8 @@ def _write_object_files(programs: list[UOp], out: str | None) -> None:
 
     if out in (None, "-"):
         raise click.UsageError("object code is binary: name a file with --output")
+    if not programs:
+        raise click.UsageError("the program has no kernel, so it has no object code")
     path = Path(out)
     for k, program in enumerate(programs):
         place = path if len(programs) == 1 else path.with_name(f"{path.stem}-{k}{path.suffix}")

@@ -345,14 +345,15 @@ def _run_exhaustive_tier_and_print(backend_name: str, rows: str, jobs: int, repo
     from uops.backends.conformance import exhaustive
     from uops.backends.worker.client import query_info_isolating_foreign_backend
     from uops.cli import summary
+    from uops.spec.rows.rows import row_of
     from uops.spec.untrusted import write_text
 
     version = query_info_isolating_foreign_backend(backend_name).version
-    only = tuple(n for n in exhaustive.function_names() if fnmatch.fnmatch(n, rows.lower().rpartition("/")[2] + "*"))
+    row_ids = {name: row_of(name.partition("/")[0]).id for name in exhaustive.function_names()}
+    only = tuple(name for name, row_id in row_ids.items() if fnmatch.fnmatchcase(row_id.lower(), rows.lower()))
     if rows != "*" and not only:
-        raise click.UsageError(
-            f"no function of the exhaustive tier matches {rows!r}; there are {', '.join(exhaustive.function_names())}"
-        )
+        known = ", ".join(sorted(set(row_ids.values())))
+        raise click.UsageError(f"no row of the exhaustive tier matches {rows!r}; there are {known}")
     with show_progress(f"{backend_name}, exhaustive") as advance:
         tallies = exhaustive.run_or_resume_exhaustive_tier(backend_name, jobs, advance, report, only if rows != "*" else None)
     outcome = _function_tallies_to_json(backend_name, version, tallies)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,7 +35,7 @@ SHARE = 0.8
     "out",
     type=click.Path(dir_okay=False, writable=True),
     metavar="OUT",
-    help="The page.  [default: FILE with suffix .html]",
+    help="The page.  [default: the name of FILE with suffix .html]",
 )
 @allow_native_option()
 @isolate_foreign_backend
@@ -52,8 +53,10 @@ def view(file: str, backend_name: str, out: str | None, allow_native: bool) -> N
     from uops.spec.verify.dialects import Dialect
     from uops.spec.verify.verifier import verify
 
-    backend = load_compiler_backend(backend_name)
     path = Path(out) if out else Path(Path(file).name).with_suffix(".html")
+    if path.exists() and os.path.samefile(path, file):
+        raise click.UsageError(f"the page would replace the program {describe_path(file)}: name another file with --output")
+    backend = load_compiler_backend(backend_name)
     name = escape_to_one_line(Path(file).name)
     with _pause_garbage_collection():
         with show_progress(f"{name}: reading", line_interval=EVERY):

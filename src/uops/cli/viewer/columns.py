@@ -136,7 +136,7 @@ class _ViewBuilder:
             column = StageColumn(title, dialects.get(stage, "tensor"), [], same)
             self.result.columns.append(column)
             new_indices = [self._add_group_and_index_lines(column, part) for part in parts]
-            if old_parts:
+            if len(self.result.columns) > 1:
                 self._add_links_and_decisions_of_groups(stage, column, old_indices, new_indices)
             old_parts, old_indices = parts, new_indices
         _set_final_kernel_where_exactly_one(self.result)
