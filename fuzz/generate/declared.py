@@ -3,8 +3,8 @@
 Takes: `Capabilities`. Gives: the dtypes and producers that a generator may use (`filter_dtypes`, `filter_producers`), and a
 test whether a program has only declared cells (`supports_graph`).
 
-A cell is a row and a dtype; the dtype of a comparison is that of its operands, as in conformance. If a filter leaves nothing,
-it returns its argument unchanged: the backend may then refuse the program.
+A cell is a row and a dtype; the dtype of a comparison is that of its operands, as in conformance. If no dtype
+is left, `filter_dtypes` returns its argument: the backend may then refuse the program.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class SupportedOpDtypes:
         return dtypes if self.supports_everything else tuple(d for d in dtypes if d in self.dtypes) or dtypes
 
     def filter_producers(self, producers: tuple[N, ...]) -> tuple[N, ...]:
-        """Keep the producers each of whose required ops is supported for some dtype; all of them if there are none."""
+        """Keep the producers each of whose required ops is supported for some dtype."""
         return producers if self.supports_everything else tuple(p for p in producers if self.supports_ops(p.required_ops))
 
     def supports_ops(self, ops: Iterable[Op]) -> bool:

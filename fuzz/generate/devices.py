@@ -83,9 +83,9 @@ class DeviceProgramMaker:
             shape[axis] *= n
         self.inputs[f"p{self.next_number}"] = draw_array(draw, d, tuple(shape), draw.choice(("small", "small", "edge")))
         if form == 3:
-            self._verify_and_append_if_small(b.copy(b.param(self.next_number, shape, d), self.devices))
+            self._append_if_small_raising_if_illegal(b.copy(b.param(self.next_number, shape, d), self.devices))
         else:
-            self._verify_and_append_if_small(b.param(self.next_number, shape, d, self.devices, axis))
+            self._append_if_small_raising_if_illegal(b.param(self.next_number, shape, d, self.devices, axis))
 
     def _add_read_or_copy(self, memory: ShardedMemory) -> None:
         """Read a Buffer as a value, where it is or on other devices."""
@@ -93,9 +93,9 @@ class DeviceProgramMaker:
         copies = (b.load(u), b.contiguous(u), b.copy(u, self.devices[::-1]), b.copy(u, self.devices[0]))
         value = self.draw.choice(copies)
         memory.reads.append(value)
-        self._verify_and_append_if_small(value)
+        self._append_if_small_raising_if_illegal(value)
 
-    def _verify_and_append_if_small(self, value: UOp) -> bool:
+    def _append_if_small_raising_if_illegal(self, value: UOp) -> bool:
         """Keep a value if it is small; return True if it is. Raises SpecError for one that breaks a claim."""
         verify(value)
         if math.prod(value.shape) > MOST * len(self.devices):
@@ -142,22 +142,22 @@ class DeviceProgramMaker:
         if is_reversed and op in _BINARY and op is not Op.WHERE:
             sources = sources[::-1]
         if accepts_dtypes(op, tuple(s.dtype for s in sources)):
-            self._verify_and_append_if_small(UOp(op, sources))
+            self._append_if_small_raising_if_illegal(UOp(op, sources))
 
     def add_cast_or_bitcast(self) -> None:
         """Add a Cast or a Bitcast."""
         x = self._draw_value()
         d = self.draw.choice(self.dtypes)
         if self.draw.chance(70):
-            self._verify_and_append_if_small(b.cast(x, d))
+            self._append_if_small_raising_if_illegal(b.cast(x, d))
         elif x.shape and dt.bool_ not in (d, x.dtype):
-            self._verify_and_append_if_small(b.bitcast(x, d))
+            self._append_if_small_raising_if_illegal(b.bitcast(x, d))
 
     def add_movement(self) -> None:
         """Add a movement op, mostly beside the sharded axis."""
         x, draw = self._draw_value(), self.draw
         if not x.shape:
-            self._verify_and_append_if_small(b.reshape(x, (1,) * draw.integer(1, 2)))
+            self._append_if_small_raising_if_illegal(b.reshape(x, (1,) * draw.integer(1, 2)))
             return
         k = draw.integer(0, len(x.shape) - 1)
         off = k != x.axis
@@ -167,32 +167,34 @@ class DeviceProgramMaker:
         if form == 0:
             order = list(range(len(x.shape)))
             order.insert(draw.integer(0, len(order) - 1), order.pop(k))
-            self._verify_and_append_if_small(b.permute(x, order))
+            self._append_if_small_raising_if_illegal(b.permute(x, order))
         elif form == 1:
             parts = [p for p in range(1, extent + 1) if extent % p == 0]
             part = draw.choice(parts)
-            self._verify_and_append_if_small(b.reshape(x, (*x.shape[:k], part, extent // part, *x.shape[k + 1 :])))
+            self._append_if_small_raising_if_illegal(b.reshape(x, (*x.shape[:k], part, extent // part, *x.shape[k + 1 :])))
         elif form == 2 and k + 1 < len(x.shape):
-            self._verify_and_append_if_small(b.reshape(x, (*x.shape[:k], extent * int(x.shape[k + 1]), *x.shape[k + 2 :])))
+            self._append_if_small_raising_if_illegal(b.reshape(x, (*x.shape[:k], extent * int(x.shape[k + 1]), *x.shape[k + 2 :])))
         elif form == 3 and off:
-            self._verify_and_append_if_small(b.flip(x, [j == k for j in range(len(x.shape))]))
+            self._append_if_small_raising_if_illegal(b.flip(x, [j == k for j in range(len(x.shape))]))
         elif form == 4 and off:
             before, behind = draw.integer(0, 2), draw.integer(0, 2)
-            self._verify_and_append_if_small(b.pad_by(x, *[(before, behind) if j == k else (0, 0) for j in range(len(x.shape))]))
+            self._append_if_small_raising_if_illegal(
+                b.pad_by(x, *[(before, behind) if j == k else (0, 0) for j in range(len(x.shape))])
+            )
         elif form == 5 and off:
             first = draw.integer(0, extent - 1)
             size = draw.integer(1, extent - first)
             shape = [size if j == k else n for j, n in enumerate(x.shape)]
-            self._verify_and_append_if_small(b.shrink(x, [first if j == k else z for j, z in enumerate(zeros)], shape))
+            self._append_if_small_raising_if_illegal(b.shrink(x, [first if j == k else z for j, z in enumerate(zeros)], shape))
         elif form == 6:
             wide = b.reshape(x, (*x.shape[:k], 1, *x.shape[k:]))
             n = draw.integer(2, 4)
-            self._verify_and_append_if_small(b.expand(wide, (*x.shape[:k], n, *x.shape[k:])))
+            self._append_if_small_raising_if_illegal(b.expand(wide, (*x.shape[:k], n, *x.shape[k:])))
         elif form == 7:
             if k == 0 and off:
-                self._verify_and_append_if_small(b.at(x, draw.integer(0, extent - 1)))
+                self._append_if_small_raising_if_illegal(b.at(x, draw.integer(0, extent - 1)))
             else:
-                self._verify_and_append_if_small(b.stack(x, self._draw_partner(x) if self.draw.chance(60) else x))
+                self._append_if_small_raising_if_illegal(b.stack(x, self._draw_partner(x) if self.draw.chance(60) else x))
 
     def add_reduce(self) -> None:
         """Add a Reduce, half of them along the sharded axis."""
@@ -203,8 +205,8 @@ class DeviceProgramMaker:
         on_axis = x.axis is not None and self.draw.chance(50)
         axes = [x.axis] if on_axis else [self.draw.integer(0, len(x.shape) - 1)]
         reduced = b.reduce(x, self.draw.choice(ops), axes)  # type: ignore[arg-type]
-        if self._verify_and_append_if_small(reduced):
-            self._verify_and_append_if_small(b.reshape(reduced, [n for k, n in enumerate(reduced.shape) if k not in axes]))
+        if self._append_if_small_raising_if_illegal(reduced):
+            self._append_if_small_raising_if_illegal(b.reshape(reduced, [n for k, n in enumerate(reduced.shape) if k not in axes]))
 
     # Copies
 
@@ -213,10 +215,10 @@ class DeviceProgramMaker:
         x, draw = self._draw_value(), self.draw
         n = len(self.devices)
         if draw.chance(30) or not x.shape:
-            self._verify_and_append_if_small(b.copy(x, draw.choice((self.devices[0], self.devices[-1], "CPU"))))
+            self._append_if_small_raising_if_illegal(b.copy(x, draw.choice((self.devices[0], self.devices[-1], "CPU"))))
         elif draw.chance(40):
             copies = b.copy(b.expand(b.reshape(x, (1, *x.shape)), (n, *x.shape)), self.devices)
-            self._verify_and_append_if_small(b.reshape(b.replicated(copies, 0), x.shape))
+            self._append_if_small_raising_if_illegal(b.reshape(b.replicated(copies, 0), x.shape))
         else:
             others = [
                 self.devices,
@@ -225,9 +227,9 @@ class DeviceProgramMaker:
                 self.devices[: max(1, n // 2)],
                 self.devices[:-1] or self.devices,
             ]
-            self._verify_and_append_if_small(b.copy(x, draw.choice(others)))
+            self._append_if_small_raising_if_illegal(b.copy(x, draw.choice(others)))
 
-    def add_collective(self) -> None:
+    def add_collective_fitting_operand_placement(self) -> None:
         """Add a collective of the specification."""
         x = self._draw_value()
         if isinstance(x.device, tuple) and x.axis is not None:
@@ -236,13 +238,13 @@ class DeviceProgramMaker:
             if self.draw.chance(30) and flat.shape[0] % (n * n) == 0:  # a reduce-scatter of another op
                 pieces = b.copy(b.permute(b.reshape(flat, (n, n, flat.shape[0] // n // n)), (1, 0, 2)), x.device)
                 ops = [op for op in (Op.MAX, Op.MUL, Op.ADD) if accepts_dtypes(op, (x.dtype, x.dtype))]
-                self._verify_and_append_if_small(b.reduce(pieces, self.draw.choice(ops), [1]))
+                self._append_if_small_raising_if_illegal(b.reduce(pieces, self.draw.choice(ops), [1]))
                 return
             names = ("gather", "reduce", "allgather", "reduce_scatter", "allreduce")
-            self._verify_and_append_if_small(COLLECTIVES[self.draw.choice(names)](flat, x.device))
+            self._append_if_small_raising_if_illegal(COLLECTIVES[self.draw.choice(names)](flat, x.device))
         elif not isinstance(x.device, tuple):
             flat = b.reshape(x, (math.prod(x.shape),))
-            self._verify_and_append_if_small(COLLECTIVES[self.draw.choice(("broadcast", "scatter"))](flat, self.devices))
+            self._append_if_small_raising_if_illegal(COLLECTIVES[self.draw.choice(("broadcast", "scatter"))](flat, self.devices))
 
     # Memory
 
@@ -301,7 +303,7 @@ _STATEMENTS: tuple[Callable[[DeviceProgramMaker], None], ...] = (
     *(DeviceProgramMaker.add_movement,) * 5,
     *(DeviceProgramMaker.add_reduce,) * 2,
     *(DeviceProgramMaker.add_copy,) * 2,
-    *(DeviceProgramMaker.add_collective,) * 2,
+    *(DeviceProgramMaker.add_collective_fitting_operand_placement,) * 2,
     *(DeviceProgramMaker.add_store,) * 3,
     DeviceProgramMaker.add_cast_or_bitcast,
 )

@@ -95,7 +95,7 @@ def make_group_of_disjoint_stores_and_read(m: GraphMaker, d: DType, shape: Shape
     return b.reshape(b.after(buffer, b.group(*stores)), shape)
 
 
-def make_expand_undone_by_replicated(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
+def make_expand_of_unit_axes_undone_by_replicated(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     """Make a Replicated of equal copies (R47: it takes one of them)."""
     axes = [k for k, n in enumerate(shape) if n == 1 and m.draw.chance(70)] or [shape.index(1)]
     source = list(shape)

@@ -21,7 +21,7 @@ from uops.fuzz.generate.bestiary.families import FAMILIES, generate_family_case
 from uops.fuzz.generate.declared import EVERYTHING, SupportedOpDtypes
 from uops.fuzz.generate.draw import RecordingDraw, SeededDraw
 from uops.fuzz.generate.graphs import FuzzCase, generate_tensor_graph
-from uops.fuzz.generate.kernels.scheduled import generate_kernel_launch
+from uops.fuzz.generate.kernels.scheduled import generate_linear_of_one_or_two_kernels
 from uops.fuzz.generate.maker import GraphMaker
 from uops.fuzz.generate.methods import chains, references, workloads
 from uops.fuzz.generate.producers import ELEMENTWISE, FEATURES, LEAVES, PRODUCERS
@@ -189,7 +189,7 @@ KINDS: dict[str, ProgramKind] = {k.name: k for k in (
     ProgramKind("bodies", "graphs with a Function or a Call on top",
                 Dialect.TENSOR, _generate_function_or_call_root),
     ProgramKind("kernels", "scheduled kernels with LOCAL memory, workgroups and Barriers",
-                Dialect.SCHEDULED, generate_kernel_launch),
+                Dialect.SCHEDULED, generate_linear_of_one_or_two_kernels),
     ProgramKind("calls", "Calls of kernels written by hand, among statements on the same Buffers",
                 Dialect.TENSOR, programs.generate_program_with_kernel_calls, 2),
     ProgramKind("devices", "programs on several devices: shards, collectives, Stores",
@@ -209,10 +209,10 @@ DEFAULT = ("tensor",)
 def sample(seed: int, k: int, kinds: Sequence[str] = DEFAULT, declared: SupportedOpDtypes = EVERYTHING) -> ProgramSample:
     """Return case `k` of `seed`. Raises UnknownKind."""
     draw = SeededDraw(stable_hash(DRAWS, seed, k, *kinds))
-    return generate_sample_preferring_supported_cells(draw.choice(_kinds_by_weight(kinds)), draw, declared)
+    return generate_sample_of_supported_cells_else_first(draw.choice(_kinds_by_weight(kinds)), draw, declared)
 
 
-def generate_sample_preferring_supported_cells(
+def generate_sample_of_supported_cells_else_first(
     kind: ProgramKind, draw: ChoiceSource, declared: SupportedOpDtypes = EVERYTHING
 ) -> ProgramSample:
     """Generate a sample of a kind as a function of the choices of `draw`. Of up to `TRIES` TENSOR programs, the first of

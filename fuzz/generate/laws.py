@@ -108,7 +108,7 @@ def sample_typings_verifying_left_side(rule: Rule) -> tuple[Types, ...]:
     for k in range(_ATTEMPTS if math.prod(map(len, free.values())) > 1 else 1):
         common = (dt.index, *dt.STORABLE)[k % (1 + len(dt.STORABLE))]
         types = tuple((n, common if common in among and rng.random() < 0.8 else rng.choice(among)) for n, among in free.items())
-        if _verifies_with_int64_index_without_bit_ops(rule.lhs, types):
+        if _verifies_with_indices_within_int64_bounds(rule.lhs, types):
             valid[types] = None
     return tuple(valid)
 
@@ -118,7 +118,7 @@ def _type_variables(p: Pattern) -> list[TypeVar]:
     return variables_here + [t for q in p.src for t in _type_variables(q)]
 
 
-def _verifies_with_int64_index_without_bit_ops(lhs: Pattern, types: Types) -> bool:
+def _verifies_with_indices_within_int64_bounds(lhs: Pattern, types: Types) -> bool:
     pattern_variables = variables(lhs)
     leaves = {n: _make_typed_leaf(k, d) if n in pattern_variables else d for k, (n, d) in enumerate(types)}
     u = instantiate(lhs, leaves, next((d for _, d in types), dt.int32))

@@ -68,7 +68,7 @@ def _short_axes(shape: Shape) -> list[int]:
     return [k for k, n in enumerate(shape) if 0 < n <= _LONGEST]
 
 
-def make_arithmetic_sequence_or_any_value(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
+def make_sequence_on_short_axis_or_any_value(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     """Make an arithmetic sequence along a short axis; any value if there is no such axis."""
     axes = _short_axes(shape)
     return (

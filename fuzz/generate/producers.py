@@ -23,9 +23,9 @@ from uops.fuzz.generate.maker import GraphMaker, Producer, Shape
 from uops.fuzz.generate.positions import (
     COMPARISONS,
     broadcast_scalar,
-    make_arithmetic_sequence_or_any_value,
     make_index_arithmetic_and_cast,
     make_reduce_of_where_on_position,
+    make_sequence_on_short_axis_or_any_value,
 )
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -265,7 +265,7 @@ def _make_bitcast(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     return b.bitcast(m.make_value(kind, source, budget), d)
 
 
-def _make_slice_of_narrower_buffer(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
+def _make_slice_of_buffer_of_no_wider_dtype(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     """Make a Slice of a Buffer at an offset that is aligned to the new dtype (R46: a Slice's byte range is aligned)."""
     smaller = tuple(k for k in dt.STORABLE if k.itemsize <= d.itemsize and (k is not dt.bool_ or d is dt.bool_))
     kind = m.draw.choice(m.declared.filter_dtypes(smaller))
@@ -418,7 +418,7 @@ ELEMENTWISE: tuple[Producer, ...] = (
 PRODUCERS: tuple[Producer, ...] = (
     *ELEMENTWISE,
     Producer("folded", _admits_anything, _make_constant_expression),
-    Producer("sequence", lambda m, d, s, n: bool(s) and d is not dt.bool_, make_arithmetic_sequence_or_any_value),
+    Producer("sequence", lambda m, d, s, n: bool(s) and d is not dt.bool_, make_sequence_on_short_axis_or_any_value),
     Producer("selected", lambda m, d, s, n: n >= 2 and d is not dt.bool_, make_reduce_of_where_on_position),
     Producer("indices", _admits_anything, make_index_arithmetic_and_cast),
     Producer("permute", lambda m, d, s, n: len(s) > 1, _make_permute),
@@ -430,7 +430,7 @@ PRODUCERS: tuple[Producer, ...] = (
     Producer("index", _admits_anything, _make_index_by_scalar_or_vector),
     Producer("stack", lambda m, d, s, n: bool(s) and 1 <= s[0] <= 4, _make_stack),
     Producer("bitcast", lambda m, d, s, n: d is not dt.bool_, _make_bitcast),
-    Producer("slice", lambda m, d, s, n: m.body_params is None and d is not dt.bool_, _make_slice_of_narrower_buffer),
+    Producer("slice", lambda m, d, s, n: m.body_params is None and d is not dt.bool_, _make_slice_of_buffer_of_no_wider_dtype),
     _build_reduce_producer(Op.ADD), _build_reduce_producer(Op.MUL), _build_reduce_producer(Op.MAX),
     Producer("crossed", lambda m, d, s, n: bool(s) and s[-1] > 1 and n >= 3, _combine_value_with_own_or_pairwise_reduce),
     Producer("function", lambda m, d, s, n: n >= 3 and m.body_params is None, effects.make_function_result),
@@ -440,7 +440,7 @@ PRODUCERS: tuple[Producer, ...] = (
     Producer("shards", _can_shard, effects.make_scatter_gather_over_devices),
     Producer("call", lambda m, d, s, n: n >= 3 and m.body_params is None, effects.make_call_and_read_its_output),
     Producer("group", lambda m, d, s, n: n >= 2 and m.body_params is None, effects.make_group_of_disjoint_stores_and_read),
-    Producer("replicated", lambda m, d, s, n: 1 in s, effects.make_expand_undone_by_replicated),
+    Producer("replicated", lambda m, d, s, n: 1 in s, effects.make_expand_of_unit_axes_undone_by_replicated),
     Producer("everywhere", _can_copy_to_devices, effects.make_copy_to_devices_and_back),
 )
 # fmt: on

@@ -165,7 +165,7 @@ def samples(draw: Any, /, kind: str = "tensor", capabilities: Capabilities = _EV
     dtypes and rows of `capabilities` alone.
     """
     (program_kind,), declared = kinds.look_up_kinds((kind,)), SupportedOpDtypes.from_capabilities(capabilities)
-    sample = kinds.generate_sample_preferring_supported_cells(program_kind, HypothesisDraw(draw), declared)
+    sample = kinds.generate_sample_of_supported_cells_else_first(program_kind, HypothesisDraw(draw), declared)
     assume(program_kind.dialect is not Dialect.TENSOR or declared.supports_graph(sample.graph))
     return PrintableSample(*sample)
 

@@ -27,7 +27,7 @@ from uops.fuzz.generate.draw import CheckedReplayDraw
 from uops.fuzz.generate.kinds import (
     KINDS,
     ProgramSample,
-    generate_sample_preferring_supported_cells,
+    generate_sample_of_supported_cells_else_first,
     select_graph_inputs,
 )
 from uops.fuzz.generate.schedules import find_unreadable_part
@@ -87,7 +87,7 @@ def read_reproducer(path: Path) -> Reproducer:
     if choices is None:
         return Reproducer(ProgramSample(kind, test.graph, test.inputs, opts), about)
     try:
-        sample = generate_sample_preferring_supported_cells(KINDS[kind], CheckedReplayDraw(choices))
+        sample = generate_sample_of_supported_cells_else_first(KINDS[kind], CheckedReplayDraw(choices))
     except (TypeError, ValueError) as e:
         raise _header_error(path, line, f"choices: {e}") from e
     return Reproducer(sample._replace(opts=opts), about)

@@ -86,7 +86,7 @@ class KernelMaker:
         return b.buffer(size, self.dtype, addrspace=AddrSpace.LOCAL, unique=self.uniques)
 
 
-def generate_kernel_launch(draw: ChoiceSource, declared: SupportedOpDtypes) -> FuzzCase:
+def generate_linear_of_one_or_two_kernels(draw: ChoiceSource, declared: SupportedOpDtypes) -> FuzzCase:
     """Generate a LINEAR of one or two kernels."""
     inputs: dict[str, Any] = {}
     d = draw.choice(declared.filter_dtypes(DTYPES))
@@ -169,13 +169,13 @@ def _make_value_maybe_via_local_memory(k: KernelMaker, loadable_memory: list[UOp
         value = _exchange_or_reduce_lanes_in_local_memory(k, value, loadable_memory)
     is_serial = not k.lanes and all(r.arg.type in (AxisType.LOOP, AxisType.UPCAST) for r in k.ranges)
     return (
-        combine_exactly(k, value, _fill_local_row_in_loop_and_read_it(k, loadable_memory))
+        combine_exactly(k, value, _fill_local_row_and_read_or_reduce_it(k, loadable_memory))
         if is_serial and k.draw.chance(40)
         else value
     )
 
 
-def _fill_local_row_in_loop_and_read_it(k: KernelMaker, loadable_memory: list[UOp]) -> UOp:
+def _fill_local_row_and_read_or_reduce_it(k: KernelMaker, loadable_memory: list[UOp]) -> UOp:
     """Fill a row of LOCAL memory in a loop, and read one of its elements or reduce all of them."""
     n = k.draw.choice((2, 3, 4, 8))
     row, lane = k.make_local_buffer(n), k.make_range(n, k.draw.choice((AxisType.LOOP, AxisType.UPCAST)))

@@ -116,8 +116,8 @@ def _barrier(*effects: UOp) -> UOp:
 # ------------------------------------------------------------------------------------------------------------- the forms
 
 
-def make_elementwise_of_matrix_and_transpose(k: WrittenKernel) -> list[UOp]:
-    """Store a matrix, from a matrix and its transpose: Params of two dimensions, read as values without a Load (R51)."""
+def make_elementwise_of_matrix_and_other_transposed(k: WrittenKernel) -> list[UOp]:
+    """Store a matrix, from another one and a transposed one: Params of two dimensions, read as values without a Load (R51)."""
     rows, columns = k.draw.integer(1, 4), k.draw.integer(1, 4)
     i, j = k.make_range(rows, k.draw.choice((AxisType.LOOP, AxisType.GLOBAL))), k.make_range(columns, AxisType.LOOP)
     out = k.make_memory_param_with_placeholder_argument((rows, columns), is_written=True)
@@ -142,7 +142,7 @@ def make_update_in_place_maybe_via_aliased_params(k: WrittenKernel) -> list[UOp]
     return [_close(b.store(b.at(out, position), value, *k.draw_gate(position, size)), ranges)]
 
 
-def make_loops_of_any_bound(k: WrittenKernel) -> list[UOp]:
+def make_two_loops_maybe_bounded_by_counter(k: WrittenKernel) -> list[UOp]:
     """Update memory in the order of nested loops whose bounds may be 0, negative, variables, or counters of outer loops."""
     outer = k.make_range(
         k.make_variable_param_with_placeholder_argument(-2, 4) if k.draw.chance(50) else k.draw.choice(_BOUNDS), AxisType.LOOP
@@ -299,9 +299,9 @@ def combine_machine(k: WrittenKernel, x: UOp, y: UOp) -> UOp:
 Form = Callable[[WrittenKernel], list[UOp]]
 #: Name of a form -> the function that makes its effects. Draws depend on the order.
 FORMS: dict[str, Form] = {
-    "matrices": make_elementwise_of_matrix_and_transpose,
+    "matrices": make_elementwise_of_matrix_and_other_transposed,
     "in_place": make_update_in_place_maybe_via_aliased_params,
-    "bounds": make_loops_of_any_bound,
+    "bounds": make_two_loops_maybe_bounded_by_counter,
     "atomic": make_atomic_counts,
     "registers": make_accumulation_in_registers,
     "lanes": make_exchange_of_lanes,

@@ -34,7 +34,7 @@ Shape = tuple[int, ...]
 EXTENTS = (1, 2, 3, 7, 8, 16, 17, 31, 33, 64, 65, 130, 200, 300)
 #: Maximum numbers of elements of one value; a chain draws one of them, small ones more often.
 ELEMENTS = (200, 600, 2000, 2000, 6000, 6000, 20000, 90000)
-#: A chain of at least LARGE elements has no axis shorter than LONG, so that schedules with tiles of several axes apply.
+#: A chain of at least LARGE elements has no axis of 2 to LONG - 1 elements, so that schedules with tiles of several axes apply.
 LARGE, LONG = 20000, 16
 #: Maximum extent n of an axis that is counted: `arange` and prefix sums compute n rows of n elements.
 COUNTED = 200
@@ -110,14 +110,12 @@ class Chain:
         first_axis = self.draw.integer(0, t.ndim) if self.draw.chance(30) else 0
         return self.make_data(d, tuple(1 if self.draw.chance(25) else n for n in t.shape[first_axis:]))
 
-    def apply_random_binary(self, t: Tensor, other: Tensor | int | float) -> Tensor:
+    def combine_by_random_operator_or_where(self, t: Tensor, other: Tensor | int | float) -> Tensor:
         """Combine two operands by one operation, or choose between them."""
         if self.draw.chance(20):
             return t.__gt__(other).where(t, other)
         if t.dtype is dt.bool_ or (t.dtype.is_integer and self.draw.chance(15)):
-            return _call_method(
-                t.cast(dt.int32) if t.dtype.is_float else t, self.draw.choice(BITS), self.to_int_or_bool_operand(other)
-            )
+            return _call_method(t, self.draw.choice(BITS), self.to_int_or_bool_operand(other))
         return _call_method(t, self.draw.choice(ARITHMETIC if self.draw.chance(75) else COMPARISONS), other)
 
     def to_int_or_bool_operand(self, other: Tensor | int | float) -> Tensor | int:
@@ -154,8 +152,10 @@ def _apply_reduction(c: Chain, t: Tensor) -> Tensor:
 def _combine_with_own_reduction(c: Chain, t: Tensor) -> Tensor:
     """Combine a Tensor with a reduction of itself."""
     if max(t.shape) <= COUNTED and c.draw.chance(15):
-        return c.apply_random_binary(t, _call_method(t, c.draw.choice(POSITIONS), c.draw_axis(t), keepdim=True))
-    return c.apply_random_binary(t, _call_method(t, c.draw.choice(REDUCTIONS), _draw_reduction_axes(c, t), keepdim=True))
+        return c.combine_by_random_operator_or_where(t, _call_method(t, c.draw.choice(POSITIONS), c.draw_axis(t), keepdim=True))
+    return c.combine_by_random_operator_or_where(
+        t, _call_method(t, c.draw.choice(REDUCTIONS), _draw_reduction_axes(c, t), keepdim=True)
+    )
 
 
 def _apply_argmax_argmin_or_reduce_if_axis_long(c: Chain, t: Tensor) -> Tensor:
@@ -212,7 +212,7 @@ def _index_one_or_two_axes_by_random_positions(c: Chain, t: Tensor) -> Tensor:
     return t[(*before, c.make_random_index_tensor(t.shape[k], (count,)))]
 
 
-def _gather_at_random_or_argmax_positions(c: Chain, t: Tensor) -> Tensor:
+def _gather_or_index_if_axis_long(c: Chain, t: Tensor) -> Tensor:
     """Gather elements at positions from data, or at the position of an extremum."""
     k = c.draw_axis(t)
     if max(t.shape) > COUNTED:
@@ -226,7 +226,7 @@ def _gather_at_random_or_argmax_positions(c: Chain, t: Tensor) -> Tensor:
 def _use_as_row_indices_else_gather(c: Chain, t: Tensor) -> Tensor:
     """Use integers as row numbers of a table."""
     if not _is_float_free(t) or t.dtype is dt.bool_ or c.max_repeats(t) < 2:
-        return _gather_at_random_or_argmax_positions(c, t)
+        return _gather_or_index_if_axis_long(c, t)
     n = c.draw_extent(33)
     return c.make_data(c.draw.choice(c.dtypes), (n, c.draw_extent(min(8, c.max_repeats(t)))))[t % n]
 
@@ -239,7 +239,7 @@ def _sum_rows_into_random_segments(c: Chain, t: Tensor) -> Tensor:
     return (selected == Tensor.arange(count).reshape(count, 1, *ones)).where(t, 0).sum(1)
 
 
-def _apply_reshape(c: Chain, t: Tensor) -> Tensor:
+def _merge_split_flatten_or_unsqueeze(c: Chain, t: Tensor) -> Tensor:
     k = c.draw_axis(t)
     form = c.draw.choice(("merge", "split", "flat", "new"))
     if form == "merge" and k + 1 < t.ndim:
@@ -346,14 +346,14 @@ STEPS = (
     ChainStep("shrink",     _apply_shrink),
     ChainStep("slice",      _slice_all_axes_by_random_steps),
     ChainStep("pick",       _index_one_or_two_axes_by_random_positions),
-    ChainStep("gather",     _gather_at_random_or_argmax_positions),
+    ChainStep("gather",     _gather_or_index_if_axis_long),
     ChainStep("look-up",    _use_as_row_indices_else_gather),
     ChainStep("scatter",    _sum_rows_into_random_segments),
-    ChainStep("reshape",    _apply_reshape, 2),
+    ChainStep("reshape",    _merge_split_flatten_or_unsqueeze, 2),
     ChainStep("expand",     _expand_new_axis_or_repeat_axis),
     ChainStep("join",       _concatenate_or_stack_else_roll),
     ChainStep("unary",      _apply_unary, 2, axes=False),
-    ChainStep("binary",     lambda c, t: c.apply_random_binary(t, c.draw_operand(t)), 3, axes=False),
+    ChainStep("binary",     lambda c, t: c.combine_by_random_operator_or_where(t, c.draw_operand(t)), 3, axes=False),
     ChainStep("cast",       _apply_cast, 1, axes=False),
     ChainStep("where",      _apply_where_clamp_or_triangle, 2, axes=False),
     ChainStep("contiguous", lambda c, t: t.contiguous(), 1, axes=False),

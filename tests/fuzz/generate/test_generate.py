@@ -277,7 +277,7 @@ def test_generated_arrays_are_stored_as_backends_store_them() -> None:
 def test_sequences_are_linear_in_the_position(d: DType) -> None:
     for seed in range(20):
         m = maker.GraphMaker(SeededDraw(seed), 100, dt.STORABLE, producers.PRODUCERS, producers.LEAVES)
-        (found,) = run(positions.make_arithmetic_sequence_or_any_value(m, d, (5, 1), 2), m.inputs).values
+        (found,) = run(positions.make_sequence_on_short_axis_or_any_value(m, d, (5, 1), 2), m.inputs).values
         steps = np.diff(found.astype(np.int64).reshape(-1)) % (256 if d is dt.uint8 else 1 << 32)
         assert len(set(steps.tolist())) == 1
 

@@ -73,12 +73,12 @@ def test_left_sides_of_rules_have_dtypes_and_are_rewritten() -> None:
 def test_recorded_choices_make_the_same_program(name: str) -> None:
     for seed in range(10):
         recorded = RecordingDraw(SeededDraw(seed))
-        first = kinds.generate_sample_preferring_supported_cells(KINDS[name], recorded)
-        again = kinds.generate_sample_preferring_supported_cells(KINDS[name], CheckedReplayDraw(recorded.choices))
+        first = kinds.generate_sample_of_supported_cells_else_first(KINDS[name], recorded)
+        again = kinds.generate_sample_of_supported_cells_else_first(KINDS[name], CheckedReplayDraw(recorded.choices))
         assert again.graph is first.graph
         assert all(np.array_equal(_bits(v), _bits(again.inputs[k])) for k, v in first.inputs.items())
         with pytest.raises(ValueError, match=", got None: record the choices again"):
-            kinds.generate_sample_preferring_supported_cells(KINDS[name], CheckedReplayDraw(recorded.choices[:-1]))
+            kinds.generate_sample_of_supported_cells_else_first(KINDS[name], CheckedReplayDraw(recorded.choices[:-1]))
 
 
 def _bits(a: Any) -> Any:
