@@ -25,6 +25,7 @@ from uops.fuzz.generate.graphs import FuzzCase
 from uops.spec.choices import ChoiceSource
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
+from uops.spec.ir.ops import Op
 
 #: Extents of axes: around vectors, tails and register tiles.
 EXTENTS = (1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 48, 64, 65, 96)
@@ -51,6 +52,8 @@ class WorkloadMaker:
     combinations: tuple[str, ...] = ()
     #: Whether a wide program realizes its values.
     is_realized: bool = True
+    #: Whether the backend declares that it has Reduce.
+    may_reduce: bool = True
 
     def draw_extent(self, most: int, least: int = 1) -> int:
         """Draw one of `EXTENTS` from `least` to `most`, or the nearest that there is."""
@@ -323,15 +326,16 @@ def _make_gated_views(w: WorkloadMaker) -> Tensor:
             t = t.pad([(w.draw.integer(0, 3), w.draw.integer(0, 3)) if j == k else None for j in range(t.ndim)])
         elif form == "flip":
             t = t.flip(k)
-    return t.sum(w.draw.integer(0, t.ndim - 1)) if w.draw.chance(40) else t
+    return t.sum(w.draw.integer(0, t.ndim - 1)) if w.may_reduce and w.draw.chance(40) else t
 
 
 class WorkloadFamily(NamedTuple):
-    """A family of workloads. `weight` is its frequency."""
+    """A family of workloads. `weight` is its frequency, and `required_ops` are in every workload of it."""
 
     name: str
     make: Callable[[WorkloadMaker], Tensor]
     weight: int = 1
+    required_ops: tuple[Op, ...] = (Op.REDUCE,)
 
 
 #: All families. Draws depend on the order.
@@ -340,21 +344,22 @@ FAMILIES = (
     WorkloadFamily("contraction", _make_outer_or_inner_product, 2),
     WorkloadFamily("convolution", _make_convolution, 2),
     WorkloadFamily("attention", _make_attention, 2),
-    WorkloadFamily("scan", _make_scan, 3),
+    WorkloadFamily("scan", _make_scan, 4),
     WorkloadFamily("windows", _make_windows, 2),
     WorkloadFamily("rows", _make_rows, 3),
     WorkloadFamily("chain", _make_chain, 5),
     WorkloadFamily("scatter", _make_scatter, 2),
-    WorkloadFamily("gated views", _make_gated_views, 2),
+    WorkloadFamily("gated views", _make_gated_views, 2, required_ops=()),
 )
-_WEIGHTED = tuple(f for f in FAMILIES for _ in range(f.weight))
 
 
 def generate_workload(draw: ChoiceSource, declared: SupportedOpDtypes) -> FuzzCase:
     """Generate one workload, whose result another function of rows reads in some cases, often through a view."""
-    w = WorkloadMaker(draw, draw.choice(WORK), declared.filter_dtypes(DTYPES))
-    t = draw.choice(_WEIGHTED).make(w)
-    if t.numel() <= w.work and draw.chance(30):  # a reader that sees a part of it, or another order
+    may_reduce = declared.supports_ops((Op.REDUCE,))
+    w = WorkloadMaker(draw, draw.choice(WORK), declared.filter_dtypes(DTYPES), may_reduce=may_reduce)
+    families = declared.filter_producers(FAMILIES)
+    t = draw.choice([f for f in families for _ in range(f.weight)]).make(w)
+    if may_reduce and t.numel() <= w.work and draw.chance(30):  # a reader that sees a part of it, or another order
         t = _apply_function_of_rows(w, w.apply_view(t))
     return FuzzCase(*capture(t))
 

@@ -64,7 +64,7 @@ def test_small_programs_are_compiled_as_large_ones_are(monkeypatch: pytest.Monke
     subject = Subject("llvm")
     target = subject.target
     assert target is not None
-    for k in range(400):
+    for k in range(800):
         scaled = target.describe_as(draw_scaled_machine(LARGE, SeededDraw(k)))
         lower(kinds.sample(7, k, ("workloads",)).graph, scaled, "optimize", Config(reuse=False))
         if len(reached) == len(LARGE_SCHEDULES):
