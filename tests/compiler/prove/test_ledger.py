@@ -206,6 +206,33 @@ def test_a_rule_that_has_no_dtypes_is_unmodelled_and_never_proved() -> None:
     assert find_rules_with_missing_or_stale_page(report.pages, report, [rule]) == []
 
 
+#: What may be wrong with a page: the entries of a rule -> others.
+SPOILED: dict[str, Callable[[list[LedgerEntry]], list[LedgerEntry]]] = {
+    "the first is missing": lambda e: e[1:],
+    "the last is missing": lambda e: e[:-1],
+    "one alone is left": lambda e: e[2:3],
+    "none is left": lambda e: [],
+    "one is twice": lambda e: [*e, e[0]],
+    "one is in another's place": lambda e: [e[0], e[0], *e[2:]],
+    "one more typing": lambda e: [*e, replace(e[0], typing="of-no-rule")],
+    "another typing": lambda e: [*e[:-1], replace(e[-1], typing="of-no-rule")],
+    "one is open": lambda e: [*e[:-1], replace(e[-1], status=ProofStatus.UNKNOWN)],
+    "all are open": lambda e: [replace(x, status=ProofStatus.UNKNOWN) for x in e],
+    "another query": lambda e: [*e[:-1], replace(e[-1], key="0" * 64)],
+}
+
+
+@pytest.mark.parametrize("spoiled", SPOILED)
+def test_a_page_is_stale_unless_it_has_each_obligation_of_its_rule_once(spoiled: str) -> None:
+    pages = ledger.read_ledger()
+    rule = next(r for r in RULES if r.name == "add-zero")
+    report = prove_rules([rule], proved_entries_by_key=ledger.index_proved_entries(pages))
+    page = pages[rule.name]
+    assert len(page.entries) > 3 and not find_rules_with_missing_or_stale_page(pages, report, [rule])
+    other = make_page(rule.name, page.digest, SPOILED[spoiled]([*page.entries]))
+    assert find_rules_with_missing_or_stale_page({**pages, rule.name: other}, report, [rule]) == [rule.name]
+
+
 def test_an_index_of_infinitely_many_pages_is_damaged(tmp_path: Path) -> None:
     lines = seal(admission.INDEX, admission.SCHEMA, "", b'{"proved":{},"pages":1e999,"sha256":"a"}').decode()
     with pytest.raises(admission.UnreadableLedger, match="is damaged"):

@@ -14,6 +14,7 @@ from uops.cli import main
 from uops.compiler.config import default_config
 from uops.compiler.rewrite.rules.fast_math import LAWS
 from uops.compiler.validate import certificate as C
+from uops.compiler.validate.decide import decide_by_solver
 from uops.spec.errors import UopsError
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -99,6 +100,38 @@ def test_an_altered_index_gate_or_constant_makes_it_fail(name, backend, names, w
             tried += 1
             assert next(C.check_certificate_and_yield_faults(found, worker), None), found["texts"][names[-1]]
     assert tried >= 5
+
+
+#: A kernel that stores to the elements of its loop; `end` is the root of a body, or a list of instructions.
+_FILL = """
+%0 = param (8), slot=0 : f32
+%1 = const 1.0 : f32
+%2 = range {n}, axis_id=0, type=loop
+%3 = index %0, %2
+%4 = store %3, %1
+%5 = end %4, %2
+%6 = {end}
+"""
+
+
+def _launch(*kernels: UOp) -> UOp:
+    """A launch in which each kernel has an argument of its own."""
+    return UOp(Op.LINEAR, tuple(b.call(k, b.buffer(8, dt.float32, unique=n), written=(0,)) for n, k in enumerate(kernels, 1)))
+
+
+@pytest.mark.parametrize("order", [(8, 4), (4, 8)], ids=str)
+@pytest.mark.parametrize("side", ["join", "linearize"])
+def test_each_pair_of_a_body_and_its_instructions_is_claimed_although_kernels_have_one_of_the_two_in_common(side, order, worker):
+    """The kernels of one side fill 8 and 4 elements, those of the other side 8 each."""
+    ends = {"join": 'sink %5, name="k"', "linearize": "linear %0, %1, %2, %3, %4, %5"}
+
+    def is_proved(**counts: tuple[int, ...]) -> bool:
+        launches = {name: _launch(*(parse(_FILL.format(n=n, end=end)) for n in counts[name])) for name, end in ends.items()}
+        claims = C.generate_kernel_call_and_plan_claims({**launches, "plan": launches["linearize"]}, [1, 2])
+        return all(decide_by_solver(c, worker).is_proved for c in claims)
+
+    both = {"join": (8, 8), "linearize": (8, 8)}
+    assert is_proved(**both) and not is_proved(**{**both, side: order})
 
 
 def test_a_claim_that_is_left_out_makes_it_fail(worker):

@@ -1,10 +1,13 @@
 """What the reader takes ops to mean is what the interpreter computes; what memory holds is known only where it stays."""
 
+import itertools
+
 import numpy as np
 import pytest
 
 from uops.compiler.validate import terms as T
 from uops.compiler.validate.reader import _RULES, _AccessReader, read_accesses
+from uops.compiler.validate.sites import lane_unknown
 from uops.compiler.validate.terms import Condition, LinearSum, Operation, Unknown
 from uops.interp import run
 from uops.spec.ir import build as b
@@ -64,6 +67,23 @@ def test_an_op_is_read_as_the_interpreter_computes_it(name, dtype):
     inputs = {f"p{k}": x.astype(f"int{kept.bits}") for k, x in enumerate(grid)}
     want = run(graph if graph.dtype is not dt.index else b.cast(graph, dt.int64), inputs).values[0]
     assert np.array_equal(np.broadcast_to(T.evaluate_at_points(found, at), (9, 9)), want)
+
+
+def read_vector(elements, count):
+    """The values of a Stack in its lanes, as the reader has them."""
+    found = _AccessReader(UOp(Op.LINEAR, ())).read_symbolic_value(b.stack(*elements))
+    at = {lane_unknown(count): np.arange(count)}
+    if isinstance(found, list):
+        return [int(T.evaluate_at_points(x, at)) for x in found]
+    return np.broadcast_to(T.evaluate_at_points(found, at), (count,)).tolist()
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
+def test_each_lane_of_a_vector_of_constants_has_the_constant_that_stands_there(count):
+    for numbers in itertools.product((0, 1, 2, 4), repeat=count):
+        assert read_vector([b.const(n, dt.int32) for n in numbers], count) == list(numbers)
+    for truths in itertools.product((False, True), repeat=count):
+        assert read_vector([b.const(t, dt.bool_) for t in truths], count) == list(truths)
 
 
 HELD = """

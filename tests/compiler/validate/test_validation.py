@@ -18,6 +18,7 @@ from uops.compiler.log import LoweringLog
 from uops.compiler.passes.memory_plan import place_intermediates_in_arenas_per_device
 from uops.compiler.pipeline import record_lowering_up_to_plan
 from uops.compiler.prove.solver.solver import NoSolver, SolverWorker
+from uops.compiler.rewrite.pattern import ALL_INTS, as_pattern, var
 from uops.compiler.rewrite.rule import RewriteStep
 from uops.compiler.rewrite.rules import VALUES
 from uops.compiler.validate import DecisionMethod, Invalid, ObligationKind, launch, take_validation_counts, validate
@@ -197,6 +198,21 @@ def test_a_step_that_no_proved_rule_makes_is_refused():
         replay_proved_steps_and_find_fault(before, x, [RewriteStep("made-up", before, x, {})], {"made-up": unproved})
         == "rule made-up is not proved"
     )
+
+
+@pytest.mark.parametrize(
+    ("number", "change"),
+    [(0, {"rhs": as_pattern(7)}), (1, {"lhs": var("x", ALL_INTS) + 1}), (0, {"when": var("x", ALL_INTS) + 0 >= 0})],
+    ids=["right side", "left side", "condition"],
+)
+def test_a_rule_is_not_proved_by_the_name_of_one_that_is_in_whatever_order_they_are_asked(number, change):
+    x = b.variable("n", 0, 9)
+    proved = next(r for r in VALUES if r.name == "add-zero")
+    for rule, n in ((proved, 0), (replace(proved, **change), number), (proved, 0), (replace(proved, **change), number)):
+        before = b.add(x, n)
+        after, *_ = rule.apply(before)
+        fault = replay_proved_steps_and_find_fault(before, after, [RewriteStep(rule.name, before, after, {})], {rule.name: rule})
+        assert fault == (None if rule is proved else f"rule {rule.name} is not proved")
 
 
 def test_a_step_that_is_no_instance_of_its_rule_is_refused():
