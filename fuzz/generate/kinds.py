@@ -23,7 +23,7 @@ from uops.fuzz.generate.draw import RecordingDraw, SeededDraw
 from uops.fuzz.generate.graphs import FuzzCase, generate_tensor_graph
 from uops.fuzz.generate.kernels.scheduled import generate_linear_of_one_or_two_kernels
 from uops.fuzz.generate.maker import GraphMaker
-from uops.fuzz.generate.methods import chains, references, workloads
+from uops.fuzz.generate.methods import chains, references, sessions, workloads
 from uops.fuzz.generate.producers import ELEMENTWISE, FEATURES, LEAVES, PRODUCERS
 from uops.fuzz.reduce.corpus import OF_BESTIARY
 from uops.spec.choices import ChoiceSource
@@ -38,7 +38,7 @@ from uops.spec.suggest import format_did_you_mean
 from uops.spec.verify.dialects import Dialect
 
 #: The version of the generator; it changes whenever some (seed, k, kinds, declared) gives another case.
-VERSION = 25
+VERSION = 26
 #: The version of the draws: only a change of this one gives every kind other cases.
 DRAWS = 18
 #: Numbers of nodes and of elements of one graph; small ones are more frequent, since most bugs show in small graphs.
@@ -199,7 +199,9 @@ KINDS: dict[str, ProgramKind] = {k.name: k for k in (
     ProgramKind("bestiary", "graphs of the second document, against legalize",
                 Dialect.BESTIARY, _generate_bestiary),
     ProgramKind("methods", "single calls of Tensor methods, which NumPy computes, too",
-                Dialect.TENSOR, references.generate_method_call, 2, records_choices=True),
+                Dialect.TENSOR, references.generate_method_call, 8, records_choices=True),
+    ProgramKind("sessions", "statements of the front end in a row: views, assignments, compiled functions, gradients",
+                Dialect.TENSOR, sessions.generate_session, 3, records_choices=True),
 )}
 # fmt: on
 #: The kinds of a campaign that names none.

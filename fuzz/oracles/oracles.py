@@ -45,6 +45,7 @@ from uops.fuzz.generate.graphs import FuzzCase as Drawn
 from uops.fuzz.generate.kinds import KINDS, ProgramSample, select_graph_inputs, stable_hash
 from uops.fuzz.generate.machines import draw_scaled_machine
 from uops.fuzz.generate.methods.references import find_fault_of_built_call, rebuild_call
+from uops.fuzz.generate.methods.sessions import find_fault_of_session, rebuild_graph_of_session
 from uops.fuzz.generate.schedules import (
     ScheduleTextFollower,
     find_illegal_optop_not_rejected_citing_ruling,
@@ -182,12 +183,28 @@ def _check_interpreter_evaluates_and_bounds_hold(c: OracleContext) -> Fault | No
 
 def _check_front_end_by_numpy(c: OracleContext) -> Fault | None:
     """Check that a call of a Tensor method gives what NumPy gives. The call is drawn again from the sample's choices."""
-    if c.sample.choices is None:
+    if c.sample.kind != "methods" or c.sample.choices is None:
         raise OracleNotApplicable("no call of a Tensor method made the program")
     built = rebuild_call(c.sample.choices)
     if built.graph is not c.sample.graph or not _have_same_bits(c.sample.inputs, select_graph_inputs(built.graph, built.inputs)):
         raise OracleNotApplicable("the program is no longer that of the call")
     return find_fault_of_built_call(built)
+
+
+def _check_session_by_numpy(c: OracleContext) -> Fault | None:
+    """Check that a session of the front end on the subject gives what NumPy gives."""
+    if c.sample.kind != SESSIONS or c.sample.choices is None:
+        raise OracleNotApplicable("no session made the program")
+    if rebuild_graph_of_session(c.sample.choices) is not c.sample.graph:
+        raise OracleNotApplicable("the program is no longer that of the session")
+    try:
+        return find_fault_of_session(c.sample.choices, c.subject.name)
+    except (CompileError, Unsupported) as e:
+        if c.subject.may_refuse(c.sample.graph):
+            raise SubjectRefused(str(e)) from e
+        return Fault("refused", str(e))
+    except Exception as e:  # a backend may raise anything
+        return describe_exception_as_fault(e)
 
 
 def _have_same_bits(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
@@ -493,8 +510,8 @@ _STEPS_PER_RULE = 4
 UNOPTIMISED = Config(reuse=False, optimize=False)
 #: Name of the oracle that reads the steps of the subject's own compilation.
 STEPS = "steps"
-#: Name of the oracle that judges the front end, whose samples must keep their choices.
-NUMPY = "numpy"
+#: Names of the oracles that judge the front end, whose samples must keep their choices. One is that of its kind, too.
+NUMPY, SESSIONS = "numpy", "sessions"
 
 #: Name -> oracle, in the order in which they are asked.
 # fmt: off
@@ -503,6 +520,7 @@ ORACLES: dict[str, Oracle] = {o.name: o for o in (
            dialects=frozenset({Dialect.TENSOR, Dialect.BESTIARY, Dialect.SCHEDULED})),
     Oracle("reference",   "the interpreter and its intervals accept the program", _check_interpreter_evaluates_and_bounds_hold, 1),
     Oracle(NUMPY,         "a call of a Tensor method gives what NumPy gives", _check_front_end_by_numpy),
+    Oracle(SESSIONS,      "statements of the front end in a row give what NumPy gives", _check_session_by_numpy),
     Oracle("duals",       "exact forward mode gives the derivatives that the gradient rules give", _check_gradients_by_duals, 8),
     Oracle("allowed",     "every element is in the interpreter's allowed set", _check_allowed),
     Oracle("unoptimised", "without schedules the same is given", _check_unoptimised, 8, frozenset({COMPILER}),

@@ -6,9 +6,9 @@
 
 `write_reproducer` and `read_reproducer` are inverse, except for inputs that the program does not take. `uops run FILE`
 evaluates the program on its inputs, in the dialect of its kind; `uops fuzz FILE` asks its oracle again. The header's `opts` are
-the sample's: null or missing if the oracle draws them. `choices` draw the call of a Tensor method again: the program is then that
-which the front end makes of it now. A *packet* carries a sample to another process, as a JSON header and a
-binary body.
+the sample's: null or missing if the oracle draws them. `choices` draw the call of a Tensor method, or a session, again: the program
+is then that which the front end makes of it now. A *packet* carries a sample to another process, as a JSON header and a binary
+body.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from uops.fuzz.generate.kinds import (
     select_graph_inputs,
 )
 from uops.fuzz.generate.schedules import find_unreadable_part
-from uops.fuzz.oracles.oracles import GENERATOR, NUMPY, ORACLES, PROCESS
+from uops.fuzz.oracles.oracles import GENERATOR, NUMPY, ORACLES, PROCESS, SESSIONS
 from uops.fuzz.reduce import corpus
 from uops.spec.errors import SpecError
 from uops.spec.ir.text import name_nodes, parse, show
@@ -52,7 +52,7 @@ class Reproducer(NamedTuple):
 def format_reproducer(r: Reproducer) -> str:
     """Return the text of the file."""
     about = r.about | {"kind": r.sample.kind, "opts": r.sample.opts}
-    if r.sample.choices is not None and about.get("oracle") == NUMPY:
+    if r.sample.choices is not None and about.get("oracle") in (NUMPY, SESSIONS):
         about["choices"] = list(r.sample.choices)
     lines = [corpus.HEADER + json.dumps(about, sort_keys=True)]
     inputs = select_graph_inputs(r.sample.graph, r.sample.inputs)
