@@ -191,10 +191,10 @@ class Session:
         """Combine two values of one shape."""
         a = self._draw_value()
         b = self._draw_value(a.array.shape)
-        form = self.draw.choice(("+", "-", "*", "where"))
+        form = self.draw.choice(("+", "-", "*", "max"))
         x, y, t, u = a.array, b.array, a.tensor, b.tensor
-        if form == "where":
-            array, tensor = np.where(x > y, x, y), (t > u).where(t, u)
+        if form == "max":  # of zeros of both signs, either one is greatest: the sum with 0 is +0
+            array, tensor = np.maximum(x, y) + x.dtype.type(0), t.maximum(u) + 0
         else:
             array, tensor = (x + y, t + u) if form == "+" else (x - y, t - u) if form == "-" else (x * y, t * u)
         self._add(
