@@ -6,7 +6,14 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from uops.backends.conformance.cases.common import SAMPLE, Inputs, add_buffer, add_param, make_single_cell_case
+from uops.backends.conformance.cases.common import (
+    SAMPLE,
+    Inputs,
+    add_buffer,
+    add_param,
+    make_single_cell_case,
+    put_nans_of_both_signs,
+)
 from uops.backends.conformance.model import ConformanceCase, ConformanceTier
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -134,4 +141,7 @@ def generate_movement_cases(tier: ConformanceTier) -> Iterator[ConformanceCase]:
             if (d is dt.bool_ and (op, edge) in _NOT_BOOL) or (edge == f"to-{d.short}" and op is Op.BITCAST):
                 continue
             inputs: Inputs = {}
-            yield make_single_cell_case(op, d, edge, make(d, inputs), inputs)
+            graph = make(d, inputs)
+            for array in inputs.values():
+                put_nans_of_both_signs(array)
+            yield make_single_cell_case(op, d, edge, graph, inputs)

@@ -11,6 +11,7 @@ from uops.backends.conformance.cases.common import (
     add_param,
     make_ordinary_then_random_data,
     make_single_cell_case,
+    put_nans_of_both_signs,
 )
 from uops.backends.conformance.model import ConformanceCase, ConformanceTier
 from uops.backends.conformance.pools import edge_classes, ordinary_bits, to_array
@@ -191,6 +192,12 @@ TABLE: tuple[tuple[Op, str, BuildGraph], ...] = (
 # fmt: on
 
 
+#: Rows whose cases only move values.
+_MOVING = frozenset(
+    {Op.PARAM, Op.BUFFER, Op.LOAD, Op.STORE, Op.AFTER, Op.GROUP, Op.SINK, Op.CONTIGUOUS, Op.CONTIGUOUS_BACKWARD, Op.DETACH}
+)
+
+
 def generate_program_cases(tier: ConformanceTier) -> Iterator[ConformanceCase]:
     """Yield every program row x dtype."""
     for op, edge, make in TABLE:
@@ -198,4 +205,7 @@ def generate_program_cases(tier: ConformanceTier) -> Iterator[ConformanceCase]:
             if (op is Op.BINARY and d is not dt.uint8) or (edge == "bytes" and op is Op.STORE and d is dt.bool_):
                 continue
             inputs: Inputs = {}
-            yield make_single_cell_case(op, d, edge, make(d, inputs), inputs)
+            graph = make(d, inputs)
+            for array in inputs.values() if op in _MOVING else ():
+                put_nans_of_both_signs(array)
+            yield make_single_cell_case(op, d, edge, graph, inputs)
