@@ -72,13 +72,16 @@ def _eval_alu_as_affine_or_elementwise(m: VectorMachine, u: UOp, active_mask: Ar
 
 
 def _eval_where_folding_uniform_condition(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorValue:
-    """Evaluate Where; a condition that is the same everywhere chooses one operand as it is."""
+    """Evaluate Where; a condition that is the same everywhere chooses one of two values as it is.
+
+    A reference among the operands is loaded, chosen or not, as its Load may trap (R51, implicit Loads).
+    """
     condition, if_true, if_false = u.src
     p = m.cells[condition]
     if p.__class__ is _ndarray and not p.ndim and condition.dtype is dt.bool_ and if_true.shape == if_false.shape:
-        chosen = m.cells[if_true if p else if_false]
-        if chosen.__class__ is AffineValue or chosen.__class__ is _ndarray:
-            return chosen
+        cells = m.cells[if_true], m.cells[if_false]
+        if all(c.__class__ is AffineValue or c.__class__ is _ndarray for c in cells):
+            return cells[0 if p else 1]
     return _eval_alu_as_affine_or_elementwise(m, u, active_mask)
 
 
