@@ -450,3 +450,22 @@ def test_every_graph_with_an_op_of_the_second_document_is_of_it() -> None:
         for g in graphs
         if any(u.op.name.startswith("B_") for u in toposort(g))
     )
+
+
+def test_r125_a_special_that_only_an_argument_of_a_call_uses_is_a_dimension_of_the_launch() -> None:
+    lane = special("lidx0", 4)
+    body = b.sink(store(at(param(0, 1), b.index(0)), b.const(5)))
+    call = b.call(body, b.reshape(at(param(0, 4), lane), (1,)))
+    assert run(b.sink(call), {"p0": ints(0, 0, 0, 0)}).buffers["p0"].tolist() == [5, 5, 5, 5]
+
+
+@pytest.mark.parametrize("name", ["²", "1²", "lidx²"])
+def test_r125_a_digit_that_is_no_decimal_is_part_of_the_name_of_a_special(name: str) -> None:
+    graph = b.sink(store(at(param(0, 4), special(name, 4)), b.const(5)))
+    assert run(graph, {"p0": ints(0, 0, 0, 0)}).buffers["p0"].tolist() == [5, 5, 5, 5]
+
+
+def test_r46_a_load_of_bitcast_memory_has_the_dtype_of_its_index() -> None:
+    wide = at(b.bitcast(param(0, 4, u8), dt.uint32), b.index(0))
+    assert load(wide).dtype is dt.uint32
+    assert run(load(wide), {"p0": np.arange(4, dtype=np.uint8)}).values[0] == 0x03020100
