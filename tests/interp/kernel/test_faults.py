@@ -349,3 +349,12 @@ def test_r26_r51_a_where_reads_the_operand_that_it_does_not_choose(offset: int |
 def test_r125_a_digit_that_is_no_decimal_is_part_of_the_name_of_a_special(name: str, agree: Agree) -> None:
     lane = UOp(Op.SPECIAL, (b.index(4),), SpecialArg(name))
     assert agree(kernel(b.store(b.at(p(0, 4), lane), b.const(5, I32))), {"p0": zeros(4)}).buffers["p0"].tolist() == [5] * 4
+
+
+@pytest.mark.parametrize("offset", [None, 5])
+def test_r51_r52_a_load_whose_gate_is_true_reads_its_alternative(offset: int | None, fault: Fault) -> None:
+    r = b.range_(4, 0)
+    never = b.buffer(4, I32, unique=9, addrspace=AddrSpace.REG)
+    other = b.at(never, r) if offset is None else b.at(p(1, 3), b.add(r, b.index(offset)))
+    root = kernel(b.end(b.store(b.at(p(0, 4), r), b.load(b.at(p(2, 4), r), other, b.const(True))), r))
+    assert ("R61" if offset is None else "R45") in fault(root, {"p0": zeros(4), "p1": zeros(3), "p2": zeros(4)})
