@@ -5,7 +5,8 @@ interpreter then runs it. Without one, running it is a Trap. Spec: Codegen/Ins, 
 
 The meaning of an Ins or Custom takes the values of its sources and returns the node's value. Each value is an array, or for a
 reference an object with `load()` and `store(value)`. The meaning of a CustomFunction takes the arguments of its Call: flat
-arrays, and ints for variables. It returns the new contents of those that the Call writes, in order: a tuple, or one array.
+arrays, and ints for variables. It returns the new contents of those that the Call writes, in the order of the arguments: a
+tuple, or one array.
 `standard_meanings` has those that are registered from the start. Samples of others:
 
     register(Op.INS, "v_add_f32", lambda a, b: a + b)

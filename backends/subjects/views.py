@@ -41,7 +41,7 @@ class Move:
         return self.node.op is Op.INDEX and any(not isinstance(p, np.ndarray) for p in self.operands)
 
     def apply(self, ops: Movement, x: Any, *, may_be_outside: bool = False) -> Any:
-        """Move the elements of `x`. With `may_be_outside`, positions out of bounds read element 0 instead of failing."""
+        """Move the elements of `x`. With `may_be_outside`, positions out of bounds read element 0, or zero if there is none."""
         u, operands = self.node, self.operands
         if u.op is Op.PERMUTE:
             return ops.permute(x, u.arg.order)
@@ -63,6 +63,8 @@ def _take_outer_product_of_positions(ops: Movement, x: Any, positions: Sequence[
     """Index outer (R45), from the last axis on, so that the axes before it keep their numbers."""
     for axis, p in reversed(list(enumerate(positions))):
         extent = x.shape[axis]
+        if may_be_outside and not extent:  # all are outside
+            x = ops.pad(x, [(0, int(k == axis)) for k in range(len(x.shape))])
         if isinstance(p, np.ndarray):
             is_inside = (p >= 0) & (p < extent)
             if not may_be_outside and not is_inside.all():

@@ -84,6 +84,13 @@ class Scope:
             return vector.constants_of_stack
         return tuple(int(n) for n in self.library.read_index(self.cells[vector]).ravel())
 
+    def find_free_variable(self, u: UOp) -> UOp | None:
+        """Return the variable of the run that `u` is, or that is its argument in the scopes around; None if it is none."""
+        scope = self
+        while is_variable(u) and u.arg.slot is not None and scope.outer is not None and scope.caller is not None:
+            u, scope = scope.caller.arguments[u.arg.slot], scope.outer
+        return u if is_variable(u) else None
+
 
 Form = Callable[[Scope, UOp], Cell]
 
@@ -128,8 +135,8 @@ def _evaluate_elementwise(s: Scope, u: UOp) -> Cell:
 
 def _evaluate_cast(s: Scope, u: UOp) -> Cell:
     source, target, cell = u.operand.dtype, u.arg.dtype, s.cells[u.operand]
-    if target is dt.index and is_variable(u.operand):
-        return make_index_value(s.run.variables[u.operand.arg.name])
+    if target is dt.index and (variable := s.find_free_variable(u.operand)) is not None:
+        return make_index_value(s.run.variables[variable.arg.name])
     if isinstance(cell, HostValue):
         if target is dt.index:
             return HostValue(cell.array.astype(object))

@@ -34,7 +34,7 @@ class InvocationMode(StrEnum):
     REVERSED = "reversed"
     #: In column-major order.
     TRANSPOSED = "transposed"
-    #: At an address that is no multiple of the item size.
+    #: At an address that is no multiple of the item size. Arrays of Python objects stay as they are.
     UNALIGNED = "unaligned"
     READ_ONLY = "read-only"
     #: One row of memory for all rows. The rows of the values must be equal.
@@ -83,6 +83,8 @@ def _arrange_reversed(a: Array) -> Array:
 
 
 def _arrange_unaligned(a: Array) -> Array:
+    if a.dtype.hasobject:  # its bytes are references to Python objects
+        return a
     memory = np.empty(a.nbytes + 1, np.uint8)
     memory[1:] = np.frombuffer(np.ascontiguousarray(a).tobytes(), np.uint8)
     return memory[1:].view(a.dtype).reshape(a.shape)

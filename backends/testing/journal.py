@@ -99,12 +99,17 @@ class Journal:
             self.add(heading)
 
     def add(self, line: Json) -> None:
-        """Write one line; it is on the disk on return. On failure, the journal is unchanged and OSError is raised."""
+        """Write one line; it is on the disk on return. On failure, the journal is unchanged and OSError is raised.
+
+        Raises ValueError for a line of more than MOST_BYTES, which could not be read back.
+        """
         with self._lock, self._name_file_in_errors():
             if self._handle is None:
                 raise ValueError(f"{describe_path(self.path)} is closed")
             offset, previous_sum = self._end
             data = encode_line(line, previous_sum)
+            if len(data) > MOST_BYTES:
+                raise ValueError(f"a line of {describe_path(self.path)} must have at most {MOST_BYTES} bytes, got {len(data)}")
             try:
                 rest = memoryview(data)
                 while rest:
@@ -130,12 +135,15 @@ class Journal:
 
         Raises BadJournal if the file was changed since it was opened.
         """
-        number = 1
-        for number, (line, _, _) in enumerate(_read_intact_and_damaged_lines(self.path), 1):
+        end = _IntactEnd(0, b"")
+        for number, (line, raw, line_sum) in enumerate(_read_intact_and_damaged_lines(self.path), 1):
             if line is None:
                 raise BadJournal(_describe_damaged_line(self.path, number))
+            end = _IntactEnd(end.offset + len(raw), line_sum)
             if number > 1:
                 yield line
+        if end != self._end:  # whole lines were removed or added
+            raise BadJournal(f"{describe_path(self.path)} is damaged: its end is not the line written last; it was left as it is")
 
     def entries_under(self, key: str) -> list[Json]:
         """Return the values that lines have under a key, in the order of writing."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from uops.backends.answer import collect_caller_input_nodes, memory_key
+from uops.backends.answer import collect_caller_input_nodes, is_variable, memory_key
 from uops.backends.arrays import STORAGE
 from uops.spec.ir.node import UOp
 from uops.spec.ir.text import parse, show
@@ -42,7 +42,8 @@ def run_in_dialect(backend: Backend, graph: UOp, inputs: Mapping[str, Any], dial
     )
     used = collect_caller_input_nodes(lowered)  # a stage may find out that an input is not needed
     buffers = backend.run(parse(show(lowered)), {k: v for k, v in inputs.items() if k in used}).buffers
-    return _read_result_from_buffers(interfaces[0], buffers, inputs)
+    variables = {k: int(inputs[k]) for k, u in collect_caller_input_nodes(graph).items() if is_variable(u)}
+    return _read_result_from_buffers(interfaces[0], buffers, variables)
 
 
 def _find_target_or_default_to_llvm(backend: Backend) -> Target:
@@ -54,11 +55,10 @@ def _find_target_or_default_to_llvm(backend: Backend) -> Target:
     return compiles.target
 
 
-def _read_result_from_buffers(interface: ProgramInterface, buffers: Mapping[str, Any], inputs: Mapping[str, Any]) -> Result:
+def _read_result_from_buffers(interface: ProgramInterface, buffers: Mapping[str, Any], variables: Mapping[str, int]) -> Result:
     """Return the values of a program, which a launch leaves in memory, and the memory that it writes."""
     from uops.compiler.runtime.arguments import evaluate_shape  # late: what lowered the program loaded it
 
-    variables = {k: int(v) for k, v in inputs.items() if not isinstance(v, np.ndarray) or v.ndim == 0}
     values = []
     for output in interface.outputs:
         shape = evaluate_shape(output.shape, variables)

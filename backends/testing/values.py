@@ -212,8 +212,15 @@ def _draw_integers_near_ties(rng: np.random.Generator, source: DType, target: DT
 
 
 def _draw_floats_near_ties(rng: np.random.Generator, source: DType, target: DType, n: int) -> Array:
-    """Draw floats halfway between two neighbours of `target`, and one ulp to either side."""
-    bits = rng.integers(0, encode_representable_value_unchecked(target, target.max_finite), n, np.uint64)
+    """Draw floats halfway between two neighbours of `target`, and one ulp to either side.
+
+    The neighbours lie in the range of both dtypes. They are normal in `source` if its subnormals end before those of `target`.
+    """
+    end = np.array(min(source.max_finite, target.max_finite)).astype(STORAGE[target])
+    last = encode_representable_value_unchecked(target, float(end))
+    has_finer_subnormals = source.smallest_subnormal < target.smallest_subnormal
+    first = 0 if has_finer_subnormals else encode_representable_value_unchecked(target, 2.0**source.min_exponent)
+    bits = rng.integers(first, last, n, np.uint64)
     below, above = (from_bits(x, target).astype(np.float64) for x in (bits, bits + np.uint64(1)))
     with np.errstate(all="ignore"):
         middle = ((below + above) / 2).astype(STORAGE[source]).view(_UINT[source.bits]).astype(np.uint64)
@@ -228,8 +235,10 @@ def _draw_elements(rng: np.random.Generator, d: DType, n: int, style: str) -> Ar
         a, b = _draw_elements(rng, d, n, "small"), _draw_elements(rng, d, n, "edge")
         return np.where(rng.integers(0, 4, n) == 0, b, a).astype(STORAGE[d])
     if style in _POOLS:
+        if d is dt.index:
+            return _draw_index_values(rng, n)
         pool = np.array(_POOLS[style](d), np.uint64)
-        return from_bits(pool[rng.integers(0, len(pool), n)], d) if d is not dt.index else _draw_index_values(rng, n)
+        return from_bits(pool[rng.integers(0, len(pool), n)], d)
     if style == "bits" and d is not dt.index:
         return from_bits(rng.integers(0, 1 << d.bits, n, np.uint64, endpoint=False) if d.bits < 64 else _draw_words(rng, n), d)
     if style == "normal" and d.is_float:
@@ -248,8 +257,10 @@ def _draw_log_uniform_ints_or_moderate_floats(rng: np.random.Generator, d: DType
     signs = 1 if d.kind is DTypeKind.UINT else rng.choice((-1.0, 1.0), n)
     if d.is_float:
         with np.errstate(all="ignore"):
-            return (signs * np.exp2(rng.uniform(-8, 11, n))).astype(STORAGE[d])
-    return (signs * np.exp2(rng.uniform(0, d.bits - 1, n))).astype(STORAGE[d])
+            return (signs * np.exp2(rng.uniform(-8, min(11, math.log2(d.max_finite)), n))).astype(STORAGE[d])
+    magnitude_bits = _magnitude_bits(d)
+    below_end = np.nextafter(2.0**magnitude_bits, 0)  # rounding may reach the end, which `d` does not represent
+    return (signs * np.minimum(np.exp2(rng.uniform(0, magnitude_bits, n)), below_end)).astype(STORAGE[d])
 
 
 def _draw_words(rng: np.random.Generator, n: int) -> Array:

@@ -203,7 +203,7 @@ def _call_custom_function_and_store_results(step: EvalStep, frame: BestiaryFrame
     """Call a CustomFunction with the contents of all arguments, and store the new contents of those that are written."""
     u = step.node
     arguments = u.arguments
-    written = tuple(range(len(arguments))) if u.arg is None or u.arg.written is None else u.arg.written
+    written = range(len(arguments)) if u.arg is None or u.arg.written is None else sorted(u.arg.written)
     step.machine.report_to_trace(body, None)
     returned = _require_meaning(body.op, body.arg.name)(*[step.value_of(a, frame).reshape(-1) for a in arguments])
     results = returned if isinstance(returned, tuple) else (returned,)

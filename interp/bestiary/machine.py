@@ -20,7 +20,7 @@ from uops.interp.tensor.memory import describe
 from uops.interp.tensor.storage import Array
 from uops.spec.errors import Crash, SpecError, UopsError
 from uops.spec.ir.axes import AxisType
-from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
 #: Callback per evaluation of a node: the node and its value, None for a void node.
@@ -241,12 +241,24 @@ class BestiaryMachine:
         """Return the SPECIALs of the body and its Functions: name -> extent. Raises SpecError for two extents of one name (R62)."""
         dimensions: dict[str, int] = {}
         frame = BestiaryFrame(scope, BestiaryLane(), happened_before)
-        for u in toposort(scope.plan.root, gate=lambda n: n.op is not Op.CALL):
+        for u in self._list_nodes_with_function_bodies(scope.plan.root):
             if u.op is Op.SPECIAL:
                 extent = max(0, int(self.load_if_reference(self.evaluate_without_barriers(frame, u.bound), u.bound)))
                 if dimensions.setdefault(u.arg.name, extent) != extent:
                     raise SpecError(f"Special {u.arg.name!r} has two extents: {dimensions[u.arg.name]} and {extent} (R62)")
         return dimensions
+
+    def _list_nodes_with_function_bodies(self, root: UOp) -> list[UOp]:
+        """Return the nodes of the scope of `root` and of the Functions in it, but not those of the bodies of Calls."""
+        roots = {root: None}
+        stack, nodes = [root], list[UOp]()
+        while stack:
+            scope_nodes = self.plan_of(stack.pop()).nodes
+            nodes += scope_nodes
+            bodies = [u.body for u in scope_nodes if u.op is Op.FUNCTION and u.body not in roots]
+            roots.update(dict.fromkeys(bodies))
+            stack += dict.fromkeys(bodies)
+        return nodes
 
 
 def is_workgroup_dimension(name: str) -> bool:
@@ -264,7 +276,7 @@ def _enumerate_indices_lowest_name_fastest(dims: Mapping[str, int]) -> list[dict
 
 def _natural_sort_key(name: str) -> list[tuple[int, str]]:
     """Return a sort key that orders names by the numbers in them: lidx2 before lidx10."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 class EvalStep:

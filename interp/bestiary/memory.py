@@ -126,7 +126,7 @@ def move_ref_if_view(u: UOp, ref: BestiaryRef, operands: Sequence[Array]) -> Bes
 
 
 def _bitcast_ref_if_bytes_adjacent(ref: BestiaryRef, target: DType) -> BestiaryRef | None:
-    """Return the reference in another dtype: elements split, and join only where their bytes are adjacent (R46)."""
+    """Return the reference in another dtype: elements split, and join only if adjacent or all outside (R46)."""
     old, new, positions = ref.dtype.itemsize, target.itemsize, ref.positions
     if new < old:
         parts = positions[..., None] + new * np.arange(old // new)
@@ -134,7 +134,8 @@ def _bitcast_ref_if_bytes_adjacent(ref: BestiaryRef, target: DType) -> BestiaryR
     if new > old:
         ratio = new // old
         groups = positions.reshape((*positions.shape[:-1], positions.shape[-1] // ratio, ratio))
-        if not (groups == groups[..., :1] + old * np.arange(ratio)).all():
+        are_adjacent = (groups == groups[..., :1] + old * np.arange(ratio)).all(-1)
+        if not (are_adjacent | (groups < 0).all(-1)).all():
             return None
         positions = groups[..., 0]
     return ref.with_positions(positions, target)

@@ -14,24 +14,29 @@ import numpy as np
 
 from uops.interp.duals.elementwise import Dual, NotRational, Objects, as_objects, evaluate_elementwise
 from uops.spec.errors import Trap
-from uops.spec.ir.dtypes import DType
+from uops.spec.ir.dtypes import DType, DTypeKind
 from uops.spec.ir.node import Dim, UOp
 from uops.spec.ir.ops import ALU, EFFECT_GROUPS, Op
 from uops.spec.ir.scope import is_variable, scope_nodes, scope_sources
 
+#: The position of an element that an Index puts outside of its memory, an address that may not be accessed (R45).
+_OUTSIDE = -1
+
 
 class MemoryView(NamedTuple):
-    """The elements of a Buffer or Param at one time, and the positions of those that are viewed."""
+    """The elements of a Buffer or Param at one time, and the positions of those that are viewed, some of them `_OUTSIDE`."""
 
     base: UOp
     elements: Dual
     positions: np.ndarray[Any, np.dtype[np.intp]]
 
-    @property
-    def elements_in_view(self) -> Dual:
-        """The viewed elements."""
-        value, tangent = self.elements
-        return Dual(as_objects(value[self.positions]), None if tangent is None else as_objects(tangent[self.positions]))
+    def load(self, gate: Any = True) -> Dual:
+        """Return the viewed elements; one outside is 0. Raises Trap if the gate is true for one outside (R45)."""
+        if ((self.positions == _OUTSIDE) & gate).any():
+            raise _make_index_trap(self.base)
+        value, tangent = (None if x is None else as_objects(np.append(x, 0)[self.positions]) for x in self.elements)
+        assert value is not None
+        return Dual(value, tangent)
 
 
 #: The result of a node: a value, memory, the results of a Tuple, or nothing.
@@ -59,7 +64,8 @@ def evaluate_duals(root: UOp, inputs: Mapping[str, Any], tangents: Mapping[str, 
     """Return the values of a graph, one for each element of a Tuple, and their derivatives in the direction `tangents`.
 
     `inputs` has arrays by key, as the interpreter takes them; `tangents` arrays of fractions for some of them. Raises NotRational
-    for what has no exact meaning, and Trap for an index, a window or an offset out of range.
+    for what has no exact meaning, and Trap for an index, a window or an offset out of range. An index of memory that is out of
+    range traps only where it is accessed.
     """
     results = _Machine(inputs, tangents or {}, None).evaluate(root)
     values = (results,) if results is None or isinstance(results, (Dual, MemoryView)) else results
@@ -68,9 +74,13 @@ def evaluate_duals(root: UOp, inputs: Mapping[str, Any], tangents: Mapping[str, 
 
 def _value_of(r: NodeResult) -> Dual:
     if isinstance(r, MemoryView):
-        return r.elements_in_view
+        return r.load()
     assert isinstance(r, Dual)
     return r
+
+
+def _make_index_trap(memory: UOp) -> Trap:
+    return Trap(f"an access of {memory.op.name} of shape {memory.shape} is at an index out of range (R45)")
 
 
 def _window_or_trap_outside(
@@ -145,7 +155,7 @@ class _Machine:
     # Movement
 
     def _move_dual(self, u: UOp, d: Dual) -> Dual:
-        zero: Any = Fraction(0) if d.tangent is not None else False if u.dtype.bits == 1 else 0
+        zero: Any = Fraction(0) if d.tangent is not None else False if u.dtype.kind is DTypeKind.BOOL else 0
         return Dual(
             as_objects(self._move(u, d.value, zero)), None if d.tangent is None else as_objects(self._move(u, d.tangent, zero))
         )
@@ -175,14 +185,20 @@ class _Machine:
                 start = self._entries(UOp(Op.STACK, (u.offset,)))
                 return x[_window_or_trap_outside(u, start, (u.arg.size,), x.shape)]
             case Op.INDEX:
-                return self._index(u, x)
+                return self._index(u, x, is_view=zero is None)
         raise NotRational(u.op.name)
 
-    def _index(self, u: UOp, x: Any) -> Any:
+    def _index(self, u: UOp, x: Any, *, is_view: bool) -> Any:
+        """Return the elements at the positions. For those of a view, an index out of range is `_OUTSIDE`, else a Trap (R45)."""
         for axis, position in reversed([*enumerate(u.positions)]):
             numbers = np.array(_value_of(self.evaluate(position)).value.tolist(), np.int64)
-            if ((numbers < 0) | (numbers >= x.shape[axis])).any():
-                raise Trap(f"an index is out of range for an axis of extent {x.shape[axis]} (R45)")
+            extent = x.shape[axis]
+            outside = (numbers < 0) | (numbers >= extent)
+            if is_view:
+                x = np.insert(x, extent, _OUTSIDE, axis)
+                numbers = np.where(outside, extent, numbers)
+            elif outside.any():
+                raise Trap(f"an index is out of range for an axis of extent {extent} (R45)")
             x = np.take(x, numbers, axis)
         return x
 
@@ -240,10 +256,11 @@ class _Machine:
         return Dual(value, None if tangent is None else as_objects(Fraction(0), value.shape))
 
     def _evaluate_load(self, u: UOp, sources: list[NodeResult]) -> NodeResult:
-        loaded = _value_of(sources[0])
         if u.gate is None:
-            return loaded
-        chosen = np.broadcast_to(_value_of(sources[2]).value, loaded.value.shape).astype(bool)
+            return _value_of(sources[0])
+        gate = _value_of(sources[2]).value.astype(bool)
+        loaded = sources[0].load(gate) if isinstance(sources[0], MemoryView) else _value_of(sources[0])
+        chosen = np.broadcast_to(gate, loaded.value.shape)
         other = _value_of(sources[1])
         tangent = None if loaded.tangent is None else as_objects(np.where(chosen, loaded.tangent, other.tangent_of_float))
         return Dual(as_objects(np.where(chosen, loaded.value, other.value)), tangent)
@@ -278,6 +295,8 @@ class _Machine:
                 positions.reshape(-1).tolist(), stored.reshape(-1), [True] * positions.size if gate is None else gate.reshape(-1)
             ):
                 if is_on:
+                    if k == _OUTSIDE:
+                        raise _make_index_trap(store.buffer)
                     out[k] = x
             return out
 
@@ -301,7 +320,7 @@ def _list_stores(after: UOp) -> list[UOp]:
 
 def _fold_integers_or_bools_without_tangents(binary_node: UOp, row: list[Any], start: Any) -> Any:
     """Return integers or bools combined by the op of `binary_node`."""
-    items = row if start is None else [bool(start) if binary_node.dtype.bits == 1 else start, *row]
+    items = row if start is None else [bool(start) if binary_node.dtype.kind is DTypeKind.BOOL else start, *row]
     total = make_dual(items[0], binary_node.dtype)
     for x in items[1:]:
         total = evaluate_elementwise(binary_node, [total, make_dual(x, binary_node.dtype)])

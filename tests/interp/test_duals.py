@@ -87,3 +87,29 @@ def test_r73_r182_memory_of_a_sharded_buffer_is_that_of_all_devices() -> None:
     (found,) = evaluate_duals(u, inputs, {"b1001": np.ones(4)})
     assert [float(x) for x in found.value] == run(u, inputs).values[0].tolist() == [2, 4, 6, 8]
     assert found.tangent is not None and [float(x) for x in found.tangent] == [2, 2, 2, 2]
+
+
+POSITION = B.variable("i", 0, 9)
+
+
+@pytest.mark.parametrize("n", [3, 0])
+def test_r45_r52_an_index_out_of_range_is_not_touched_where_its_gate_is_false(n: int) -> None:
+    memory = UOp(Op.INDEX, (B.param(0, (n, 2), dt.float32), POSITION))
+    gate, other = UOp(Op.CMPLT, (POSITION, B.const(n, dt.index))), B.expand(B.reshape(B.const(7.0), (1,)), (2,))
+    gated, ungated = B.load(memory, other, gate), B.load(memory)
+    stored = B.after(B.param(0, (n, 2), dt.float32), B.store(memory, other, gate))
+    for i in range(5):
+        inputs = {"p0": np.arange(2 * n, dtype=np.float32).reshape(n, 2), "i": np.int64(i)}
+        for u in (gated, stored):
+            want = run(u, inputs).values[0].tolist()
+            assert evaluate_duals(u, inputs)[0].value.astype(float).tolist() == want
+        if i >= n:
+            for u in (ungated, B.add(memory, 1.0), B.after(B.param(0, (n, 2), dt.float32), B.store(memory, other))):
+                with pytest.raises(Trap, match="R45"):
+                    evaluate_duals(u, inputs)
+
+
+def test_zeros_of_bools_are_bools() -> None:
+    padded = evaluate_duals(B.pad(B.param(0, (2,), dt.bool_), [1], [4]), {"p0": np.array([True, False])})
+    summed = evaluate_duals(B.reduce(B.param(0, (0,), dt.bool_), Op.ADD, [0]), {"p0": np.zeros(0, bool)})
+    assert [x.__class__ for x in [*padded[0].value.ravel(), *summed[0].value.ravel()]] == [bool] * 5

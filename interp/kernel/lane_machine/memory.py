@@ -127,7 +127,7 @@ def _index_address_with_outside_marked(a: Address, indices: Sequence[Array], is_
 def _slice_or_bitcast_address(u: UOp, a: Address, operands: Sequence[Array]) -> Address | None:
     """Return the view of a Slice or Bitcast.
 
-    Elements split, or join where their bytes are adjacent; None where they are not.
+    Elements split, or join where their bytes are adjacent or all outside; the result is None where they are neither.
     """
     old, new = a.itemsize, u.arg.dtype.itemsize
     at = a.byte_positions()
@@ -139,7 +139,8 @@ def _slice_or_bitcast_address(u: UOp, a: Address, operands: Sequence[Array]) -> 
     elif new > old:
         ratio = new // old
         groups = at[..., : at.shape[-1] // ratio * ratio].reshape((*at.shape[:-1], -1, ratio)) if at.size else at[..., None]
-        if not (groups == groups[..., :1] + old * np.arange(groups.shape[-1])).all():
+        are_adjacent = (groups == groups[..., :1] + old * np.arange(groups.shape[-1])).all(-1)
+        if not (are_adjacent | (groups < 0).all(-1)).all():
             return None
         at = at[..., ::ratio]
     return a.with_positions(at[: u.arg.size] if u.op is Op.SLICE else at, new)

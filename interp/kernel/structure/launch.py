@@ -33,4 +33,4 @@ def sort_launch_dimensions_or_reject_duplicates(specials: tuple[UOp, ...]) -> li
 
 def natural_sort_key(name: str) -> list[tuple[int, str]]:
     """Return a sort key that orders names by the numbers in them: lidx2 before lidx10."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]

@@ -72,13 +72,16 @@ def _eval_alu_as_affine_or_elementwise(m: VectorMachine, u: UOp, active_mask: Ar
 
 
 def _eval_where_folding_uniform_condition(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorValue:
-    """Evaluate Where; a condition that is the same everywhere chooses one operand as it is."""
+    """Evaluate Where; a condition that is the same everywhere chooses one of two values as it is.
+
+    Raises GiveUp for a reference among the operands: its implicit Load may trap, chosen or not (R51).
+    """
     condition, if_true, if_false = u.src
     p = m.cells[condition]
     if p.__class__ is _ndarray and not p.ndim and condition.dtype is dt.bool_ and if_true.shape == if_false.shape:
-        chosen = m.cells[if_true if p else if_false]
-        if chosen.__class__ is AffineValue or chosen.__class__ is _ndarray:
-            return chosen
+        cells = m.cells[if_true], m.cells[if_false]
+        if all(c.__class__ is AffineValue or c.__class__ is _ndarray for c in cells):
+            return cells[0 if p else 1]
     return _eval_alu_as_affine_or_elementwise(m, u, active_mask)
 
 
@@ -300,12 +303,13 @@ def _eval_load(m: VectorMachine, u: UOp, active_mask: Array | None) -> VectorVal
             m.align_value_to_own_rank(buffer, rank),
             m.align_value_to_own_rank(alternative, rank),
         )
+    other = m.align_value_to_own_rank(alternative, rank)  # gives up on a reference, which is loaded whatever the gate is (R51)
     mask = _access_mask(m, gate, active_mask, rank)
     if mask is True:
         return m.load(u, ref, None)
     if mask is False:
-        return m.align_value_to_own_rank(alternative, rank)
-    return np.where(m.align_value_to_own_rank(gate, rank), m.load(u, ref, mask), m.align_value_to_own_rank(alternative, rank))
+        return other
+    return np.where(m.align_value_to_own_rank(gate, rank), m.load(u, ref, mask), other)
 
 
 def _store_target_ref_or_give_up(m: VectorMachine, target: UOp) -> VectorRef:

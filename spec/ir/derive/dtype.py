@@ -20,8 +20,8 @@ def of_first(u: UOp) -> DType:
 
 
 def of_second(u: UOp) -> DType:
-    """Return the dtype of the second source of a Where."""
-    return u.src[1].dtype  # if_true
+    """Return the dtype of the second source of a Where or B_LOAD."""
+    return u.src[1].dtype  # if_true, or the index, which a Bitcast may have given another dtype than its buf
 
 
 def constant_rule(d: DType) -> Rule:
@@ -73,7 +73,7 @@ RULES: dict[Op, Rule] = {
     ),
     **dict.fromkeys(
         (Op.PERMUTE, Op.FLIP, Op.RESHAPE, Op.EXPAND, Op.PAD, Op.SHRINK, Op.INDEX, Op.REPLICATED, Op.REDUCE, Op.LOAD, Op.AFTER)
-        + (Op.REDUCE_AXIS, Op.B_REDUCE, Op.ALLREDUCE, Op.BUFFERIZE, Op.B_INDEX, Op.POINTER_INDEX, Op.B_LOAD, Op.B_BARRIER)
+        + (Op.REDUCE_AXIS, Op.B_REDUCE, Op.ALLREDUCE, Op.BUFFERIZE, Op.B_INDEX, Op.POINTER_INDEX, Op.B_BARRIER)
         + (Op.VECTORIZE, Op.GEP, Op.CAT, Op.PTRCAT, Op.UNROLL, Op.CONTRACT, Op.BIND, Op.B_PAD, Op.B_SHRINK, Op.COPY)
         + (Op.BUFFER_VIEW, Op.MSTACK, Op.MSELECT, Op.MULTI, Op.PRECAST),
         of_first,
@@ -87,7 +87,7 @@ RULES: dict[Op, Rule] = {
     **dict.fromkeys((Op.RANGE, Op.SPECIAL), of_first),  # the bound's: index, or the machine integer that replaces it (R87)
     **dict.fromkeys((Op.B_RANGE, Op.DEFINE_VAR), constant_rule(dt.index)),
     **dict.fromkeys((Op.BINARY, Op.PROGRAM_BINARY), constant_rule(dt.uint8)),
-    Op.WHERE: of_second,
+    **dict.fromkeys((Op.WHERE, Op.B_LOAD), of_second),
     Op.STACK: of_stack,
     Op.GETTUPLE: of_tuple_element,
     Op.WMMA: of_wmma,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from uops.backends.answer import collect_caller_input_nodes
 from uops.backends.contract import Missing
 from uops.backends.subjects.evaluator import Evaluator
 from uops.backends.subjects.library import GraphFunction
@@ -223,3 +224,32 @@ def test_an_absent_library_names_the_command_that_installs_it(monkeypatch: pytes
     monkeypatch.setitem(sys.modules, "jax", None)
     with pytest.raises(SpecError, match=r"jax is not installed: pip install .*jax"):
         Jax()
+
+
+def test_a_variable_that_is_a_parameter_of_a_function_is_its_argument_below_a_cast_to_index(tiny: Tiny) -> None:
+    body = b.tuple_(b.cast(b.variable("n", 1, 5, slot=0, dtype=i32), dt.index))
+    k, n = b.variable("k", 1, 5, dtype=i32), b.variable("n", 1, 5, dtype=i32)
+    outer = b.tuple_(b.get(b.function(body, b.variable("m", 1, 5, slot=0, dtype=i32)), 0))
+    for argument in (k, b.add(k, n), b.param(0, (), i32)):
+        for f in (body, outer):
+            graph = b.tuple_(b.get(b.function(f, argument), 0), b.cast(n, dt.index), b.cast(argument, dt.index))
+            inputs = {"k": 3, "n": 2, "p0": np.array(3, np.int32)}
+            used = {key: inputs[key] for key in collect_caller_input_nodes(graph)}
+            assert same_as_interpreter(tiny, graph, **used), graph
+
+
+def test_a_shape_may_have_a_variable_that_is_a_parameter_of_a_function() -> None:
+    n = b.cast(b.variable("n", 1, 5, slot=0, dtype=i32), dt.index)
+    body = b.tuple_(b.expand(b.reshape(b.const(1.5), (1,)), (n,)))
+    graph = b.get(b.function(body, b.variable("k", 1, 5, dtype=i32)), 0)
+    assert same_as_interpreter(TinyCompiler(), graph, k=4)
+
+
+@pytest.mark.parametrize("is_dynamic", [False, True])
+def test_a_gated_load_of_memory_without_elements_is_its_alternative(tiny: Tiny, is_dynamic: bool) -> None:
+    position = b.cast(b.param(1, (), dt.int64), dt.index) if is_dynamic else b.index(0)
+    for shape in ((0,), (0, 3), (2, 0)):
+        address = b.at(b.param(2, shape, f32), *[position] * len(shape))
+        graph = b.load(address, b.const(2.0), b.param(0, (), dt.bool_))
+        inputs = {"p0": np.array(False), "p2": np.zeros(shape, np.float32)} | ({"p1": np.array(0)} if is_dynamic else {})
+        assert same_as_interpreter(tiny, graph, **inputs), shape

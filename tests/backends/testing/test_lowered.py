@@ -90,3 +90,11 @@ def test_programs_of_later_dialects_and_native_text_are_left_out() -> None:
     assert enters_pipeline_at_or_before(graph, Dialect.CALLIFIED)
     assert not enters_pipeline_at_or_before(kernel, Dialect.CALLIFIED) and enters_pipeline_at_or_before(kernel, Dialect.LINEAR)
     assert not enters_pipeline_at_or_before(native, Dialect.LINEAR)
+
+
+@pytest.mark.parametrize("number", [2.5, np.nan, np.inf])
+def test_a_scalar_input_need_not_be_an_integer(number: float) -> None:
+    n = b.variable("n", 1, 5)
+    graph = b.expand(b.reshape(b.add(b.param(0, (), dt.float32), b.const(1.0)), (1,)), (n,))
+    (value,) = run_in_dialect(Interp(), graph, {"p0": np.array(number, np.float32), "n": np.int64(2)}, Dialect.CALLIFIED).values
+    np.testing.assert_array_equal(value, np.full(2, number + 1, np.float32))

@@ -10,7 +10,7 @@ import pytest
 import uops
 from uops.fuzz.generate.bestiary.maker import node
 from uops.interp.bestiary import run
-from uops.spec.bestiary.build import at, load, store
+from uops.spec.bestiary.build import at, define_var, load, store
 from uops.spec.bestiary.legalize import legalize
 from uops.spec.errors import SpecError, Trap, Unsound
 from uops.spec.ir import args as A
@@ -267,3 +267,14 @@ def test_a_derived_property_that_is_wrong_is_seen(monkeypatch: pytest.MonkeyPatc
         assert run(u, IN, check=False).values[0].tolist() == [1, 2, 3]
     finally:
         object.__setattr__(u, "_min_max", (-(1 << 31), 11))
+
+
+def test_r45_r52_r104_a_bitcast_of_a_row_out_of_bounds_is_touched_only_where_its_gate_is_true() -> None:
+    i, memory = b.cast(define_var("i", 0, 9), dt.index), param(0, 12, dt.uint8)
+    row = b.bitcast(at(b.reshape(memory, (3, 4)), i), dt.uint32)
+    inputs = {"p0": np.arange(12, dtype=np.uint8), "i": np.int64(5)}
+    gated = at(row, b.index(0), gate=node(Op.CMPLT, i, b.index(3)))
+    assert run(load(gated, b.const(7, dt.uint32)), inputs).values[0] == 7
+    assert run(store(gated, b.const(7, dt.uint32)), inputs).buffers["p0"].tolist() == [*range(12)]
+    with pytest.raises(Trap, match="R45"):
+        run(load(at(row, b.index(0))), inputs)

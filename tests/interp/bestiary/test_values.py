@@ -12,8 +12,9 @@ import pytest
 from uops.fuzz.generate.bestiary.maker import node
 from uops.fuzz.reduce.corpus import load_file_test as load_file
 from uops.interp import evaluate
+from uops.interp import run as run_launch
 from uops.interp.bestiary import run
-from uops.interp.opaque import register
+from uops.interp.opaque import register, use_meanings
 from uops.spec.bestiary.build import at, load, store
 from uops.spec.ir import args as A
 from uops.spec.ir import build as b
@@ -450,3 +451,38 @@ def test_every_graph_with_an_op_of_the_second_document_is_of_it() -> None:
         for g in graphs
         if any(u.op.name.startswith("B_") for u in toposort(g))
     )
+
+
+def test_r125_a_special_that_only_an_argument_of_a_call_uses_is_a_dimension_of_the_launch() -> None:
+    lane = special("lidx0", 4)
+    body = b.sink(store(at(param(0, 1), b.index(0)), b.const(5)))
+    call = b.call(body, b.reshape(at(param(0, 4), lane), (1,)))
+    assert run(b.sink(call), {"p0": ints(0, 0, 0, 0)}).buffers["p0"].tolist() == [5, 5, 5, 5]
+
+
+@pytest.mark.parametrize("name", ["²", "1²", "lidx²"])
+def test_r125_a_digit_that_is_no_decimal_is_part_of_the_name_of_a_special(name: str) -> None:
+    graph = b.sink(store(at(param(0, 4), special(name, 4)), b.const(5)))
+    assert run(graph, {"p0": ints(0, 0, 0, 0)}).buffers["p0"].tolist() == [5, 5, 5, 5]
+
+
+def test_r46_a_load_of_bitcast_memory_has_the_dtype_of_its_index() -> None:
+    wide = at(b.bitcast(param(0, 4, u8), dt.uint32), b.index(0))
+    assert load(wide).dtype is dt.uint32
+    assert run(load(wide), {"p0": np.arange(4, dtype=np.uint8)}).values[0] == 0x03020100
+
+
+@pytest.mark.parametrize("written", [(0, 1), (1, 0)])
+def test_r63_the_results_of_a_custom_function_go_to_the_written_arguments_in_the_order_of_the_arguments(
+    written: tuple[int, ...],
+) -> None:
+    """The interpreter of launches has the same order."""
+    body = node(Op.CUSTOM_FUNCTION, arg=A.NameArg("one_and_two"))
+    inputs = {"p0": ints(0, 0), "p1": ints(0, 0)}
+    with use_meanings({(Op.CUSTOM_FUNCTION, "one_and_two"): lambda a, c: (ints(1, 1), ints(2, 2))}):
+        for evaluate_graph, (p0, p1) in (
+            (run, (param(0, 2), param(1, 2))),
+            (run_launch, (b.param(0, (2,), i32), b.param(1, (2,), i32))),
+        ):
+            buffers = evaluate_graph(b.sink(node(Op.CALL, body, p0, p1, arg=A.CallArg(written=written))), inputs).buffers
+            assert {k: v.tolist() for k, v in buffers.items()} == {"p0": [1, 1], "p1": [2, 2]}

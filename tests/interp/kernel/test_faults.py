@@ -14,7 +14,7 @@ from uops.interp.tensor.storage import NUMPY
 from uops.spec.errors import Trap
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.args import AddrSpace
+from uops.spec.ir.args import AddrSpace, SpecialArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
@@ -321,3 +321,40 @@ def test_every_schedule_finds_the_race() -> None:
     for seed in range(20):
         with pytest.raises(Trap, match="race on element"):
             run(root, {"p0": zeros(8)}, schedule=seed)
+
+
+def test_r45_r52_a_bitcast_of_a_row_out_of_bounds_is_touched_only_where_its_gate_is_true(agree: Agree, fault: Fault) -> None:
+    i, memory = b.variable("i", 0, 9), b.param(0, (3, 4), dt.uint8)
+    address = b.at(b.bitcast(UOp(Op.INDEX, (memory, i)), dt.uint32), 0)
+    inputs = {"p0": np.arange(12, dtype=np.uint8).reshape(3, 4), "p1": np.zeros(1, np.uint32), "i": np.int64(5)}
+
+    def copy(*rest: UOp) -> UOp:
+        return kernel(b.store(b.at(p(1, 1, dt.uint32), 0), b.load(address, *rest)))
+
+    assert agree(copy(b.const(7, dt.uint32), UOp(Op.CMPLT, (i, b.index(3)))), inputs).buffers["p1"].tolist() == [7]
+    assert "index 5" in fault(copy(), inputs)
+
+
+@pytest.mark.parametrize("offset", [None, 5])
+def test_r26_r51_a_where_reads_the_operand_that_it_does_not_choose(offset: int | None, fault: Fault) -> None:
+    r = b.range_(4, 0)
+    never = b.buffer(4, I32, unique=9, addrspace=AddrSpace.REG)
+    other = b.at(never, r) if offset is None else b.at(p(1, 3), b.add(r, b.index(offset)))
+    for operands in ((b.const(True), b.const(1, I32), other), (b.const(False), other, b.const(1, I32))):
+        root = kernel(b.end(b.store(b.at(p(0, 4), r), b.where(*operands)), r))
+        assert ("R61" if offset is None else "R45") in fault(root, {"p0": zeros(4), "p1": zeros(3)})
+
+
+@pytest.mark.parametrize("name", ["²", "1²", "lidx²"])
+def test_r125_a_digit_that_is_no_decimal_is_part_of_the_name_of_a_special(name: str, agree: Agree) -> None:
+    lane = UOp(Op.SPECIAL, (b.index(4),), SpecialArg(name))
+    assert agree(kernel(b.store(b.at(p(0, 4), lane), b.const(5, I32))), {"p0": zeros(4)}).buffers["p0"].tolist() == [5] * 4
+
+
+@pytest.mark.parametrize("offset", [None, 5])
+def test_r51_r52_a_load_whose_gate_is_true_reads_its_alternative(offset: int | None, fault: Fault) -> None:
+    r = b.range_(4, 0)
+    never = b.buffer(4, I32, unique=9, addrspace=AddrSpace.REG)
+    other = b.at(never, r) if offset is None else b.at(p(1, 3), b.add(r, b.index(offset)))
+    root = kernel(b.end(b.store(b.at(p(0, 4), r), b.load(b.at(p(2, 4), r), other, b.const(True))), r))
+    assert ("R61" if offset is None else "R45") in fault(root, {"p0": zeros(4), "p1": zeros(3), "p2": zeros(4)})
