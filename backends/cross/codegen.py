@@ -17,7 +17,7 @@ from uops.backends.cross.child import ChildProcess
 from uops.backends.cross.processors import PROCESSORS
 from uops.backends.cross.support import SUPPORT_SYMBOLS
 from uops.backends.llvm import binding
-from uops.backends.worker.frames import pack_frame, read_whole_frame_or_none
+from uops.backends.worker.frames import pack_frame, read_frame_or_none_at_end_or_cut
 from uops.spec.errors import Crash, UopsError
 
 #: The functions that an object may call: those of `support`, and that of a program's system calls.
@@ -46,7 +46,7 @@ class CodeGenerator:
         def exchange(requests: BinaryIO, answers: BinaryIO) -> bytes:
             requests.write(pack_frame(request))
             requests.flush()
-            frame = read_whole_frame_or_none(answers)
+            frame = read_frame_or_none_at_end_or_cut(answers)
             if frame is None:
                 return b""
             answer.update(frame[0])
@@ -90,7 +90,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what else is printed is no answer
     binding.initialize_all_processors()
-    while frame := read_whole_frame_or_none(sys.stdin.buffer):
+    while frame := read_frame_or_none_at_end_or_cut(sys.stdin.buffer):
         try:
             answer = pack_frame({"done": True}, _compile(frame[0]))
         except UopsError as e:

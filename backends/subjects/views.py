@@ -98,7 +98,7 @@ class BitcastOrSlice:
         first = self.start * old // new
         return library.shrink(x, (first,), (first + self.size,))
 
-    def map_word_positions_to_target_elements(self, positions: Array, word_bytes: int) -> Array:
+    def map_source_to_target_positions_in_words(self, positions: Array, word_bytes: int) -> Array:
         """Return the positions of the elements of the new dtype, in words."""
         old, new = self.source.itemsize, self.target.itemsize
         x = positions if self.size is None else positions[self.start :]
@@ -214,7 +214,7 @@ def _compute_first_word_positions(library: Library, ref: Reference, memory_shape
         if isinstance(step, Move):
             positions = step.apply(ops, positions)
         elif ops is HOST:
-            positions = step.map_word_positions_to_target_elements(positions, word_bytes)
+            positions = step.map_source_to_target_positions_in_words(positions, word_bytes)
         else:
             raise Unsupported("a Store through a Bitcast at positions that are computed from data", library.name)
     return positions

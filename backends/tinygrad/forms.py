@@ -177,7 +177,7 @@ def _make_alu_form(tinygrad_op: str) -> Form:
     return translate
 
 
-def _make_same_dtype_shift_form(tinygrad_op: str) -> Form:
+def _make_shift_form_refusing_mixed_dtypes(tinygrad_op: str) -> Form:
     def translate(s: TranslationScope, u: UOp) -> Node:
         if u.rhs.dtype is not u.dtype:
             raise Unsupported(f"{u.op.name} by a count of another dtype", s.backend)
@@ -252,7 +252,7 @@ def _translate_call(s: TranslationScope, u: UOp) -> Node:
     return s.translate_body_in_own_scope(u.body).call(*(s[x] if _is_reference(x) else s[x].contiguous() for x in u.arguments))
 
 
-def _translate_load(s: TranslationScope, u: UOp) -> Node:
+def _translate_load_as_clone(s: TranslationScope, u: UOp) -> Node:
     if u.arg is not None and isinstance(u.arg.device, tuple):
         return _refuse_op(s, u)
     t = s[u.buffer]
@@ -291,7 +291,7 @@ FORMS: dict[Op, Form] = {
     Op.CALL:      _translate_call,
     Op.TUPLE:     lambda s, u: s.library.node.maketuple(*(s[x] for x in u.src)),
     Op.GETTUPLE:  lambda s, u: s[u.packed].gettuple(u.arg.index),
-    Op.LOAD:      _translate_load,
+    Op.LOAD:      _translate_load_as_clone,
     Op.STORE:     _translate_store,
     Op.AFTER:     lambda s, u: s[u.buffer].after(*(s[x] for x in u.dependencies)),
     Op.GROUP:     lambda s, u: s.library.node.group(*(s[x] for x in u.src)),
@@ -309,8 +309,8 @@ FORMS: dict[Op, Form] = {
     Op.XOR:       _make_alu_form("XOR"),
     Op.OR:        _make_alu_form("OR"),
     Op.AND:       _make_alu_form("AND"),
-    Op.SHR:       _make_same_dtype_shift_form("SHR"),
-    Op.SHL:       _make_same_dtype_shift_form("SHL"),
+    Op.SHR:       _make_shift_form_refusing_mixed_dtypes("SHR"),
+    Op.SHL:       _make_shift_form_refusing_mixed_dtypes("SHL"),
     Op.WHERE:     _translate_where,
     Op.NEG:       _make_alu_form("NEG"),
     Op.SUB:       _make_alu_form("SUB"),

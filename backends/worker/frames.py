@@ -2,7 +2,7 @@
 
 Everything that a process with foreign code writes enters by `parse_first_frame_and_length`. It enforces limits and the form of a
 frame, raises BadFrame otherwise, and makes every text of the header safe to print and to store (`escape_unprintable`). In the other
-direction, `read_whole_frame_or_none` leaves texts unchanged.
+direction, `read_frame_or_none_at_end_or_cut` leaves texts unchanged.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def pack_frame(header: dict[str, Any], body: bytes = b"") -> bytes:
     return _SIZES.pack(MARK, len(text), len(body)) + text + body
 
 
-def read_whole_frame_or_none(stream: BinaryIO) -> Frame | None:
+def read_frame_or_none_at_end_or_cut(stream: BinaryIO) -> Frame | None:
     """Read the next frame; None at the end of the stream. Raises BadFrame."""
     sizes = _read_up_to(stream, _SIZES.size)
     if len(sizes) < _SIZES.size:

@@ -27,7 +27,7 @@ from uops.backends.worker.frames import (
     describe_exception,
     one_line,
     pack_frame,
-    read_whole_frame_or_none,
+    read_frame_or_none_at_end_or_cut,
 )
 from uops.spec.errors import UopsError
 
@@ -48,7 +48,7 @@ def main(arguments: list[str]) -> None:
 
 def load_backend_and_serve_batches(requests: BinaryIO, answers: IO[bytes]) -> None:
     """Load the backend that the first frame names, then answer the batches that follow."""
-    frame = read_whole_frame_or_none(requests)
+    frame = read_frame_or_none_at_end_or_cut(requests)
     if frame is None:
         return
     settings = frame[0]
@@ -59,7 +59,7 @@ def load_backend_and_serve_batches(requests: BinaryIO, answers: IO[bytes]) -> No
         answers.write(pack_frame({"broken": explain_load_failure(settings, e)}))
         return
     answers.write(greeting)
-    while (batch := read_whole_frame_or_none(requests)) is not None:
+    while (batch := read_frame_or_none_at_end_or_cut(requests)) is not None:
         cases = batch[0].get("cases")
         if not isinstance(cases, list):
             raise BadFrame(f"expected cases, got {cases!r:.80}")

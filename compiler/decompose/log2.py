@@ -34,10 +34,14 @@ def split_exponent_at_sqrt_half(x: Expr, may_be_subnormal: bool = True) -> Expon
     Unless x is positive and finite the result has no meaning, but nothing traps. Without `may_be_subnormal`, a float64 `x` must
     also be normal.
     """
-    return _split_exponent32_at_sqrt_half(x) if x.dtype is dt.float32 else _split_exponent64_at_sqrt_half(x, may_be_subnormal)
+    return (
+        _split_exponent32_and_mantissa_minus_one(x)
+        if x.dtype is dt.float32
+        else _split_exponent64_and_mantissa_minus_one(x, may_be_subnormal)
+    )
 
 
-def _split_exponent32_at_sqrt_half(x: Expr) -> ExponentFraction:
+def _split_exponent32_and_mantissa_minus_one(x: Expr) -> ExponentFraction:
     one, low = 1 << 23, sqrt_half_bits(dt.float32)
     subnormal = x < 2.0**-126
     bits = x.bitcast(dt.int32)
@@ -46,7 +50,7 @@ def _split_exponent32_at_sqrt_half(x: Expr) -> ExponentFraction:
     return ExponentFraction((offset >> 23).cast(dt.float32), ((offset & (one - 1)) + low).bitcast(dt.float32) - 1.0)
 
 
-def _split_exponent64_at_sqrt_half(x: Expr, may_be_subnormal: bool) -> ExponentFraction:
+def _split_exponent64_and_mantissa_minus_one(x: Expr, may_be_subnormal: bool) -> ExponentFraction:
     """Split a float64 in unsigned words; integers become doubles through their bits.
 
     Few targets shift or convert signed 64-bit lanes.

@@ -31,7 +31,7 @@ from collections import Counter
 from typing import IO, BinaryIO
 
 from uops.backends import registry
-from uops.backends.worker.frames import BadFrame, pack_frame, read_whole_frame_or_none
+from uops.backends.worker.frames import BadFrame, pack_frame, read_frame_or_none_at_end_or_cut
 from uops.backends.worker.serve import (
     arrange_group_kill_on_close,
     explain_load_failure,
@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> None:
     arrange_group_kill_on_close(life)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the client, which ends this process
     with open(write, "wb", buffering=0) as answers, open(read, "rb", buffering=0) as requests:
-        first = read_whole_frame_or_none(requests)  # unbuffered: a child that ends would lose frames that it has read ahead
+        first = read_frame_or_none_at_end_or_cut(requests)  # unbuffered: a child that ends would lose frames that it has read ahead
         if first is None:
             return
         try:
@@ -135,7 +135,7 @@ class CaseServer:
             return
         self.send({"ready": version, "declared": self.runner.declared.to_json(), "pid": os.getpid(),
                    "compiler": subject.target is not None, "together": self.runner.compiles_together})  # fmt: skip
-        while (request := read_whole_frame_or_none(requests)) is not None:
+        while (request := read_frame_or_none_at_end_or_cut(requests)) is not None:
             header, body = request
             if not isinstance(do := header.get("do"), str) or not hasattr(self, f"do_{do}"):
                 raise BadFrame(f"expected a known question under 'do', got {do!r:.80}")

@@ -86,7 +86,7 @@ def eval_bufferize(step: EvalStep) -> BestiaryCoroutine:
         cell = frame.find_cell(operand)
         assert cell is not None
         before = frame.events_before | cell.before | cell.event
-        step.before |= step.store_and_log_event(
+        step.before |= step.store_and_return_event_bit(
             u, frame, memory.index_ref_deferring_bounds_trap(target, indices, None), value, None, before
         )
 
@@ -161,7 +161,7 @@ def execute_store(step: EvalStep, frame: BestiaryFrame, u: UOp, gates: Sequence[
     for ref in parts:
         n = math.prod(ref.shape)
         part = value if len(parts) == 1 and value.shape == ref.shape else value[done : done + n].reshape(ref.shape)
-        step.before |= step.store_and_log_event(u, frame, ref, part, _and_masks(ref.gate, live), before)
+        step.before |= step.store_and_return_event_bit(u, frame, ref, part, _and_masks(ref.gate, live), before)
         done += n
 
 

@@ -35,16 +35,16 @@ ACTIONS: Mapping[Op, Action] = {
     Op.B_PARAM: calls.eval_param, Op.FUNCTION: flow.eval_void, Op.GETTUPLE: calls.eval_gettuple,
     Op.CALL: calls.run_call_body_in_loops_it_closes,
     Op.B_PROGRAM: calls.eval_program,
-    **dict.fromkeys((Op.CUSTOM, Op.CUSTOMI), calls.eval_custom_by_registered_meaning),
+    **dict.fromkeys((Op.CUSTOM, Op.CUSTOMI), calls.call_meaning_on_values_and_memories),
     Op.CUSTOM_FUNCTION: calls.eval_custom_function,
 }
 #: op -> function that names what it needs first. RANGE takes its value from the frame, LINEAR evaluates what it lists, and IF
 #: evaluates its condition with the Stores, in their loops (R114).
 NEEDS: Mapping[Op, FindDependencies] = {
-    Op.UNROLL: values.find_unroll_dependencies_shared_by_lanes,
+    Op.UNROLL: values.find_sources_shared_by_unrolled_lanes,
     **dict.fromkeys((Op.B_RANGE, Op.LINEAR, Op.B_IF), flow.find_no_dependencies),
     **dict.fromkeys((Op.END, Op.B_STORE, Op.B_REDUCE, Op.BUFFERIZE, Op.CALL), flow.find_dependencies_outside_loops_it_ends),
     Op.WMMA: flow.find_wmma_dependencies, Op.B_PARAM: calls.find_param_dependencies, Op.FUNCTION: calls.find_function_dependencies,
-    Op.GETTUPLE: calls.find_gettuple_dependencies,
+    Op.GETTUPLE: calls.find_source_of_gettuple,
 }
 # fmt: on

@@ -97,7 +97,7 @@ def find_function_dependencies(m: BestiaryMachine, frame: BestiaryFrame, u: UOp)
     return [(inner, e) for e in (body.src if body.op is Op.TUPLE else (body,))]
 
 
-def find_gettuple_dependencies(m: BestiaryMachine, frame: BestiaryFrame, u: UOp) -> Iterable[tuple[BestiaryFrame, UOp]]:
+def find_source_of_gettuple(m: BestiaryMachine, frame: BestiaryFrame, u: UOp) -> Iterable[tuple[BestiaryFrame, UOp]]:
     """Return the element that a GetTuple reads; the others are not evaluated (R64)."""
     packed = u.packed
     if packed.op is Op.TUPLE:
@@ -109,7 +109,7 @@ def find_gettuple_dependencies(m: BestiaryMachine, frame: BestiaryFrame, u: UOp)
 
 def eval_gettuple(step: EvalStep) -> Any:
     """Return the cell of the element."""
-    ((frame, u),) = find_gettuple_dependencies(step.machine, step.frame, step.node)
+    ((frame, u),) = find_source_of_gettuple(step.machine, step.frame, step.node)
     packed = step.node.packed
     if packed.op is Op.TUPLE:
         step.machine.report_to_trace(packed, None)
@@ -178,10 +178,10 @@ class BestiaryMemoryOperand:
     def store(self, value: Array) -> None:
         """Write the elements."""
         step = self.step
-        step.before |= step.store_and_log_event(step.node, step.frame, self.ref, np.asarray(value), None, step.before)
+        step.before |= step.store_and_return_event_bit(step.node, step.frame, self.ref, np.asarray(value), None, step.before)
 
 
-def eval_custom_by_registered_meaning(step: EvalStep) -> Any:
+def call_meaning_on_values_and_memories(step: EvalStep) -> Any:
     """Evaluate a line of target code by its registered meaning, which gets references as memory operands."""
     u = step.node
     operands = [
@@ -212,4 +212,4 @@ def _call_custom_function_and_store_results(step: EvalStep, frame: BestiaryFrame
     before_stores = step.before
     for k, value in zip(written, results):
         ref = step.reference_of(arguments[k], frame)
-        step.before |= step.store_and_log_event(body, frame, ref, np.asarray(value).reshape(ref.shape), None, before_stores)
+        step.before |= step.store_and_return_event_bit(body, frame, ref, np.asarray(value).reshape(ref.shape), None, before_stores)

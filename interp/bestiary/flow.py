@@ -104,7 +104,7 @@ def execute_stores_under_gates(
     for u, inner_gates in _find_stores_and_ends_under_gates(effects, gates):
         body = (u.body,) if u.op is Op.END else (u.index, u.value)
 
-        def execute_iteration(
+        def execute_store_or_end_body(
             inner: BestiaryFrame, u: UOp = u, body: tuple[UOp, ...] = body, gates: tuple[UOp, ...] = inner_gates
         ) -> BestiaryCoroutine:
             if u.op is Op.END:
@@ -113,7 +113,7 @@ def execute_stores_under_gates(
             yield from m.evaluate(inner, *gates, *body)
             execute_store(step, inner, u, gates)
 
-        yield from m.run_loops(frame, frame.scope.plan.loop_levels((*body, *inner_gates), u.ranges), execute_iteration)
+        yield from m.run_loops(frame, frame.scope.plan.loop_levels((*body, *inner_gates), u.ranges), execute_store_or_end_body)
 
 
 def _find_stores_and_ends_under_gates(effects: Iterable[UOp], gates: tuple[UOp, ...]) -> list[tuple[UOp, tuple[UOp, ...]]]:

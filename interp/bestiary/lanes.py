@@ -1,7 +1,7 @@
 """Lanes that run side by side: they wait for each other at barriers and tensor-core instructions (R60, R119).
 
-A lane is a generator that yields a `SyncRequest` where it has to wait and is sent the `SyncReply`. `run_lanes_together` runs
-lanes to their next request and merges these into one, for the loop or launch around them. At the boundary of a workgroup
+A lane is a generator that yields a `SyncRequest` where it has to wait and is sent the `SyncReply`. `run_lanes_together_for_effects`
+runs lanes to their next request and merges these into one, for the loop or launch around them. At the boundary of a workgroup
 `run_workgroup` answers. Lanes that do not all come to the same node are a Trap.
 """
 
@@ -66,7 +66,9 @@ def run_workgroup(coroutine: BestiaryCoroutine) -> Any:
         return end.value
 
 
-def run_lanes_together(lanes: Sequence[BestiaryCoroutine], is_warp_axis: bool, turn_order: Sequence[int]) -> BestiaryCoroutine:
+def run_lanes_together_for_effects(
+    lanes: Sequence[BestiaryCoroutine], is_warp_axis: bool, turn_order: Sequence[int]
+) -> BestiaryCoroutine:
     """Run lanes of one workgroup side by side, in the order `turn_order` between two requests."""
     replies: dict[int, Any] = dict.fromkeys(turn_order)
     while True:
@@ -81,13 +83,13 @@ def run_lanes_together(lanes: Sequence[BestiaryCoroutine], is_warp_axis: bool, t
         first = next(iter(arrived.values()))
         if len(arrived) < len(lanes) or any(r.node is not first.node for r in arrived.values()):
             raise Trap(f"{len(arrived)} of {len(lanes)} lanes came to {describe(first.node)}: a lane went another way (R60)")
-        merged_reply = yield _merge_requests_of_lanes_at_same_node(first.node, arrived, is_warp_axis)
+        merged_reply = yield _join_requests_of_lanes(first.node, arrived, is_warp_axis)
         for k in turn_order:
             own_fragments = {c[1:]: x for c, x in merged_reply.fragments.items() if c[0] == (is_warp_axis, k)}
             replies[k] = SyncReply(merged_reply.before, own_fragments)
 
 
-def _merge_requests_of_lanes_at_same_node(node: UOp, arrived: dict[int, SyncRequest], is_warp_axis: bool) -> SyncRequest:
+def _join_requests_of_lanes(node: UOp, arrived: dict[int, SyncRequest], is_warp_axis: bool) -> SyncRequest:
     """Return the request of all lanes that arrived at a node."""
     before, fragments = 0, {}
     for k, request in arrived.items():

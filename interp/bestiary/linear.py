@@ -79,4 +79,4 @@ def _execute_even_if_cell_exists(m: BestiaryMachine, frame: BestiaryFrame, u: UO
     for f, source in m.sources_to_evaluate(frame, u):
         if f.find_cell(source) is None:
             yield from m.evaluate(f, source)
-    yield from m.evaluate_into_frame(frame, u)
+    yield from m.evaluate_node_with_ready_sources(frame, u)

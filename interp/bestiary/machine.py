@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from uops.interp.bestiary.frame import BestiaryCell, BestiaryFrame, BestiaryLane, BestiaryScope
-from uops.interp.bestiary.lanes import BestiaryCoroutine, iteration_order, run_lanes_together, run_workgroup
+from uops.interp.bestiary.lanes import BestiaryCoroutine, iteration_order, run_lanes_together_for_effects, run_workgroup
 from uops.interp.bestiary.memory import BestiaryMemory, BestiaryRef, PointerVector, load_and_check_races, store_and_check_races
 from uops.interp.bestiary.plan import ABSORBED, KINDS, BestiaryLoopKind, LoopLevel, ScopePlan
 from uops.interp.tensor.checks import check_derived_properties, raise_unsound
@@ -89,7 +89,7 @@ class BestiaryMachine:
             if missing:
                 stack += reversed(missing)
                 continue
-            yield from self.evaluate_into_frame(home, u)
+            yield from self.evaluate_node_with_ready_sources(home, u)
             stack.pop()
 
     def sources_to_evaluate(self, frame: BestiaryFrame, u: UOp) -> Iterable[tuple[BestiaryFrame, UOp]]:
@@ -99,7 +99,7 @@ class BestiaryMachine:
             return find(self, frame, u)
         return [(frame, s) for s in frame.scope.plan.sources_in_scope(u)]
 
-    def evaluate_into_frame(self, frame: BestiaryFrame, u: UOp) -> BestiaryCoroutine:
+    def evaluate_node_with_ready_sources(self, frame: BestiaryFrame, u: UOp) -> BestiaryCoroutine:
         """Evaluate `u`, whose sources have cells, and put its cell into the frame."""
         action = self.actions.get(u.op)
         if action is None:
@@ -196,7 +196,7 @@ class BestiaryMachine:
         turns = iteration_order(n, None if kind is BestiaryLoopKind.ORDERED else self.schedule, r.arg.axis_id)
         if kind is BestiaryLoopKind.LANES:
             lanes = [self.run_loops(frame.enter_iteration(r, k, base), inner, body_fn) for k in range(n)]
-            yield from run_lanes_together(lanes, r.arg.type is AxisType.WARP, turns)
+            yield from run_lanes_together_for_effects(lanes, r.arg.type is AxisType.WARP, turns)
             return
         for k in turns:
             iteration = frame.enter_iteration(r, k, base)
@@ -217,7 +217,7 @@ class BestiaryMachine:
         body_fn: Callable[[BestiaryFrame], BestiaryCoroutine],
     ) -> list[BestiaryFrame]:
         """Run `body_fn` in the outermost frame of every lane of the scope's launch, and return these frames."""
-        dims = self._evaluate_extents_of_special_nodes(scope, happened_before)
+        dims = self._compute_clamped_extents_by_special_name(scope, happened_before)
         if not dims:
             frame = BestiaryFrame(scope, BestiaryLane(dict(outer_lane.position)), happened_before)
             run_workgroup(body_fn(frame))
@@ -233,11 +233,11 @@ class BestiaryMachine:
                 for p in lane_positions
             ]
             turns = iteration_order(len(frames), self.schedule, "lanes")
-            run_workgroup(run_lanes_together([body_fn(f) for f in frames], False, turns))
+            run_workgroup(run_lanes_together_for_effects([body_fn(f) for f in frames], False, turns))
             all_frames += frames
         return all_frames
 
-    def _evaluate_extents_of_special_nodes(self, scope: BestiaryScope, happened_before: int) -> dict[str, int]:
+    def _compute_clamped_extents_by_special_name(self, scope: BestiaryScope, happened_before: int) -> dict[str, int]:
         """Return the SPECIALs of the body and its Functions: name -> extent. Raises SpecError for two extents of one name (R62)."""
         dimensions: dict[str, int] = {}
         frame = BestiaryFrame(scope, BestiaryLane(), happened_before)
@@ -328,7 +328,7 @@ class EvalStep:
         self.before |= event
         return elements
 
-    def store_and_log_event(
+    def store_and_return_event_bit(
         self, u: UOp, frame: BestiaryFrame, ref: BestiaryRef, value: Array, active_mask: Array | None, happened_before: int
     ) -> int:
         """Write the live elements as `u` in `frame`, log the access and return its event."""

@@ -189,9 +189,7 @@ def eval_ptrcat(step: EvalStep) -> Any:
     return PointerVector(tuple(parts))
 
 
-def find_unroll_dependencies_shared_by_lanes(
-    m: BestiaryMachine, frame: BestiaryFrame, u: UOp
-) -> Iterable[tuple[BestiaryFrame, UOp]]:
+def find_sources_shared_by_unrolled_lanes(m: BestiaryMachine, frame: BestiaryFrame, u: UOp) -> Iterable[tuple[BestiaryFrame, UOp]]:
     """Return what all lanes of an UNROLL share, or its operand if that is a vector already."""
     plan = frame.scope.plan
     ranges = plan.ranges_replaced_by_unroll(u)

@@ -42,7 +42,7 @@ def evaluate_param_as_argument_or_input(t: NodeEvaluation) -> Array | ExactRef |
     if t.frame.args is not None and arg.slot is not None:
         if arg.slot >= len(t.frame.args):
             raise SpecError(f"R64: no argument for Param {arg.slot}")
-        take = _bind_call_argument if t.frame.is_call else _take_checked_argument_of_param
+        take = _bind_call_argument if t.frame.is_call else _take_checked_function_argument
         return take(t, arg, shape, t.frame.args[arg.slot])
     t.check_size(shape)
     name = arg.name if arg.name is not None else f"p{arg.slot}"
@@ -56,7 +56,7 @@ def evaluate_param_as_argument_or_input(t: NodeEvaluation) -> Array | ExactRef |
     return reference_to_storage(t.machine.get_or_create_storage_filled_if_input(name, t.u, layout.count(shape)), shape, 0)
 
 
-def _take_checked_argument_of_param(t: NodeEvaluation, arg: ParamArg, shape: tuple[int, ...], argument: NodeResult) -> NodeResult:
+def _take_checked_function_argument(t: NodeEvaluation, arg: ParamArg, shape: tuple[int, ...], argument: NodeResult) -> NodeResult:
     """Return the argument that a Param of a Function stands for.
 
     Raises SpecError if it does not fit (R64), Trap if out of bounds.

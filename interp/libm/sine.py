@@ -76,7 +76,7 @@ _LEAST = -32
 
 
 @cache
-def _inverse_pi_limbs_by_exponent() -> Array:
+def _limbs_of_128_over_pi_by_exponent() -> Array:
     """Return 2^e * 128/pi mod 256 in limbs, lowest first, one row per e from _LEAST."""
     bits = 1300
     inverse = (128 << 2 * bits) // pi_fixed(bits)
@@ -92,7 +92,7 @@ def _reduce_large_argument_payne_hanek(x: Array) -> _ReducedArgument:
     """Return the reduced argument for positive finite x >= 2^21."""
     pattern = x.view(np.int64)
     mantissa = ((pattern & ((1 << 52) - 1)) | (1 << 52)).astype(_u64)
-    turns = _inverse_pi_limbs_by_exponent()[(pattern >> 52) - 1075 - _LEAST]
+    turns = _limbs_of_128_over_pi_by_exponent()[(pattern >> 52) - 1075 - _LEAST]
     low, high, mask = mantissa & _u64(0xFFFFFFFF), mantissa >> _u64(32), _u64(0xFFFFFFFF)
     limbs: list[Any] = []
     carry: Any = _u64(0)

@@ -22,7 +22,7 @@ from uops.backends.conformance.subjects.model import Answer, SubjectCase, cell_o
 from uops.backends.contract import TENSOR_SURFACE
 from uops.compiler.ir.loops import sort_closed_loops_outermost_first
 from uops.interp import run
-from uops.interp.kernel.structure.blocks import closing_order
+from uops.interp.kernel.structure.blocks import closed_ranges_outermost_first
 from uops.spec.bestiary.tables import AXIS_NAMES, PRIORITY
 from uops.spec.errors import SpecError
 from uops.spec.ir import build as b
@@ -316,7 +316,7 @@ def _check_loop_pairs_nest_by_priority(axis_type_name: str) -> _Faults:
             r for _, _, r in sorted((PRIORITY[x], r.arg.axis_id, r) for x, r in zip((axis_type_name, other), loops, strict=True))
         ]
         what = f"loops of types {axis_type_name} and {other}, of ids {ids}"
-        yield expect(f"{what}, in the interpreter", expected, list(closing_order(b.end(b.group(), *loops))))
+        yield expect(f"{what}, in the interpreter", expected, list(closed_ranges_outermost_first(b.end(b.group(), *loops))))
         yield expect(f"{what}, in the compiler", expected, sort_closed_loops_outermost_first(loops))
 
 

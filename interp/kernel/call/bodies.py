@@ -155,12 +155,14 @@ def analyze_kernel_call_or_reject_undeclared_writes(u: UOp) -> KernelCall:
     """Return the facts about a Call and its body."""
     body = analyze_whole_kernel(u.body)
     _reject_undeclared_writes(u, body.effects)
-    arguments = {p: _argument_of_param_or_reject(u, p) for p in body.required_leaves if p.op is Op.PARAM and p.arg.slot is not None}
+    arguments = {
+        p: _argument_of_param_or_reject_missing(u, p) for p in body.required_leaves if p.op is Op.PARAM and p.arg.slot is not None
+    }
     unbound_leaves = tuple(s for s in body.required_leaves if s not in arguments)
     return KernelCall(body, arguments, unbound_leaves, dict.fromkeys(body.required_leaves, VOID) | body.void_cells)
 
 
-def _argument_of_param_or_reject(call: UOp, param: UOp) -> UOp:
+def _argument_of_param_or_reject_missing(call: UOp, param: UOp) -> UOp:
     """Return the argument of `call` for `param`."""
     arguments: tuple[UOp, ...] = call.arguments
     if param.arg.slot >= len(arguments):

@@ -80,7 +80,7 @@ class CheckedMemory:
         if self.histories is not None:
             for k in range(first, last):
                 self._check_race_and_record_read(k, stamp)
-        self._mark_touched(self.flat.read_mask, byte_position, size)
+        self._mark_elements_in_byte_range(self.flat.read_mask, byte_position, size)
         if dtype is _BOOL and self.bytes[byte_position] > 1:
             raise self._trap_at(stamp, f"reads {self.flat.name}, which has a bool byte other than 0 and 1 (R24)")
         view, k = self._view_with_element(byte_position, dtype)
@@ -111,7 +111,7 @@ class CheckedMemory:
         for k in range(first, last):
             self._check_race_and_record_atomic_add(k, stamp)
         self._mark_written(byte_position, size, first, last)
-        self._mark_touched(self.flat.read_mask, byte_position, size)
+        self._mark_elements_in_byte_range(self.flat.read_mask, byte_position, size)
         if self.sums:
             self._round_sums_in_bytes(byte_position, size, d)
         view, k = self._view_with_element(byte_position, dtype)
@@ -126,7 +126,7 @@ class CheckedMemory:
         """Mark an element as written."""
         if self.ready is not None:
             self.ready[first_entry:end_entry] = True
-        self._mark_touched(self.flat.written_mask, byte_position, size)
+        self._mark_elements_in_byte_range(self.flat.written_mask, byte_position, size)
 
     def _round_sums_in_bytes(self, byte_position: int, size: int, added: DType | None = None) -> None:
         """Round the float sums that share bytes with an element into the memory, except its own sum in dtype `added`."""
@@ -153,7 +153,7 @@ class CheckedMemory:
             view = self.views[dtype] = usable.view(dtype)
         return view, k
 
-    def _mark_touched(self, marks: Array, byte_position: int, size: int) -> None:
+    def _mark_elements_in_byte_range(self, marks: Array, byte_position: int, size: int) -> None:
         """Mark the elements that an access of `size` bytes touches."""
         itemsize = self.flat.data.itemsize
         if size == itemsize and not byte_position % itemsize:

@@ -105,7 +105,7 @@ class LaneMachine:
         blocks = [self.kernel.block]
         for block in blocks:
             blocks += [x.block for x in block.items if isinstance(x, Loop)]
-            self.code[block] = [self._compile_item(block, k) for k in range(len(block.items))]
+            self.code[block] = [self._compile_item_with_if_guards(block, k) for k in range(len(block.items))]
 
     def _bind_operands(self, operands: Mapping[UOp, Operand]) -> None:
         """Set the values and memories of the leaves; sizes of memories may depend on values."""
@@ -142,7 +142,7 @@ class LaneMachine:
     def _set_initial_value(self, u: UOp, value: Any) -> None:
         self.start[self.get_or_make_slot(u)] = value
 
-    def _compile_item(self, block: ScheduledBlock, k: int) -> _CompiledItem:
+    def _compile_item_with_if_guards(self, block: ScheduledBlock, k: int) -> _CompiledItem:
         """Compile item `k` of a block."""
         item = block.items[k]
         guards = tuple(self.get_or_make_slot(g) for g in block.guards[k])
@@ -214,11 +214,11 @@ class LaneMachine:
         if loop.type in LANE_AXES:
             yield from self._run_loop_as_lanes(loop, lane, stamp, n)
         else:
-            yield from self._run_iterations_in_one_lane(loop, lane, stamp, n)
+            yield from self._run_iterations_and_collect_terms(loop, lane, stamp, n)
         if loop.outermost:
             values[item.slot] = self._fold_collected_terms(closer, values[item.slot], lane) if reduces else None
 
-    def _run_iterations_in_one_lane(self, loop: Loop, lane: LaneState, stamp: Stamp, n: int) -> LaneCoroutine:
+    def _run_iterations_and_collect_terms(self, loop: Loop, lane: LaneState, stamp: Stamp, n: int) -> LaneCoroutine:
         """Run the iterations of a loop in one lane; workgroups each have memory of their own (R128)."""
         prefix, key, group = lane.prefix, lane.key, lane.group
         is_workgroup, counter_slot = loop.type in WORKGROUP_AXES, self.slots[loop.range]

@@ -107,7 +107,7 @@ class Workgroup:
         waiting = [t for t in threads if t.arrival is not None]
         if not waiting:
             raise Crash("no lane can go on, and none waits at a node")
-        warps = self._release_complete_warps_with_wmma_results(waiting)
+        warps = self._release_any_complete_wmma_warps(waiting)
         if warps:
             return warps
         barrier = next((t for t in waiting if t.arrival is not None and t.arrival.step is None), None)
@@ -125,7 +125,7 @@ class Workgroup:
             t.arrival = None
         return [(t, None) for t in waiting]
 
-    def _release_complete_warps_with_wmma_results(self, waiting: Sequence[LaneThread]) -> list[tuple[LaneThread, Any]]:
+    def _release_any_complete_wmma_warps(self, waiting: Sequence[LaneThread]) -> list[tuple[LaneThread, Any]]:
         """Return the lanes of every warp that is complete at a Wmma, each with its part of the result."""
         meetings: dict[Stamp, list[LaneThread]] = {}
         for t in waiting:

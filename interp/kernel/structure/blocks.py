@@ -151,7 +151,7 @@ def _compute_open_ranges(nodes: Sequence[UOp], leaves: frozenset[UOp]) -> dict[U
     return open_ranges
 
 
-def closing_order(u: UOp) -> tuple[UOp, ...]:
+def closed_ranges_outermost_first(u: UOp) -> tuple[UOp, ...]:
     """Return the ranges that a node closes, outermost first (R109, order of axes)."""
     closed = ranges_closed_by(u)
     by_priority = sorted(dict.fromkeys(closed), key=lambda r: (r.arg.type.priority, r.arg.axis_id)) if closed else []
@@ -169,7 +169,7 @@ def _compute_loop_paths(nodes: Sequence[UOp], leaves: frozenset[UOp]) -> dict[UO
     parents: dict[UOp, frozenset[UOp]] = {}  # range -> the ranges open around its loop
     for u in nodes:
         enclosing = open_ranges[u]
-        for r in closing_order(u) if u not in leaves else ():
+        for r in closed_ranges_outermost_first(u) if u not in leaves else ():
             if r in parents:
                 raise SpecError(f"axis {r.arg.axis_id} is closed more than once (R88)")
             parents[r] = enclosing
@@ -260,13 +260,13 @@ def _compute_path_including_range(r: UOp, ranges_around: dict[UOp, frozenset[UOp
 def _build_blocks(nodes: Sequence[UOp], leaves: frozenset[UOp], path: dict[UOp, LoopPath]) -> ScheduledBlock:
     """Return the outermost block of a graph, with the blocks of its loops."""
     loops = {r: loop for u in nodes if u not in leaves for r, loop in _make_closed_loops(u)}
-    enclosing_ifs, events = _find_enclosing_ifs(nodes, leaves), _find_accesses_and_ordering_nodes(nodes, leaves)
+    enclosing_ifs, events = _find_enclosing_ifs(nodes, leaves), _find_nodes_with_access_or_barrier(nodes, leaves)
     items: dict[LoopPath, dict[Item, int]] = {(): {}}  # per block: item -> position of its first node
     edges: dict[LoopPath, dict[Item, set[Item]]] = {(): {}}
     for position, u in enumerate(nodes):
         if u in leaves or u.op in _COUNTERS or u.op in _STRUCTURE:
             continue
-        closed = closing_order(u)
+        closed = closed_ranges_outermost_first(u)
         loop_path = path[u]
         for r in closed:
             items.setdefault(loop_path, {}).setdefault(loops[r], position)
@@ -276,7 +276,7 @@ def _build_blocks(nodes: Sequence[UOp], leaves: frozenset[UOp], path: dict[UOp, 
             items.setdefault(loop_path, {}).setdefault(u, position)
     for u in nodes:
         if u not in leaves and u.op not in _STRUCTURE and u.op is not Op.SPECIAL:
-            for s in _dependencies_through_structure_nodes(u):
+            for s in _dependencies_through_non_items(u):
                 edge = None if s in leaves or s.op in _COUNTERS else _lift_dependency_to_common_block(s, u, path, loops)
                 if edge is not None:
                     edges.setdefault(path[s], {}).setdefault(edge[1], set()).add(edge[0])
@@ -285,11 +285,11 @@ def _build_blocks(nodes: Sequence[UOp], leaves: frozenset[UOp], path: dict[UOp, 
 
 def _make_closed_loops(u: UOp) -> list[tuple[UOp, Loop]]:
     """Return the loops that `u` closes, each with its range."""
-    ranges = closing_order(u)
+    ranges = closed_ranges_outermost_first(u)
     return [(r, Loop(r, u, k == 0, k == len(ranges) - 1)) for k, r in enumerate(ranges)]
 
 
-def _dependencies_through_structure_nodes(u: UOp) -> list[UOp]:
+def _dependencies_through_non_items(u: UOp) -> list[UOp]:
     """Return the items, closers and ranges that `u` waits for.
 
     A node that is no item stands for the nodes that it waits for itself.
@@ -311,7 +311,7 @@ def _dependencies_through_structure_nodes(u: UOp) -> list[UOp]:
 _EVENTS = KERNEL_ACCESSES | OPAQUE_INSTRUCTIONS | {Op.BARRIER}
 
 
-def _find_accesses_and_ordering_nodes(nodes: Sequence[UOp], leaves: frozenset[UOp]) -> frozenset[UOp]:
+def _find_nodes_with_access_or_barrier(nodes: Sequence[UOp], leaves: frozenset[UOp]) -> frozenset[UOp]:
     """Return the nodes that may access memory or order accesses.
 
     These are the ops of `_EVENTS`, and users of a reference as a value (R51).
@@ -340,7 +340,7 @@ def _lift_dependency_to_common_block(
     None means that there is nothing to order.
     """
     path_of_source = path[source]
-    closed = closing_order(u)
+    closed = closed_ranges_outermost_first(u)
     if closed and len(path_of_source) > len(path[u]):  # inside of a loop that `u` closes
         loop_path = (*path[u], *closed)
         if u.op is Op.END or len(path_of_source) == len(loop_path):
@@ -357,7 +357,7 @@ def _item_at_path(u: UOp, block_path: LoopPath, path: dict[UOp, LoopPath], loops
         return loops[loop_path[len(block_path)]]
     if u.op in RANGES:
         return loops[u]
-    closed = closing_order(u)
+    closed = closed_ranges_outermost_first(u)
     return loops[closed[0]] if closed else u
 
 

@@ -71,11 +71,11 @@ class VectorOutcome:
             _merge_marks(flat.read_mask, memory.read_mask)
             if memory.written_mask is not False:
                 _merge_marks(flat.written_mask, memory.written_mask)
-                _commit_contents_to_flat_memory(flat, memory, installed)
+                _commit_contents_and_ready_marks(flat, memory, installed)
         return self.value
 
 
-def _commit_contents_to_flat_memory(flat: FlatMemory, computed: VectorMemory, adopted_arrays: set[int]) -> None:
+def _commit_contents_and_ready_marks(flat: FlatMemory, computed: VectorMemory, adopted_arrays: set[int]) -> None:
     """Give `flat` the contents of `computed`, in its own arrays unless they are borrowed.
 
     An array that was computed becomes that of one memory. `adopted_arrays` has the ids of those that did.
@@ -174,7 +174,7 @@ class VectorMachine:
         for u, plan, dtype, ref in self.program.leaf_operands:
             operand = operands[u]
             if operand.__class__ is not FlatMemory:
-                self._bind_value_or_give_up(u, operand)
+                self._bind_value_as_cell_or_constant_memory(u, operand)
                 continue
             if ref is None:
                 if len(u.shape) > 1 and any(n.__class__ is not int for n in u.shape):
@@ -184,7 +184,7 @@ class VectorMachine:
             if math.prod(ref.shape) != operand.data.size:
                 raise GiveUp("a memory of another size than its Param")
             if plan is not None:
-                memory = self.memories[u] = VectorMemory.from_flat_memory_or_give_up(plan, operand, dtype)
+                memory = self.memories[u] = VectorMemory.from_flat_memory_viewed_as_dtype(plan, operand, dtype)
                 flat_memories.append((operand, memory))
                 if plan.written:
                     written.append(operand)
@@ -195,7 +195,7 @@ class VectorMachine:
         if written and len({id(other) for other, _ in flat_memories}) < len(flat_memories):
             raise GiveUp("arguments that share memory")
 
-    def _bind_value_or_give_up(self, u: UOp, value: Array | FlatMemory | MemoryWindow) -> None:
+    def _bind_value_as_cell_or_constant_memory(self, u: UOp, value: Array | FlatMemory | MemoryWindow) -> None:
         """Set the value of a leaf that is no memory; its elements are read like those of a memory that nobody writes."""
         if not isinstance(value, _ndarray) or value.dtype.kind == "O":
             raise GiveUp("a window of a shared memory, or an index value beyond 64 bits")

@@ -162,7 +162,7 @@ class VectorMemory:
         self.written_mask: Array | bool = False
 
     @staticmethod
-    def from_flat_memory_or_give_up(plan: MemoryPlan, flat: FlatMemory, dtype: np.dtype[Any]) -> VectorMemory:
+    def from_flat_memory_viewed_as_dtype(plan: MemoryPlan, flat: FlatMemory, dtype: np.dtype[Any]) -> VectorMemory:
         """Return a memory with the contents of `flat`. Raises GiveUp where the lane machine must look."""
         data = flat.data
         if data.dtype is not dtype and data.dtype != dtype:  # a small float and the integer of its bits

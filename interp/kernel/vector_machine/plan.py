@@ -297,7 +297,7 @@ def _plan_conflict_checks(
                 continue
             shared_path = common_loops(loop_nest.path[a], loop_nest.path[b])
             are_unordered = a is not b and not loop_nest.are_ordered(a, b)
-            for prefix in _iter_conflict_check_prefixes(loop_nest, shared_path, sequential):
+            for prefix in _prefixes_at_sequential_or_lane_boundaries(loop_nest, shared_path, sequential):
                 check = checks.get(prefix) or checks.setdefault(
                     prefix, _make_empty_conflict_check(loop_nest, prefix, private, sequential, bool(barriers))
                 )
@@ -312,7 +312,9 @@ def _plan_conflict_checks(
             yield check
 
 
-def _iter_conflict_check_prefixes(loop_nest: LoopNest, path: LoopPath, sequential: frozenset[UOp]) -> Iterator[LoopPath]:
+def _prefixes_at_sequential_or_lane_boundaries(
+    loop_nest: LoopNest, path: LoopPath, sequential: frozenset[UOp]
+) -> Iterator[LoopPath]:
     """Yield the prefixes of `path` that get a conflict check of their own.
 
     They end before a loop that runs in order, or where loops of lanes begin or end. The last one is the path itself.

@@ -34,7 +34,7 @@ PRIORITY_ROW = _make_table_row(
     "Loops of a lower priority are further out; equal priorities are ordered by axis id.",
     ((f"loops of type {name} have priority {priority}", "R109") for name, priority in PRIORITY.items()),
     ExecutedBy(
-        ("uops.interp.kernel.structure.blocks:closing_order", "uops.interp.bestiary.plan:ScopePlan.loop_levels"),
+        ("uops.interp.kernel.structure.blocks:closed_ranges_outermost_first", "uops.interp.bestiary.plan:ScopePlan.loop_levels"),
         ("uops.compiler.ir.loops:sort_by_nesting", "uops.compiler.passes.optimize.schedule.schedule:close_output_loops_into_sink"),
     ),
     RowSubject.SPECIFICATION,

@@ -16,7 +16,7 @@ from typing import IO, Any, TextIO, cast
 
 import click
 
-from uops.backends.worker.frames import describe_exception, pack_frame, read_whole_frame_or_none
+from uops.backends.worker.frames import describe_exception, pack_frame, read_frame_or_none_at_end_or_cut
 from uops.backends.worker.serve import explain_load_failure, load_backend_under_limits, tie_to_parent_and_raise_oom_score
 from uops.cli import main as command_line
 from uops.cli.common import Streams, redirect_output
@@ -47,7 +47,7 @@ def run_one_command_for_parent(request_answer_and_life_fds: list[str]) -> None:
         open(int(request_answer_and_life_fds[1]), "wb", buffering=0) as answers,
     ):
         tie_to_parent_and_raise_oom_score(int(request_answer_and_life_fds[2]))
-        frame = read_whole_frame_or_none(requests)
+        frame = read_frame_or_none_at_end_or_cut(requests)
         if frame is not None:
             load_backend_and_serve_command(frame[0], answers)
 

@@ -20,7 +20,7 @@ from uops.backends.conformance.stage_judge import Fault
 from uops.backends.registry import BrokenBackend
 from uops.backends.testing.journal import BadJournal, Journal, JournalMismatch, encode_journal, read_lines_after_heading_so_far
 from uops.backends.worker.client import Limits, Outcome
-from uops.backends.worker.frames import pack_frame, read_whole_frame_or_none
+from uops.backends.worker.frames import pack_frame, read_frame_or_none_at_end_or_cut
 from uops.fuzz.campaign import campaign
 from uops.fuzz.campaign.campaign import BATCH, Campaign, MergedFinding, Summary, _CampaignState
 from uops.fuzz.campaign.examine import MACHINE_CODE, CaseRunner, Setup, TriagedFinding
@@ -57,8 +57,8 @@ class Trickle(io.RawIOBase):
 def test_a_frame_that_comes_in_pieces_is_read_whole() -> None:
     frame = pack_frame({"a": 1}, bytes(range(100)))
     stream: Any = Trickle(frame + frame[:-1])
-    assert read_whole_frame_or_none(stream) == ({"a": 1}, bytes(range(100)))
-    assert read_whole_frame_or_none(stream) is None
+    assert read_frame_or_none_at_end_or_cut(stream) == ({"a": 1}, bytes(range(100)))
+    assert read_frame_or_none_at_end_or_cut(stream) is None
 
 
 def test_a_backend_that_ends_its_process_as_if_all_were_well_is_a_finding() -> None:

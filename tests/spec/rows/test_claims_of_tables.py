@@ -15,7 +15,7 @@ from uops.interp import run as run_core
 from uops.interp.bestiary import run
 from uops.interp.bestiary.plan import ScopePlan
 from uops.interp.bestiary.values import find_axes_of_vector_lanes
-from uops.interp.kernel.structure.blocks import closing_order
+from uops.interp.kernel.structure.blocks import closed_ranges_outermost_first
 from uops.spec.bestiary.legalize import legalize
 from uops.spec.bestiary.lower import find_axes_of_unroll_whose_lanes_reach
 from uops.spec.bestiary.tables import AXIS_NAMES, EXPANDABLE, EXPANDABLE_BY_NAME
@@ -65,7 +65,7 @@ def _nests_by_priority(name: str) -> None:
         pair = [1, 0] if outside else [0, 1]
         assert [a.id for a in sort_axes([Axis(1, kind, 2), Axis(0, AXIS_NAMES[other], 2)])] == pair
         ranges = b.range_(2, 1, kind), b.range_(2, 0, AXIS_NAMES[other])
-        assert [r.arg.axis_id for r in closing_order(b.end(b.sink(), *ranges))] == pair
+        assert [r.arg.axis_id for r in closed_ranges_outermost_first(b.end(b.sink(), *ranges))] == pair
         assert [r.arg.axis_id for r in sort_by_nesting(ranges)] == pair
 
 

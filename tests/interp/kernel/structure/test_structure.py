@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from uops.interp.kernel.structure.blocks import KernelStructure, Loop, ScheduledBlock, build_kernel_structure, closing_order
+from uops.interp.kernel.structure.blocks import (
+    KernelStructure,
+    Loop,
+    ScheduledBlock,
+    build_kernel_structure,
+    closed_ranges_outermost_first,
+)
 from uops.interp.kernel.structure.launch import wrap_specials_as_loops
 from uops.interp.kernel.structure.shuffle import shuffle_item_order
 from uops.spec.errors import SpecError
@@ -269,8 +275,8 @@ def test_a_bound_puts_a_loop_inside_of_another_one_of_its_end() -> None:
     """R109: it goes before the types and the ids."""
     j = b.range_(4, 2, AxisType.REDUCE)
     i = b.range_(b.add(j, 1), 1, AxisType.LOOP)
-    assert closing_order(b.end(copy(b.add(i, j)), i, j)) == (j, i)
-    assert closing_order(b.end(copy(b.add(i, j)), j, i)) == (j, i)
+    assert closed_ranges_outermost_first(b.end(copy(b.add(i, j)), i, j)) == (j, i)
+    assert closed_ranges_outermost_first(b.end(copy(b.add(i, j)), j, i)) == (j, i)
 
 
 def test_loops_that_wait_for_each_other_are_refused() -> None:
