@@ -8,6 +8,7 @@ have its subnormals replaced by zeros.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from uops.interp.allowed.elementwise.flush import allow_flush_to_zero
 from uops.interp.allowed.elementwise.transcendental import narrow_float64_clamping_if_dtype_lacks_inf, widen_by_ulps
 from uops.interp.allowed.layout import LAYOUT, Array, DTypeLayout
 from uops.interp.allowed.overlay import LevelRules, Overlay, Rule
-from uops.interp.allowed.reduce import reduce_add_floats
+from uops.interp.allowed.reduce import reduce_add_floats, reduce_max_floats
 from uops.interp.allowed.rules import (
     EVALUATED_WHEN_EXACT,
     STRICT,
@@ -237,17 +238,21 @@ def _allow_saturation(f: DTypeLayout, out: ArrayOrSets, from_numbers: ArrayOrSet
 
     `from_numbers` are the results of numbers, and `is_source_nan` says where a source has none.
     """
-    v = as_set_array(f, from_numbers)
-    flags = np.zeros(v.shape, np.uint8) if v.flags is None else v.flags
-    if f.dtype.has_inf:
-        plus, minus = (v.rows[2] == np.inf) | ((flags & PINF) != 0), (v.rows[0] == -np.inf) | ((flags & NINF) != 0)
-    else:
-        plus = minus = np.isnan(v.rows).any(0) | ((flags & NAN) != 0)
+    plus, minus = _find_overflows(f, as_set_array(f, from_numbers))
     top, best = np.array(f.max).astype(f.np), best_of(out)
     for overflows, greatest in ((plus & ~is_source_nan, top), (minus & ~is_source_nan, -top)):
         if overflows.any():
             out = unite_sets(f, out, np.where(overflows, greatest, best))
     return out
+
+
+def _find_overflows(f: DTypeLayout, v: SetArray) -> tuple[Array, Array]:
+    """Return where a set has the result of an overflow to each side: an infinity, or NaN for both in a dtype without infinities."""
+    flags = np.zeros(v.shape, np.uint8) if v.flags is None else v.flags
+    if f.dtype.has_inf:
+        return (v.rows[2] == np.inf) | ((flags & PINF) != 0), (v.rows[0] == -np.inf) | ((flags & NINF) != 0)
+    is_nan = np.isnan(v.rows).any(0) | ((flags & NAN) != 0)
+    return is_nan, is_nan
 
 
 def _drop_nan_beside_numbers(v: ArrayOrSets) -> ArrayOrSets:
@@ -350,11 +355,29 @@ def _make_core_reduce_rule(ftz: bool) -> Rule:
         if f.dtype.may_saturate and u.arg.op is not Op.MAX:
             is_source_nan = np.logical_or.reduce(_is_always_nan(v), axis=u.arg.axes, keepdims=True)
             out = _allow_saturation(f, out, out, is_source_nan)
+            if math.prod(v.shape) > 2 * cell.size:
+                out = _allow_results_of_saturated_parts(f, u.arg.op, out, ~is_source_nan)
         if ftz and v.shape and 0 not in v.shape:
             out = _widen_reduce_by_flushes(f, u.arg.op, v, u.arg.axes, out)
         return out
 
     return widen_strict_reduce_or_cell_to_core
+
+
+def _allow_results_of_saturated_parts(f: DTypeLayout, op: Op, out: ArrayOrSets, has_numbers: Array) -> ArrayOrSets:
+    """Allow what follows a partial sum or product that saturates, where a result may overflow: any finite number for a sum, and
+    any magnitude with the signs of the overflows for a product (R15).
+    """
+    v = as_set_array(f, out)
+    plus, minus = _find_overflows(f, v)
+    overflows = (plus | minus) & has_numbers
+    if not overflows.any():
+        return out
+    top, zero, best = np.array(f.max).astype(f.np), np.zeros((), f.np), v.best
+    low = np.where(minus | (op is Op.ADD), -top, zero)
+    high = np.where(plus | (op is Op.ADD), top, -zero)
+    inside = np.where(overflows, high, best)
+    return unite_sets(f, out, SetArray(f, np.stack([np.where(overflows, low, best), inside, inside]), None))
 
 
 def _allow_any_where_max_meets_nan(f: DTypeLayout, v: ArrayOrSets, axes: tuple[int, ...], strict: ArrayOrSets) -> ArrayOrSets:
@@ -368,8 +391,9 @@ def _allow_any_where_max_meets_nan(f: DTypeLayout, v: ArrayOrSets, axes: tuple[i
 
 def _widen_reduce_by_flushes(f: DTypeLayout, op: Op, v: ArrayOrSets, axes: tuple[int, ...], out: ArrayOrSets) -> ArrayOrSets:
     """Widen the set `out` of a Reduce of `v` over `axes` by the flushes of its operands and results."""
-    if op is Op.MAX:
-        return allow_flush_to_zero(f, out)
+    if op is Op.MAX:  # a flushed operand is a zero, and of two zeros either one is greatest (R11)
+        of_flushed = reduce_max_floats(f, allow_flush_to_zero(f, v), axes, best_of(out))
+        return allow_flush_to_zero(f, unite_sets(f, out, of_flushed))
     least = 2.0**f.emin
     out = writable_copy(as_set_array(f, out))
     rows = out.rows

@@ -57,10 +57,11 @@ def wide_dtype_ends_and_flags(f: DTypeLayout, v: ArrayOrSets) -> tuple[Array, Ar
     if v.flags is None:
         return lo, hi, None
     flags = v.flags | np.where(np.isnan(lo), NAN, 0).astype(np.uint8)
-    for flag, value in ((PZERO | NZERO, 0.0), (PINF, np.inf), (NINF, -np.inf)):
+    for flag, value in ((PZERO, 0.0), (NZERO, -0.0), (PINF, np.inf), (NINF, -np.inf)):
         has = (v.flags & flag) != 0
-        lo = np.where(has & ~(lo <= value), value, lo)
-        hi = np.where(has & ~(hi >= value), value, hi)
+        is_negative = bool(np.signbit(value))  # -0.0 lies below +0.0: a product depends on the sign
+        lo = np.where(has & ~((lo < value) | ((lo == value) & (np.signbit(lo) | (not is_negative)))), value, lo)
+        hi = np.where(has & ~((hi > value) | ((hi == value) & (~np.signbit(hi) | is_negative))), value, hi)
     return lo, hi, flags
 
 
@@ -414,13 +415,13 @@ def reduce_bools_or_integers_with_one_inexact(
     The set is exact if at most one term of a group has several values; else, for integers, it is *any*.
     """
     best = np.asarray(fold_values(best_of(v)))
+    term_anything = v.anything_mask()
     if f.np == np.bool_:
-        return from_points_widening_to_hull_or_any(
-            f, np.stack([best, fold_values(np.asarray(v.points.all(0))), fold_values(np.asarray(v.points.any(0)))])
-        )
+        unknown = np.zeros(v.shape, np.bool_) if term_anything is None else term_anything
+        least, greatest = np.asarray(v.points.all(0)) & ~unknown, np.asarray(v.points.any(0)) | unknown
+        return from_points_widening_to_hull_or_any(f, np.stack([best, fold_values(least), fold_values(greatest)]))
     inexact = ~v.exact_mask()
     anything = _fold(np.add, inexact.astype(np.int64), axes) > 1
-    term_anything = v.anything_mask()
     if term_anything is not None:
         anything = anything | _fold(np.logical_or, term_anything, axes)
     rows = np.stack([best] + [np.asarray(fold_values(p)) for p in v.points[1:POINTS]])

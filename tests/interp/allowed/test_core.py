@@ -204,6 +204,36 @@ def test_r15_terms_that_saturated_are_summed_in_core():
     assert _core_members(b.reduce(b.mul(_p(0, x), _p(1, y)), Op.ADD, (0,)), [64, np.nan], p0=x, p1=y) == [True, True]
 
 
+@pytest.mark.parametrize("dtype", [ml_dtypes.float8_e5m2, ml_dtypes.float8_e4m3fn])
+def test_r15_a_partial_result_that_saturated_goes_on_in_core(dtype):
+    top = float(ml_dtypes.finfo(dtype).max)
+    for op, terms in (
+        (Op.ADD, (top, top, -top / 4)),
+        (Op.MUL, (top, top, 1 / 64)),
+        (Op.MUL, (-top, 2, 0.5)),
+        (Op.ADD, (-top, -top, top / 2)),
+    ):
+        x = np.array(terms, dtype)
+        strict, core = _both(b.reduce(_p(0, x), op, (0,)), p0=x)
+        fold = np.add if op is Op.ADD else np.multiply
+        part = np.clip(fold(F(x[0]), F(x[1])), -top, top)
+        saturated = np.array([np.clip(fold(part, F(x[2])), -top, top)]).astype(dtype)
+        assert core.contains(saturated).all()
+        if dtype is ml_dtypes.float8_e5m2:  # without an infinity, a NaN of either sign widens the strict set, too
+            assert not strict.contains(saturated).any()
+            assert op is Op.ADD or not core.contains(np.array([-saturated[0]], dtype)).any()
+
+
+@pytest.mark.parametrize("terms", [(-0.0, 1e-40), (-1e-40, 0.0), (-1e-40, 1e-40)])
+def test_r19_a_flushed_operand_of_a_maximum_is_a_zero_of_its_sign(terms):
+    x = np.array(terms, F)
+    sets = compute_allowed_sets(b.reduce(_p(0, x), Op.MAX, (0,)), {"p0": x}, "core", ftz=True).values[0]
+    assert sets.contains(np.array([-0.0], F)).all()
+    assert (
+        not compute_allowed_sets(b.reduce(_p(0, x), Op.MAX, (0,)), {"p0": x}, "core").values[0].contains(np.array([-1.0], F)).any()
+    )
+
+
 def test_r19_a_fused_sum_may_be_flushed():
     x = np.array([2.0**-60 * (1 + 2.0**-12)], F)
     graph = b.sub(_p(1, x), b.mul(_p(0, x), _p(0, x)))

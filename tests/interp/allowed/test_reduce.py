@@ -278,3 +278,24 @@ def test_r32_a_sum_of_products_at_an_inexact_index_has_every_position(a, c, ends
     found = compute_allowed_sets(b.reduce(product, Op.ADD, (0,)), inputs).values[0]
     inside = [found.contains(np.array([x], np.float32)).all() for x in (ends[0] - 1, *ends, ends[1] + 1)]
     assert inside == [False, True, True, False]
+
+
+@pytest.mark.parametrize(("d", "big"), [(dt.float16, 6e4), (dt.float32, 3e38)])
+def test_a_product_has_the_sign_of_each_zero_among_its_factors(d, big):
+    x = np.array([[big, big, -big, -big, big / 3], [1, 0, 0, 0, 1]], LAYOUT[d].np)
+    sums = b.reduce(b.param(0, x.shape, d), Op.ADD, (1,))  # the first may be -inf, whose reciprocal is -0.0
+    product = b.reduce(b.build_alu_with_promotion(Op.RECIP, sums), Op.MUL, (0,))
+    sets = compute_allowed_sets(product, {"p0": x}).values[0]
+    assert sets.contains(np.array([[-0.0]], x.dtype)).all() and sets.contains(np.array([[0.0]], x.dtype)).all()
+
+
+@pytest.mark.parametrize("op", [Op.MAX, Op.ADD, Op.MUL])
+def test_a_reduction_of_unknown_bools_is_unknown(op):
+    x = np.array([1.0, 2.0, 3.0, 4.0], np.float32)
+    sines = b.build_alu_with_promotion(Op.SIN, b.param(0, (4,), dt.float32))
+    scaled = b.cast(b.build_alu_with_promotion(Op.MUL, sines, b.const(1e9, dt.float32)), dt.int32)  # any of many integers (R30)
+    best = compute_allowed_sets(scaled, {"p0": x}).values[0].best
+    limit = int(best.min() if op is Op.MUL else best.max())
+    is_greater = b.build_alu_with_promotion(Op.CMPLT, b.const(limit - (op is Op.MUL), dt.int32), scaled)
+    sets = compute_allowed_sets(b.reduce(is_greater, op, (0,)), {"p0": x}).values[0]
+    assert sets.contains(np.array([True])).all() and sets.contains(np.array([False])).all()
