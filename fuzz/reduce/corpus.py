@@ -178,6 +178,8 @@ def parse_element(word: str, d: DType) -> Array:
     """Parse one element: `0x...` as bits, else a number that is rounded to `d`."""
     if word.startswith("0x"):
         bits = np.array(int(word, 16), np.uint64)
+        if int(word, 16) >> 8 * STORAGE[d].itemsize:
+            raise ValueError(f"{word} has more bits than {d}")
         return bits.astype(np.bool_) if d.kind is DTypeKind.BOOL else bits.astype(f"u{STORAGE[d].itemsize}").view(STORAGE[d])
     value = b.convert_constant(float(word) if d.is_float else int(word), d)
     return np.array(value).astype(STORAGE[d])
@@ -210,4 +212,4 @@ def _element_matches_check(x: Any, check_word: str) -> bool:
         return bool(np.isnan(a.astype(np.float64)))
     if check_word.startswith("0x"):
         return int(a.view(f"u{a.dtype.itemsize}")) == int(check_word, 16)
-    return bool(a.astype(np.float64) == float(check_word)) if a.dtype.kind not in "iu" else int(a) == int(check_word)
+    return bool(a.astype(np.float64) == float(check_word)) if a.dtype.kind not in "iuO" else int(a) == int(check_word)

@@ -15,7 +15,7 @@ fails, the first sample is returned.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -121,11 +121,17 @@ class _SampleReducer:
         return True
 
     def _mark_tried_if_new(self, candidate: ProgramSample) -> bool:
-        key = (candidate.graph, candidate.opts, tuple((k, np.asarray(v).tobytes()) for k, v in sorted(candidate.inputs.items())))
+        contents = tuple((k, _make_key_of_elements(np.asarray(v))) for k, v in sorted(candidate.inputs.items()))
+        key = (candidate.graph, candidate.opts, contents)
         if key in self.tried:
             return False
         self.tried.add(key)
         return True
+
+
+def _make_key_of_elements(a: np.ndarray[Any, Any]) -> bytes | str:
+    """Return a key that arrays of equal elements share. The bytes of an array of Python ints would be addresses."""
+    return str(a.tolist()) if a.dtype == object else a.tobytes()
 
 
 def _next_candidate_or_none_on_error(candidates: Iterator[ProgramSample]) -> ProgramSample | None:

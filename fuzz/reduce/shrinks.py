@@ -222,7 +222,7 @@ def replace_buffer_or_reshape_by_param(s: ProgramSample) -> Iterator[ProgramSamp
         if value is None or u is s.graph or (base is u and u.op is not Op.BUFFER):
             continue
         if _element_count(u) == np.size(value):  # else an extent is a variable
-            p = b.param(slot, u.shape, u.dtype)
+            p = b.param(slot, u.shape, u.dtype, u.device)
             yield _with(s, substitute(s.graph, {u: p}), {**s.inputs, f"p{slot}": np.asarray(value).reshape(u.shape)})
 
 
@@ -306,13 +306,15 @@ def _resize_buffer_and_its_data(
     if key in inputs:
         inputs[key] = _slice_data(np.asarray(inputs[key]).reshape(shape), old_extent, kept_slice).reshape(-1)
     m = len(range(old_extent)[kept_slice])
-    return b.buffer(math.prod(_resize_dim(k, old_extent, m) for k in shape), u.dtype, unique=u.arg.unique)
+    return b.buffer(math.prod(_resize_dim(k, old_extent, m) for k in shape), u.dtype, u.arg.device, unique=u.arg.unique)
 
 
 def _resize_view_or_param(u: UOp, src: tuple[UOp, ...], old_extent: int, new_extent: int) -> UOp:
     if u.op is Op.PARAM:
         return (
-            u if u.arg.name is not None else b.param(u.arg.slot, [_resize_dim(k, old_extent, new_extent) for k in u.shape], u.dtype)
+            u
+            if u.arg.name is not None
+            else b.param(u.arg.slot, [_resize_dim(k, old_extent, new_extent) for k in u.shape], u.dtype, u.device)
         )
     shape = [_resize_dim(k, old_extent, new_extent) for k in u.shape]
     x, *_ = src
@@ -403,10 +405,10 @@ def replace_dtype(s: ProgramSample, old_dtype: DType, new_dtype: DType) -> Progr
         elif u.op in CONVERSIONS:
             retyped[u] = src[0] if src[0].dtype is new_dtype else u.replace(src=src, arg=replace(u.arg, dtype=new_dtype))
         elif u.op is Op.PARAM and u.arg.name is None:
-            retyped[u] = b.param(u.arg.slot, u.shape, new_dtype)
+            retyped[u] = b.param(u.arg.slot, u.shape, new_dtype, u.device)
             _retype_input(inputs, f"p{u.arg.slot}", new_dtype)
         elif u.op is Op.BUFFER:
-            retyped[u] = b.buffer(u.arg.size, new_dtype, unique=u.arg.unique)
+            retyped[u] = b.buffer(u.arg.size, new_dtype, u.arg.device, unique=u.arg.unique)
             _retype_input(inputs, f"b{u.arg.unique}", new_dtype)
     return _with(s, retyped[s.graph], inputs)
 

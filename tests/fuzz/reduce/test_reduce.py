@@ -14,7 +14,7 @@ from uops.backends.arrays import STORAGE
 from uops.backends.registry import BrokenBackend
 from uops.fuzz.generate import kinds
 from uops.fuzz.generate.kinds import ProgramSample
-from uops.fuzz.reduce.reduce import is_well_formed_and_evaluates, measure_sample, reduce_sample
+from uops.fuzz.reduce.reduce import _make_key_of_elements, is_well_formed_and_evaluates, measure_sample, reduce_sample
 from uops.fuzz.reduce.reproducer import count_nodes
 from uops.fuzz.reduce.shrinks import (
     SHRINKS,
@@ -342,3 +342,17 @@ def _replaced(root: UOp, old: UOp, new: UOp) -> UOp:
     for u in toposort(root):
         done[u] = new if u is old else u.replace(src=tuple(done[x] for x in u.src))
     return done[root]
+
+
+def test_memory_stays_on_its_device() -> None:
+    memory, param = b.buffer(4, dt.float64, "GPU", unique=3), b.param(0, (4,), dt.float64, "GPU")
+    s = ProgramSample("tensor", b.add(memory, param), {"b3": np.ones(4), "p0": np.ones(4)})
+    for candidate in (resize_extent(s, 4, 2), replace_dtype(s, dt.float64, dt.float32)):
+        assert candidate is not None
+        devices = {u.device for u in toposort(candidate.graph) if u.op in (Op.BUFFER, Op.PARAM)}
+        assert devices == {"GPU"}
+
+
+def test_arrays_of_equal_elements_have_one_key() -> None:
+    one, equal, other = (np.array([int(str(1 << k))], object) for k in (70, 70, 71))
+    assert _make_key_of_elements(one) == _make_key_of_elements(equal) != _make_key_of_elements(other)
