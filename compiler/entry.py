@@ -89,20 +89,20 @@ def convert_to_launch_or_tensor_graph(graph: UOp, dialect: Dialect) -> EnteringP
         private = find_unnamed_buffers(given, graph)
         dialect = infer_tensor_kernel_or_bestiary_dialect(graph)
     if dialect is Dialect.CALLIFIED:
-        return EnteringProgram(_canonicalize_callified(graph), dialect, private)
+        return EnteringProgram(_merge_params_and_make_hazards_explicit(graph), dialect, private)
     if dialect is Dialect.TENSOR and not _has_loops_but_is_no_single_kernel(graph):
         return EnteringProgram(graph, dialect, private)
     if is_launch(graph):
-        return EnteringProgram(*_canonicalize_launch_and_find_dialect(graph, dialect), private)
+        return EnteringProgram(*_bind_flatten_and_mark_kernels(graph, dialect), private)
     if _has_loops_but_is_no_single_kernel(graph) or (
         graph.dtype is not dt.void and infer_tensor_kernel_or_bestiary_dialect(graph) is Dialect.KERNEL
     ):
         outlined = _outline_loop_regions_or_whole_kernel(graph)
         return EnteringProgram(outlined.root, Dialect.TENSOR, private | outlined.temporaries)
-    return EnteringProgram(*_canonicalize_launch_and_find_dialect(wrap_kernel_as_launch(graph), dialect), private)
+    return EnteringProgram(*_bind_flatten_and_mark_kernels(wrap_kernel_as_launch(graph), dialect), private)
 
 
-def _canonicalize_callified(call: UOp) -> UOp:
+def _merge_params_and_make_hazards_explicit(call: UOp) -> UOp:
     """Return the Call of a CALLIFIED program as callify gives it.
 
     Its hazards are explicit, one Param stands for each memory, and every Call declares what it writes. Kernels keep their loops.
@@ -115,14 +115,14 @@ def _canonicalize_callified(call: UOp) -> UOp:
             replacements[u] = first.setdefault(call.arguments[u.arg.slot], u)
         elif any(s in replacements for s in u.src) or u.op is Op.CALL:
             sources = tuple([replacements.get(s, s) for s in u.src])
-            replacements[u] = _canonicalize_call_of_kernel(u, sources) if u.op is Op.CALL else u.replace(src=sources)
+            replacements[u] = _declare_writes_and_finalize_loops(u, sources) if u.op is Op.CALL else u.replace(src=sources)
     body = insert_hazard_copies(replacements.get(call.body, call.body))
     return call.replace(
         src=(body, *call.arguments), arg=replace(call.arg or CallArg(), written=find_slots_written_by_effects(body))
     )
 
 
-def _canonicalize_call_of_kernel(call: UOp, sources: tuple[UOp, ...]) -> UOp:
+def _declare_writes_and_finalize_loops(call: UOp, sources: tuple[UOp, ...]) -> UOp:
     """Return the Call of a kernel in a callified body, with new sources: what it writes is declared, and its loops are final."""
     body, *arguments = sources
     arg = call.arg or CallArg()
@@ -188,7 +188,7 @@ def _clear_scheduled_flag_and_flatten_memory(call: UOp, first_unique: int) -> UO
     return convert_kernel_calls_to_launch_form(call.replace(src=(unscheduled, *call.arguments)), first_unique).root
 
 
-def _canonicalize_launch_and_find_dialect(launch: UOp, dialect: Dialect) -> tuple[UOp, Dialect]:
+def _bind_flatten_and_mark_kernels(launch: UOp, dialect: Dialect) -> tuple[UOp, Dialect]:
     for call in launch.src:
         if call.body.op is Op.PROGRAM:
             require_variables_within_program_bounds(call, launch)

@@ -35,13 +35,13 @@ class GuardedValue(NamedTuple):
 def split_conditions(reduce_op: Op, term: UOp) -> GuardedValue:
     """Split the conditions off a term that is the identity unless they hold."""
     conditions: list[UOp] = []
-    while (match := _match_condition_and_value(reduce_op, term)) is not None:
+    while (match := _match_value_masked_by_condition(reduce_op, term)) is not None:
         c, term = match
         conditions += _split_conjuncts(c)
     return GuardedValue(tuple(conditions), term)
 
 
-def _match_condition_and_value(reduce_op: Op, term: UOp) -> tuple[UOp, UOp] | None:
+def _match_value_masked_by_condition(reduce_op: Op, term: UOp) -> tuple[UOp, UOp] | None:
     """Return (condition, value) if the term is the identity unless the condition holds."""
     if term.op is Op.WHERE:
         condition, if_true, if_false = term.src
@@ -104,7 +104,7 @@ def isolate_range_in_comparison(comparison: UOp, r: UOp, depends: Depends) -> Li
     if lhs.dtype.is_float or lhs.dtype is dt.bool_:
         return None
     for flipped, (side, other) in enumerate(((lhs, rhs), (rhs, lhs))):
-        if depends(other, r) or (inner := unwrap_index_if_cast_cannot_wrap(side)) is None:
+        if depends(other, r) or (inner := recover_index_if_casts_cannot_wrap(side)) is None:
             continue
         total = extract_affine_sum(inner)
         factor = total.terms.pop(r, 0)
@@ -122,22 +122,22 @@ def fits_int64(u: UOp, margin: int = 0) -> bool:
 
 
 def _as_index(u: UOp) -> UOp:
-    exact = unwrap_index_if_cast_cannot_wrap(u)
+    exact = recover_index_if_casts_cannot_wrap(u)
     return B.cast(u, dt.index) if exact is None else exact
 
 
-def unwrap_index_if_cast_cannot_wrap(u: UOp) -> UOp | None:
+def recover_index_if_casts_cannot_wrap(u: UOp) -> UOp | None:
     """Return the index expression that the integer `u` is a cast of, if no step of the computation wraps."""
     if u.dtype is dt.index:
         return u
-    index = _unwrap_index_modulo_dtype(u)
+    index = _recover_index_equal_modulo_dtype(u)
     if index is None or index.min_max is None:
         return None
     lo, hi = index.min_max
     return index if u.dtype.min <= lo and hi <= u.dtype.max else None
 
 
-def _unwrap_index_modulo_dtype(u: UOp) -> UOp | None:
+def _recover_index_equal_modulo_dtype(u: UOp) -> UOp | None:
     """Return an index expression whose cast to the dtype of `u` is `u`. Casts commute with sums and products (R05, overflow)."""
     if u.op is Op.CONST:
         return index_constant(int(u.arg.value))
@@ -146,11 +146,11 @@ def _unwrap_index_modulo_dtype(u: UOp) -> UOp | None:
         return (
             operand
             if operand.dtype is dt.index
-            else unwrap_index_if_cast_cannot_wrap(operand)
+            else recover_index_if_casts_cannot_wrap(operand)
             if operand.dtype in dt.INTS
             else None
         )
     if u.op in (Op.ADD, Op.SUB, Op.MUL, Op.NEG):
-        parts = [_unwrap_index_modulo_dtype(s) for s in u.src]
+        parts = [_recover_index_equal_modulo_dtype(s) for s in u.src]
         return UOp(u.op, tuple(p for p in parts if p is not None)) if None not in parts else None
     return None

@@ -53,7 +53,7 @@ class InstructionList:
         heads = (group[0] for group in reversed(self.groups[max(1, after + 1) :]))
         return next((u for u in heads if u.dtype is dt.void), None)
 
-    def close_block(self, opening: UOp) -> UOp | None:
+    def close_block_or_remove_if_effectless(self, opening: UOp) -> UOp | None:
         """Append the End of a loop or the Endif of an If, and return it; a block without an effect is removed."""
         start = self.group_of[opening]
         effect = self.last_effect(start)

@@ -81,7 +81,7 @@ class IndexArithmetic:
         """Return the gate lo <= i < hi."""
         return self.conjoin_gates(self.drop_true_gate(self.alu(Op.CMPGE, i, lo)), self.drop_true_gate(self.alu(Op.CMPLT, i, hi)))
 
-    def convert_to_axis_index_and_gate(self, position: UOp, n: Dim) -> tuple[UOp, UOp | None]:
+    def index_on_axis_and_in_range_gate(self, position: UOp, n: Dim) -> tuple[UOp, UOp | None]:
         """Return the index on an axis of `n` elements that a scalar names, and the gate under which it is in range (R45, Index).
 
         The scalar has any dtype. An index that might not fit int32 is reduced modulo `n`: where the gate holds, it then does (R08).

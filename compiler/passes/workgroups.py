@@ -283,7 +283,7 @@ class _WorkgroupLowering:
 
     def _close_loops(self, loops: Sequence[UOp]) -> None:
         for r in reversed(loops):
-            self.out.close_block(r)
+            self.out.close_block_or_remove_if_effectless(r)
 
     def _emit_plan(self, plan: Sequence[_PlanPart]) -> None:
         for part in plan:
@@ -293,7 +293,7 @@ class _WorkgroupLowering:
                 values = {u: self._load_from_first_lane(u) for u in _collect_sources([part.opening]) if u in self.kept_values}
                 opening = self.common[part.opening] = self.out.append(self._rebuild(part.opening, values))
                 self._emit_plan(part.plan)
-                self.common[part.closing] = self.out.close_block(opening) or _NOTHING
+                self.common[part.closing] = self.out.close_block_or_remove_if_effectless(opening) or _NOTHING
             else:
                 self.common[part] = self.out.last_effect() or _NOTHING
 
@@ -335,7 +335,7 @@ class _WorkgroupLowering:
             new = section.values[u] = self.out.append(self._rebuild(u, section.values, section))
             if isinstance(i, _Block):
                 self._emit_items(i.items, section)
-                closing = self.out.close_block(new) or _NOTHING
+                closing = self.out.close_block_or_remove_if_effectless(new) or _NOTHING
                 effects = [x for x in _walk_instructions([i]) if x.dtype is dt.void]
                 section.values.update(dict.fromkeys(effects, closing))
             elif u in self.kept_values:

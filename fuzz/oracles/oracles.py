@@ -56,7 +56,7 @@ from uops.fuzz.generate.schedules import (
 from uops.fuzz.oracles import calls, launches
 from uops.fuzz.oracles.leaks import find_leak_in_repeated_calls
 from uops.fuzz.oracles.native import load_and_run_first_calls
-from uops.fuzz.oracles.relations import disable_rule, draw_related_sample
+from uops.fuzz.oracles.relations import draw_related_sample, run_without_index_or_selection_rule
 from uops.fuzz.oracles.shipped import find_first_fault_of_shipped_calls
 from uops.fuzz.oracles.subject import (
     PLAIN,
@@ -451,7 +451,7 @@ def _freeze_relation_choice(c: OracleContext) -> tuple[ProgramSample, str]:
     return (c.sample, "related") if related is None else (related[1].sample, "allowed")
 
 
-def _check_with_one_applied_rule_disabled(c: OracleContext) -> Fault | None:
+def _check_with_one_applied_index_rule_disabled(c: OracleContext) -> Fault | None:
     """Check that the program gives the same without one of the rewrite rules that are applied to it.
 
     Without the rule, the width of an index may be unproved, and the program refused for it: that is no fault (R08, index dtype).
@@ -464,7 +464,7 @@ def _check_with_one_applied_rule_disabled(c: OracleContext) -> Fault | None:
         raise OracleNotApplicable("no rule is applied")
     rule = c.draw("rule-off").choice(rules)
     c.counts[f"rule-off:{rule.name}"] += 1
-    with disable_rule(rule), use_lowering_cache(LoweringCache()):
+    with run_without_index_or_selection_rule(rule), use_lowering_cache(LoweringCache()):
         fault = c.run_on_backend_and_judge(c.subject)[1]
     if fault is not None and fault.kind == "refused" and fault.message.startswith("R08"):
         raise OracleNotApplicable(f"{rule.name} proves the width of an index")
@@ -539,7 +539,7 @@ ORACLES: dict[str, Oracle] = {o.name: o for o in (
     Oracle("illegal",     "illegal OptOps are rejected with a reason", _check_illegal_optops, 8, frozenset({COMPILER})),
     Oracle("related",     "a related program gives the same", _check_one_metamorphic_relation, 4,
            freeze_choices=_freeze_relation_choice),
-    Oracle("rule-off",    "without one of the rewrite rules the same is given", _check_with_one_applied_rule_disabled, 16,
+    Oracle("rule-off",    "without one of the rewrite rules the same is given", _check_with_one_applied_index_rule_disabled, 16,
            frozenset({COMPILER})),
     Oracle("again",       "a second compilation gives the same bits", _check_same_bits_on_second_compile, 32),
     Oracle("twice",       "a second lowering gives the same instructions", _check_lowering_deterministic, 32,

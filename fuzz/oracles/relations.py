@@ -74,7 +74,7 @@ def _permute_output(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None:
     return RelatedSample(s._replace(graph=b.permute(s.graph, order)), _map_root_output(lambda a: a.transpose(inverse)))
 
 
-def _permute_inputs_along_traced_axis(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None:
+def _permute_inputs_along_traced_output_axis(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None:
     """Permute all inputs along an axis that can be traced through the program; the program stays the same."""
     values = s.graph.src if s.graph.op is Op.TUPLE else (s.graph,)
     shape = tuple(values[0].shape)
@@ -179,14 +179,14 @@ def _enclose_in_call(s: ProgramSample, draw: SeededDraw) -> RelatedSample | None
     call = b.call(_replace_outside_bodies(body, {u: params[u] for u in memory}), *arguments)
     places = {f"b{o.arg.unique}": (k, v.shape) for k, (o, v) in enumerate(zip(outputs, values, strict=True))}
 
-    def restore_output_keys_and_shapes(outputs: Outputs) -> Outputs:
+    def rename_output_memory_and_restore_shapes(outputs: Outputs) -> Outputs:
         read: Outputs = {}
         for key, array in outputs.items():
             k, shape = places.get(str(key), (key, array.shape))
             read[k] = array.reshape(shape)
         return read
 
-    return RelatedSample(s._replace(graph=call), restore_output_keys_and_shapes)
+    return RelatedSample(s._replace(graph=call), rename_output_memory_and_restore_shapes)
 
 
 def _is_static_on_one_device(u: UOp) -> bool:
@@ -318,7 +318,7 @@ RELATIONS: tuple[MetamorphicRelation, ...] = (
     MetamorphicRelation(
         "batched",
         "inputs permuted along an axis that goes through the program permute the output",
-        _permute_inputs_along_traced_axis,
+        _permute_inputs_along_traced_output_axis,
     ),
     MetamorphicRelation("flipped", "a flipped output is flipped", _flip_output),
     MetamorphicRelation("padded", "a padded output has the output inside", _pad_output),
@@ -344,13 +344,13 @@ def draw_related_sample(s: ProgramSample, draw: SeededDraw) -> tuple[Metamorphic
 
 
 @contextmanager
-def disable_rule(rule: Rule) -> Iterator[None]:
+def run_without_index_or_selection_rule(rule: Rule) -> Iterator[None]:
     """Run the compiler without one of its rewrite rules inside the context.
 
     Wherever a module of the compiler holds the list of rules, it holds a shorter one. Of the compiled matchers only that of
     the rule's own op is made anew.
     """
-    shorter = {id(rules): _drop_rule_and_share_matchers(rules, rule) for rules in (INDEXING, SELECTED_VALUES)}
+    shorter = {id(rules): _drop_rule_and_keep_other_ops_matchers(rules, rule) for rules in (INDEXING, SELECTED_VALUES)}
     changed = [(m, name, v) for m in _compiler_modules() for name, v in vars(m).items() if v is INDEXING or v is SELECTED_VALUES]
     try:
         for m, name, rules in changed:
@@ -361,7 +361,7 @@ def disable_rule(rule: Rule) -> Iterator[None]:
             setattr(m, name, rules)
 
 
-def _drop_rule_and_share_matchers(rules: tuple[Rule, ...], rule: Rule) -> tuple[Rule, ...]:
+def _drop_rule_and_keep_other_ops_matchers(rules: tuple[Rule, ...], rule: Rule) -> tuple[Rule, ...]:
     """Return the rules without one; they share the compiled matchers of all ops but its own."""
     others = tuple(r for r in rules if r is not rule)
     get_or_make_matcher_table(others).update(

@@ -87,7 +87,7 @@ def read_program_text(path: Path) -> str:
         raise SpecError(str(e), line=1, column=1) from e
 
 
-def refuse_native_program(path: Path, how_to_allow: str) -> None:
+def refuse_file_with_native_text(path: Path, how_to_allow: str) -> None:
     """Raise SpecError if a program holds native text (R167), or cannot be read."""
     try:
         graph = parse_and_locate_nodes(read_program_text(path))

@@ -27,7 +27,7 @@ def _is_launch(s: ProgramSample) -> bool:
     return s.graph.op is Op.LINEAR and all(c.op is Op.CALL for c in s.graph.src)
 
 
-def _replace_launch_and_zero_fill_inputs(s: ProgramSample, graph: UOp) -> ProgramSample:
+def _replace_launch_and_zero_fill_missing_inputs(s: ProgramSample, graph: UOp) -> ProgramSample:
     """Return the sample with another launch. Memory without input holds zeros."""
     inputs = {}
     for argument in {a for call in graph.src for a in call.arguments}:
@@ -43,7 +43,7 @@ def drop_one_call(s: ProgramSample) -> Iterator[ProgramSample]:
     """Drop one Call."""
     if _is_launch(s) and len(s.graph.src) > 1:
         for c in s.graph.src:
-            yield _replace_launch_and_zero_fill_inputs(s, s.graph.replace(src=tuple(x for x in s.graph.src if x is not c)))
+            yield _replace_launch_and_zero_fill_missing_inputs(s, s.graph.replace(src=tuple(x for x in s.graph.src if x is not c)))
 
 
 def drop_one_kernel_effect(s: ProgramSample) -> Iterator[ProgramSample]:
@@ -54,11 +54,11 @@ def drop_one_kernel_effect(s: ProgramSample) -> Iterator[ProgramSample]:
             yield from _yield_substitution_if_it_builds(s, {sink: sink.replace(src=tuple(x for x in sink.src if x is not e))})
 
 
-def remove_or_shorten_loops(s: ProgramSample) -> Iterator[ProgramSample]:
+def replace_loops_by_first_or_two_iterations(s: ProgramSample) -> Iterator[ProgramSample]:
     """Replace a loop by its first iteration, or reduce it to two iterations."""
     for r in (u for u in toposort(s.graph) if u.op is Op.RANGE) if _is_launch(s) else ():
         try:
-            yield _replace_launch_and_zero_fill_inputs(s, _remove_loop(s.graph, r))
+            yield _replace_launch_and_zero_fill_missing_inputs(s, _remove_loop(s.graph, r))
         except UopsError:
             continue
         bound, *others = r.src  # dependencies
@@ -93,7 +93,7 @@ def replace_scalars_by_operands_or_constants(s: ProgramSample) -> Iterator[Progr
             yield from _yield_substitution_if_it_builds(s, {u: x})
 
 
-def drop_unused_arguments(s: ProgramSample) -> Iterator[ProgramSample]:
+def drop_arguments_kernel_does_not_read(s: ProgramSample) -> Iterator[ProgramSample]:
     """Drop the Params that a kernel does not use, with their arguments."""
     for c in s.graph.src if _is_launch(s) else ():
         used = {u.arg.slot: u for u in toposort(c.body) if u.op is Op.PARAM}
@@ -102,13 +102,15 @@ def drop_unused_arguments(s: ProgramSample) -> Iterator[ProgramSample]:
             slots = {used[old]: used[old].replace(arg=replace(used[old].arg, slot=new)) for new, old in enumerate(slots_used)}
             arg = replace(c.arg, written=tuple(slots_used.index(k) for k in c.arg.written if k in slots_used))
             call = UOp(Op.CALL, (substitute(c.body, slots), *(c.arguments[k] for k in slots_used)), arg)
-            yield _replace_launch_and_zero_fill_inputs(s, s.graph.replace(src=tuple(call if x is c else x for x in s.graph.src)))
+            yield _replace_launch_and_zero_fill_missing_inputs(
+                s, s.graph.replace(src=tuple(call if x is c else x for x in s.graph.src))
+            )
 
 
 def _yield_substitution_if_it_builds(s: ProgramSample, replacements: Mapping[UOp, UOp]) -> Iterator[ProgramSample]:
     """Yield the launch with replaced nodes, or nothing if they do not fit."""
     try:
-        yield _replace_launch_and_zero_fill_inputs(s, substitute(s.graph, dict(replacements)))
+        yield _replace_launch_and_zero_fill_missing_inputs(s, substitute(s.graph, dict(replacements)))
     except UopsError:
         return
 
@@ -117,7 +119,7 @@ def _yield_substitution_if_it_builds(s: ProgramSample, replacements: Mapping[UOp
 LAUNCH_SHRINKS = (
     drop_one_call,
     drop_one_kernel_effect,
-    remove_or_shorten_loops,
+    replace_loops_by_first_or_two_iterations,
     replace_scalars_by_operands_or_constants,
-    drop_unused_arguments,
+    drop_arguments_kernel_does_not_read,
 )

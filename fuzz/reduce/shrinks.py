@@ -110,7 +110,7 @@ def replace_value_by_param_with_its_data(s: ProgramSample) -> Iterator[ProgramSa
         yield _with(s, substitute(s.graph, {u: p}), {**s.inputs, f"p{slot}": np.asarray(value)})
 
 
-def replace_function_by_identity_on_its_result(s: ProgramSample) -> Iterator[ProgramSample]:
+def replace_function_result_by_identity_on_its_data(s: ProgramSample) -> Iterator[ProgramSample]:
     """Replace a Function that computes a value by one that returns its argument."""
     calls = [u for u in list_values(s.graph) if u.op is Op.GETTUPLE and u.packed.op is Op.FUNCTION]
     try:
@@ -144,7 +144,7 @@ def _element_count(u: UOp) -> int | None:
     return math.prod(u.shape) if all(isinstance(n, int) for n in u.shape) else None
 
 
-def merge_values_of_equal_type(s: ProgramSample) -> Iterator[ProgramSample]:
+def replace_value_by_earlier_of_equal_type(s: ProgramSample) -> Iterator[ProgramSample]:
     """Replace a value by an earlier one of the same dtype and shape, or of one element each."""
     order = [u for u in toposort(s.graph) if u.dtype not in (dt.void, dt.index)]
     for k, u in reversed(list(enumerate(order))):
@@ -163,7 +163,7 @@ def _inherit_input_of_replaced_param(s: ProgramSample, old_param: UOp, new_param
     return {**s.inputs, new_key: s.inputs[old_key]} if old_key in s.inputs and new_key not in s.inputs else s.inputs
 
 
-def graft_value_into_other_as_root(s: ProgramSample) -> Iterator[ProgramSample]:
+def replace_leaf_by_value_and_make_root(s: ProgramSample) -> Iterator[ProgramSample]:
     """Combine two values of a small program: one replaces a leaf of the other."""
     order = list_values(s.graph)
     for u in order if len(order) <= _MAX_GRAFT_VALUES else ():
@@ -212,7 +212,7 @@ def duplicate_operand(s: ProgramSample) -> Iterator[ProgramSample]:
                 yield _with(s, node if u is s.graph else substitute(s.graph, {u: node}))
 
 
-def replace_buffer_or_reshape_by_param(s: ProgramSample) -> Iterator[ProgramSample]:
+def replace_buffer_or_reshaped_memory_by_param(s: ProgramSample) -> Iterator[ProgramSample]:
     """Replace a Buffer by a Param, and a reshaped Buffer or Param by a Param of that shape."""
     slot = _free_slot(s)
     keys = {u: key for key, u in collect_caller_input_nodes(s.graph).items()}
@@ -433,9 +433,10 @@ def drop_optops(s: ProgramSample) -> Iterator[ProgramSample]:
 SHRINKS: tuple[Shrink, ...] = (
     *LAUNCH_SHRINKS, replace_root_by_evenly_spread_value, drop_one_output, replace_output_by_transitive_operand, inline_all_calls,
     replace_value_by_param_with_its_data, replace_memory_by_stored_value, replace_root_by_tuple_of_operands,
-    replace_function_by_identity_on_its_result, replace_node_by_source_of_same_dtype_and_size, keep_first_value_of_inner_tuples,
-    drop_group_effect_or_last_function_argument, duplicate_operand, merge_values_of_equal_type,
-    replace_value_by_same_dtype_and_rank_operand, graft_value_into_other_as_root, compute_index_in_cast_dtype,
-    replace_root_by_value, replace_buffer_or_reshape_by_param, drop_optops, shrink_extents, simplify_dtypes,
+    replace_function_result_by_identity_on_its_data, replace_node_by_source_of_same_dtype_and_size,
+    keep_first_value_of_inner_tuples,
+    drop_group_effect_or_last_function_argument, duplicate_operand, replace_value_by_earlier_of_equal_type,
+    replace_value_by_same_dtype_and_rank_operand, replace_leaf_by_value_and_make_root, compute_index_in_cast_dtype,
+    replace_root_by_value, replace_buffer_or_reshaped_memory_by_param, drop_optops, shrink_extents, simplify_dtypes,
     replace_constant_by_one_or_zero, simplify_input_values,
 )  # fmt: skip

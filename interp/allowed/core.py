@@ -219,7 +219,7 @@ def apply_op_at_core_level(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSets]
     if f.dtype.may_saturate and op in COMPUTING and op not in COMPARE:
         numbers = [_drop_nan_beside_numbers(v) for v in values]
         from_numbers = out if all_exact(values) else _widen_strict_set_to_core(op, f, numbers)
-        out = _allow_saturation(f, out, from_numbers, functools.reduce(np.logical_or, map(_is_always_nan, values)))
+        out = _allow_fp8_saturation(f, out, from_numbers, functools.reduce(np.logical_or, map(_is_always_nan, values)))
     if ftz and f.is_float and op in COMPUTING and op not in COMPARE:
         out = allow_flush_to_zero(f, out)
     return out
@@ -232,7 +232,7 @@ def _widen_strict_set_to_core(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSe
     return strict if extra is None else extra(op, f, values, strict)
 
 
-def _allow_saturation(f: DTypeLayout, out: ArrayOrSets, from_numbers: ArrayOrSets, is_source_nan: Array) -> ArrayOrSets:
+def _allow_fp8_saturation(f: DTypeLayout, out: ArrayOrSets, from_numbers: ArrayOrSets, is_source_nan: Array) -> ArrayOrSets:
     """Allow the greatest finite value where an fp8 result overflows, of either sign where NaN hides the sign (R15: no saturation
     under strict).
 
@@ -286,7 +286,7 @@ def _apply_core_cast(overlay: Overlay, scope: TensorScope, u: UOp, ftz: bool) ->
     if r.is_float:
         if r.dtype.may_saturate:
             from_numbers = apply_strict_cast(f, r, _drop_nan_beside_numbers(v)) if f.is_float else out
-            out = _allow_saturation(r, out, from_numbers, _is_always_nan(v) if f.is_float else np.zeros((), np.bool_))
+            out = _allow_fp8_saturation(r, out, from_numbers, _is_always_nan(v) if f.is_float else np.zeros((), np.bool_))
         return allow_flush_to_zero(r, out) if ftz and f.is_float else out
     if f.is_float and r.dtype is not dt.bool_:
         out = _allow_any_at(out, r, _may_be_nan_or_out_of_range(r, v))
@@ -308,7 +308,7 @@ def _may_be_nan_or_out_of_range(int_layout: DTypeLayout, v: ArrayOrSets) -> Arra
     return np.asarray(outside)
 
 
-def _make_core_alu_rule(ftz: bool) -> Rule:
+def _make_core_elementwise_rule(ftz: bool) -> Rule:
     """Return the core rule of an elementwise op."""
 
     def evaluate_alu(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
@@ -354,7 +354,7 @@ def _make_core_reduce_rule(ftz: bool) -> Rule:
             out = _allow_any_where_max_meets_nan(f, v, u.arg.axes, out)
         if f.dtype.may_saturate and u.arg.op is not Op.MAX:
             is_source_nan = np.logical_or.reduce(_is_always_nan(v), axis=u.arg.axes, keepdims=True)
-            out = _allow_saturation(f, out, out, is_source_nan)
+            out = _allow_fp8_saturation(f, out, out, is_source_nan)
             if math.prod(v.shape) > 2 * cell.size:
                 out = _allow_results_of_saturated_parts(f, u.arg.op, out, ~is_source_nan)
         if ftz and v.shape and 0 not in v.shape:
@@ -442,7 +442,7 @@ def check_level_and_ftz_and_select_rules(level: str, ftz: bool) -> LevelRules:
     if level != "core":
         raise ValueError(f"level must be 'strict' or 'core', got {level!r}")
     table = dict(STRICT_RULES)
-    rule = _make_core_alu_rule(ftz)
+    rule = _make_core_elementwise_rule(ftz)
     table.update(dict.fromkeys(ALU_OPS, rule))
     table.update(
         {Op.ADD: _make_core_add_sub_rule(ftz), Op.SUB: _make_core_add_sub_rule(ftz), Op.REDUCE: _make_core_reduce_rule(ftz)}

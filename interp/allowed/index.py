@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from uops.interp.allowed.elementwise.branch import select_by_exact_condition, unite_flat_sets
+from uops.interp.allowed.elementwise.branch import select_by_exact_condition, unite_1d_sets_with_best
 from uops.interp.allowed.layout import LAYOUT, Array, DTypeLayout
 from uops.interp.allowed.move import apply_movement
 from uops.interp.allowed.value import (
@@ -36,14 +36,14 @@ def gather_elements_at_all_possible_positions(
     The best elements are those at the best positions. Anything is allowed where a position is unknown or may be out of bounds, as
     an access there may trap (R26).
     """
-    choices, anything = _list_position_choices_and_mask_bad(x.shape, positions, shape)
+    choices, anything = _list_position_choices_and_mask_unknown_or_outside(x.shape, positions, shape)
     every = np.arange(math.prod(shape))
     parts = [broadcast_and_take_flat_elements(f, apply_movement(u, x, shape, choice), shape, every) for choice in choices]
     united = parts[0]
     for part in parts[1:]:
-        united = unite_flat_sets(f, united, part, united.best)
+        united = unite_1d_sets_with_best(f, united, part, united.best)
     if anything.any():
-        united = unite_flat_sets(f, united, allow_anything(f, united.best, anything.reshape(-1)), united.best)
+        united = unite_1d_sets_with_best(f, united, allow_anything(f, united.best, anything.reshape(-1)), united.best)
     return united.map_components(lambda c, lead: c.reshape(c.shape[:lead] + shape))
 
 
@@ -51,7 +51,9 @@ def move_factors_to_all_possible_positions(
     u: UOp, pairs: Sequence[FactorPair], positions: Sequence[ArrayOrSets], shape: tuple[int, ...]
 ) -> list[FactorPair]:
     """Return the pairs of factors at each combination of possible positions, which both factors of a pair share."""
-    choices, anything = _list_position_choices_and_mask_bad(pairs[0][0].shape, positions, shape, POINTS**2 // len(pairs))
+    choices, anything = _list_position_choices_and_mask_unknown_or_outside(
+        pairs[0][0].shape, positions, shape, POINTS**2 // len(pairs)
+    )
     moved = [(apply_movement(u, a, shape, choice), apply_movement(u, b, shape, choice)) for a, b in pairs for choice in choices]
     if anything.any():
         f = LAYOUT[u.dtype]
@@ -59,7 +61,7 @@ def move_factors_to_all_possible_positions(
     return moved
 
 
-def _list_position_choices_and_mask_bad(
+def _list_position_choices_and_mask_unknown_or_outside(
     indexed_shape: tuple[int, ...], positions: Sequence[ArrayOrSets], shape: tuple[int, ...], most: int = POINTS**2
 ) -> tuple[list[list[Array]], Array]:
     """Return all combinations of possible positions, the best first, and where the result of shape `shape` may be anything.

@@ -90,7 +90,7 @@ class StorageSets:
         if not ref.is_injective:
             written, unsure = _clear_overwritten_from_masks(starts, written, unsure)
         if r.np.itemsize != f.np.itemsize:
-            self._record_store_by_bytes(ref, value, written, unsure)
+            self._record_store_of_other_item_size(ref, value, written, unsure)
             return
         indices = self._element_indices(ref).reshape(-1)
         positions = np.flatnonzero(written)
@@ -121,7 +121,7 @@ class StorageSets:
         self._mark_elements(np.arange(self.inexact.size), True)
         self._set_to_anything(np.arange(self.inexact.size))
 
-    def _record_store_by_bytes(self, ref: StorageRef, value: ArrayOrSets, written: Array, unsure: Array) -> None:
+    def _record_store_of_other_item_size(self, ref: StorageRef, value: ArrayOrSets, written: Array, unsure: Array) -> None:
         """Record a Store through another item size: an element with a byte of a set in it may hold anything."""
         itemsize, starts = self.layout.np.itemsize, byte_positions_of(ref)
         inexact = unsure | (written & _has_many_bit_patterns(value) if isinstance(value, SetArray) else False)

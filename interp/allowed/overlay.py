@@ -130,7 +130,7 @@ class Overlay:
             inner = scope.inner.get(u)
             if inner is None or not is_kernel_or_custom_function_body(u.body):
                 return None if inner is None else BodyVisit(inner, u, None)
-            self._allow_any_written_unless_call_is_exact(scope, u)
+            self._allow_any_written_if_call_has_several_results(scope, u)
             return None
         packed = u.packed
         if packed.op is not Op.FUNCTION:
@@ -243,7 +243,7 @@ class Overlay:
         contents.record_store_or_any_if_gate_inexact(target, value, gate)
         history.append((self.access_number(scope, u), contents))
 
-    def _allow_any_written_unless_call_is_exact(self, scope: TensorScope, call: UOp) -> None:
+    def _allow_any_written_if_call_has_several_results(self, scope: TensorScope, call: UOp) -> None:
         """Record what a Call of a kernel writes: what the machine wrote, or anything if it has several right answers.
 
         The nodes of a kernel have no cells. It has one answer if its arguments have one and no op of it chooses among floats.

@@ -407,7 +407,7 @@ def _list_max_candidates(f: DTypeLayout, v: SetArray, axes: Axes, out: SetArray)
     return SetArray(f, np.where(is_listed, points.rows, out.rows), None, points.points, is_listed)
 
 
-def reduce_bools_or_integers_with_one_inexact(
+def reduce_bools_or_integers_any_if_several_inexact(
     op: Op, f: DTypeLayout, fold_values: Callable[[Array], Array], v: SetArray, axes: Axes
 ) -> SetArray:
     """Return the set of a Reduce of integers or bools.

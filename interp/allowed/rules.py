@@ -23,7 +23,7 @@ from uops.interp.allowed.move import MOVES, apply_movement, stack_values
 from uops.interp.allowed.overlay import LevelRules, Overlay, Rule
 from uops.interp.allowed.reduce import (
     reduce_add_floats,
-    reduce_bools_or_integers_with_one_inexact,
+    reduce_bools_or_integers_any_if_several_inexact,
     reduce_max_floats,
     reduce_mul_floats,
 )
@@ -108,7 +108,7 @@ def condition_to_bool(p: ArrayOrSets) -> ArrayOrSets:
 def apply_strict_cast(f: DTypeLayout, r: DTypeLayout, value: ArrayOrSets) -> ArrayOrSets:
     """Return the strict set of a Cast from layout `f` to layout `r`."""
     fn = CASTS[f.dtype, r.dtype]
-    return branch.apply_cast(f, r, fn, value) if isinstance(value, SetArray) else np.asarray(fn(value))
+    return branch.cast_set_by_layouts(f, r, fn, value) if isinstance(value, SetArray) else np.asarray(fn(value))
 
 
 def unite_sets(f: DTypeLayout, set_with_best: ArrayOrSets, added: ArrayOrSets) -> ArrayOrSets:
@@ -122,7 +122,7 @@ def unite_sets(f: DTypeLayout, set_with_best: ArrayOrSets, added: ArrayOrSets) -
         broadcast_and_take_flat_elements(f, added, set_with_best.shape, every),
     )
     shape = set_with_best.shape
-    return branch.unite_flat_sets(f, x, y, x.best).map_components(lambda c, lead: c.reshape(c.shape[:lead] + shape))
+    return branch.unite_1d_sets_with_best(f, x, y, x.best).map_components(lambda c, lead: c.reshape(c.shape[:lead] + shape))
 
 
 # Rules of elementwise nodes
@@ -190,7 +190,7 @@ def _evaluate_reduce(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) ->
     if not f.is_float:
         assert isinstance(v, SetArray)
         fold = FOLDS[op][u.dtype]
-        return reduce_bools_or_integers_with_one_inexact(op, f, lambda x: np.asarray(fold(x, axes)), v, axes)
+        return reduce_bools_or_integers_any_if_several_inexact(op, f, lambda x: np.asarray(fold(x, axes)), v, axes)
     if op is Op.ADD:
         return reduce_add_floats(f, v, axes, cell, overlay.list_factors_if_moved_or_negated_mul(scope, u.operand))
     return reduce_mul_floats(f, v, axes, cell) if op is Op.MUL else reduce_max_floats(f, v, axes, cell)
@@ -217,7 +217,7 @@ def _evaluate_movement_unless_view(overlay: Overlay, scope: TensorScope, u: UOp,
     )
 
 
-def _evaluate_index(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
+def _evaluate_index_uniting_possible_positions(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
     positions = [overlay.set_of_node_loading_reference(scope, s) for s in u.positions]
     exact_positions = all_exact(positions)
     if exact_positions and _is_view(overlay, scope, u.operand, cell):
@@ -281,7 +281,7 @@ def _evaluate_bitcast_with_free_nan_bits(overlay: Overlay, scope: TensorScope, u
     )
 
 
-def _evaluate_slice(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
+def _evaluate_slice_unless_exact_or_view(overlay: Overlay, scope: TensorScope, u: UOp, cell: Any) -> ArrayOrSets | None:
     if _is_view(overlay, scope, u.operand, cell):
         return None
     cell = _cell_array_or_zeros_if_unread(u, cell)
@@ -318,7 +318,7 @@ STRICT_RULES: dict[Op, Rule] = {
     Op.MAX: _evaluate_max_unless_surely_exact, Op.CAST: _evaluate_cast,
     Op.REDUCE: _evaluate_reduce,
     **dict.fromkeys(MOVES, _evaluate_movement_unless_view),
-    Op.INDEX: _evaluate_index, Op.STACK: _evaluate_stack, Op.SLICE: _evaluate_slice,
+    Op.INDEX: _evaluate_index_uniting_possible_positions, Op.STACK: _evaluate_stack, Op.SLICE: _evaluate_slice_unless_exact_or_view,
     Op.BITCAST: _evaluate_bitcast_with_free_nan_bits,
     Op.LOAD: _evaluate_load_any_if_memory_gate_inexact, Op.AFTER: _pass_source_through,
     **dict.fromkeys(MARKERS, _pass_source_through),

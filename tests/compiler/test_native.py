@@ -120,5 +120,5 @@ def test_the_variables_of_a_program_lie_within_its_bounds(lo, hi, fits):
 def test_a_uint64_index_is_compared_before_it_is_reduced():
     arith = IndexArithmetic(Rewriter(INDEXING))
     position = b.load(b.at(b.param(0, (1,), dt.uint64), 0))
-    _, inside = arith.convert_to_axis_index_and_gate(position, 4)
+    _, inside = arith.index_on_axis_and_in_range_gate(position, 4)
     assert inside is not None and inside.op is Op.CMPLT and inside.lhs is position

@@ -233,7 +233,7 @@ class _FormWriter:
             scalar = yield _Request(_Part.VALUE, position, coords[:rank], gate)
             coords = coords[rank:]
             on_axis, inside_axis = (
-                (scalar, None) if _is_provably_inside(scalar, n) else self.indexing.convert_to_axis_index_and_gate(scalar, n)
+                (scalar, None) if _is_provably_inside(scalar, n) else self.indexing.index_on_axis_and_in_range_gate(scalar, n)
             )
             inner.append(on_axis)
             inside = self.indexing.conjoin_gates(inside, inside_axis)
@@ -242,7 +242,9 @@ class _FormWriter:
     def _locate_in_slice(self, u: UOp, coords: Index, gate: UOp | None) -> _Steps:
         self._require_same_item_size(u)
         offset = yield _Request(_Part.VALUE, u.offset)
-        inner, inside = self.indexing.convert_to_axis_index_and_gate(B.add(coords[0], B.cast(offset, dt.index)), u.operand.shape[0])
+        inner, inside = self.indexing.index_on_axis_and_in_range_gate(
+            B.add(coords[0], B.cast(offset, dt.index)), u.operand.shape[0]
+        )
         below = yield _Request(_Part.POSITION, u.operand, (inner,), self.indexing.conjoin_gates(gate, inside))
         return SourceElement(below.coords, self.indexing.conjoin_gates(inside, below.gate))
 

@@ -119,7 +119,7 @@ def build_axis_position_and_in_range_gate(
     if is_wide_cast and (index_operand.operand.dtype is dt.uint64 or index_operand.operand.dtype.is_float):
         index_operand = index_operand.operand
     scalar = index_operand if index_operand.op is Op.CONST else state.make_placeholder(index_operand, ref)
-    return state.indexing.convert_to_axis_index_and_gate(scalar, axis_extent)
+    return state.indexing.index_on_axis_and_in_range_gate(scalar, axis_extent)
 
 
 def _find_bitcast_sources(state: RangeifyState, u: UOp, ref: ElementRef) -> list[Element]:

@@ -49,7 +49,7 @@ def _apply_sub(kernel: ArrayKernel, x: list[Array], has_rows: list[bool]) -> Arr
     return kernel(x[0], x[1][::-1] if has_rows[1] else x[1])
 
 
-def _compute_mul_or_div_rows_from_corners(kernel: ArrayKernel, operand_rows: list[Array], is_set: list[bool]) -> Array:
+def _compute_monotone_rows_from_operand_ends(kernel: ArrayKernel, operand_rows: list[Array], is_set: list[bool]) -> Array:
     """Evaluate Mul or Div, whose extremes lie at corners."""
     if is_set[0] and is_set[1]:
         a, b = operand_rows[0][[0, 0, 2, 2, 1]], operand_rows[1][[0, 2, 0, 2, 1]]
@@ -85,8 +85,8 @@ RULES: dict[Op, tuple[RowRule, int]] = {
     Op.ADD: (_apply_increasing, NONFINITE),
     Op.SUB: (_apply_sub, NONFINITE),
     Op.NEG: (_apply_decreasing, 0),
-    Op.MUL: (_compute_mul_or_div_rows_from_corners, NONFINITE | ZERO),
-    Op.DIV: (_compute_mul_or_div_rows_from_corners, NONFINITE | ZERO | SIGN),
+    Op.MUL: (_compute_monotone_rows_from_operand_ends, NONFINITE | ZERO),
+    Op.DIV: (_compute_monotone_rows_from_operand_ends, NONFINITE | ZERO | SIGN),
     Op.RECIP: (_apply_decreasing, NONFINITE | ZERO | SIGN),
     Op.SQRT: (_apply_increasing, NONFINITE),
     Op.MAX: (_apply_increasing, NONFINITE),

@@ -156,11 +156,11 @@ def select_or_unite_branches(f: DTypeLayout, condition: ArrayOrSets, a: ArrayOrS
     result = writable_copy(as_set_array(f, broadcast_value(out, out.shape)))
     best = broadcast_and_take_flat_elements(f, out, out.shape, positions).best
     if_true, if_false = (broadcast_and_take_flat_elements(f, v, out.shape, positions) for v in (a, b))
-    scatter_elements_into(result, positions, unite_flat_sets(f, if_true, if_false, best))
+    scatter_elements_into(result, positions, unite_1d_sets_with_best(f, if_true, if_false, best))
     return result
 
 
-def unite_flat_sets(f: DTypeLayout, a: SetArray, b: SetArray, best: Array) -> SetArray:
+def unite_1d_sets_with_best(f: DTypeLayout, a: SetArray, b: SetArray, best: Array) -> SetArray:
     """Return the union of two 1-D sets: as points where both are listed, else as a hull."""
     if not f.is_float:
         anything = find_anything_elements((a, b), best.shape)
@@ -263,7 +263,7 @@ def cast_float_to_bool(f: DTypeLayout, r: DTypeLayout, x: SetArray) -> ArrayOrSe
     return compare_floats(Op.CMPNE, f, r, lambda a, b: np.asarray(a != b), (x, np.zeros((), f.np)))
 
 
-def apply_cast(source_layout: DTypeLayout, result_layout: DTypeLayout, kernel: ArrayKernel, x: SetArray) -> ArrayOrSets:
+def cast_set_by_layouts(source_layout: DTypeLayout, result_layout: DTypeLayout, kernel: ArrayKernel, x: SetArray) -> ArrayOrSets:
     """Return the set of a Cast of a set from layout `source_layout` to layout `result_layout`."""
     if not source_layout.is_float:
         return apply_to_point_combinations_or_allow_any(result_layout, kernel, (x,))

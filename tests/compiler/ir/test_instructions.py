@@ -16,8 +16,8 @@ def test_arithmetic_stands_once_behind_the_last_of_its_sources() -> None:
     for axis in (1, 2):
         inner = out.append(b.range_(3, axis))
         out.append(b.store(b.at(memory, b.add(square, b.cast(inner, dt.int32))), square))
-        out.close_block(inner)
-    out.close_block(outer)
+        out.close_block_or_remove_if_effectless(inner)
+    out.close_block_or_remove_if_effectless(outer)
     listed = list(out)
     assert len(listed) == len(set(listed)) and listed[0] is memory
     assert listed.index(square) == listed.index(outer) + 2  # behind the Cast of the counter
@@ -29,9 +29,9 @@ def test_a_block_without_an_effect_is_removed_with_all_that_stands_in_it() -> No
     out.prepend(memory)
     loop = out.append(b.range_(4, 0))
     out.append(b.load(b.at(memory, b.cast(loop, dt.int32))))
-    assert out.close_block(loop) is None and list(out) == [memory]
+    assert out.close_block_or_remove_if_effectless(loop) is None and list(out) == [memory]
     condition = out.append(UOp(Op.IF, (b.eq(b.load(b.at(memory, 0)), 1),)))
     effect = out.append(b.store(b.at(memory, 1), b.const(2, dt.int32)))
-    closing = out.close_block(condition)
+    closing = out.close_block_or_remove_if_effectless(condition)
     assert closing is not None and closing.op is Op.ENDIF and out.last_effect() is closing
     assert list(out)[-2:] == [effect, closing]

@@ -21,8 +21,8 @@ from uops.fuzz.oracles.relations import (
     MetamorphicRelation,
     _list_values_to_insert_identity_after,
     _replace_in_all_users,
-    disable_rule,
     draw_related_sample,
+    run_without_index_or_selection_rule,
 )
 from uops.interp import run
 from uops.interp.ops.elementwise import KERNELS
@@ -190,7 +190,7 @@ def test_most_programs_have_a_relation() -> None:
 def test_a_rule_is_off_inside_and_on_again_outside() -> None:
     rule = INDEXING[3]
     for module, name, rules in ((rangeify, "INDEXING", INDEXING), (select, "VALUES", SELECTED_VALUES)):
-        with disable_rule(rule):
+        with run_without_index_or_selection_rule(rule):
             assert rule not in getattr(module, name)
             assert len(getattr(module, name)) == len(rules) - 1
         assert getattr(module, name) is rules
@@ -221,7 +221,7 @@ def test_without_a_rule_the_steps_of_other_ops_are_the_same() -> None:
     rule = next(r for r in INDEXING if r.lhs.op is Op.XOR)
     table = get_or_make_matcher_table(SELECTED_VALUES)
     assert table[Op.NEG] is not table[Op.XOR]
-    with disable_rule(rule):
+    with run_without_index_or_selection_rule(rule):
         shorter = get_or_make_matcher_table(select.VALUES)
         assert shorter[Op.NEG] is table[Op.NEG]
         assert shorter[Op.XOR] is not table[Op.XOR]

@@ -19,7 +19,7 @@ from uops.fuzz.reduce.reproducer import count_nodes
 from uops.fuzz.reduce.shrinks import (
     SHRINKS,
     drop_optops,
-    replace_buffer_or_reshape_by_param,
+    replace_buffer_or_reshaped_memory_by_param,
     replace_dtype,
     resize_extent,
     simplify_input_values,
@@ -109,7 +109,7 @@ def test_memory_of_a_kernel_is_no_input_of_the_same_number() -> None:
     local = {u: s for s in every for u in toposort(s.graph) if u.op is Op.BUFFER and u.arg.addrspace is AddrSpace.LOCAL}
     assert any(np.size(s.inputs[f"b{u.arg.unique}"]) != u.arg.size for u, s in local.items() if f"b{u.arg.unique}" in s.inputs)
     for u, s in local.items():
-        assert all(u in toposort(c.graph) for c in replace_buffer_or_reshape_by_param(s))
+        assert all(u in toposort(c.graph) for c in replace_buffer_or_reshaped_memory_by_param(s))
 
 
 def test_extents_values_and_dtypes_shrink_too() -> None:
@@ -279,7 +279,7 @@ def test_memory_beside_views_with_symbolic_extents_is_replaced() -> None:
     x, buf = b.param(0, (n,), dt.int32), b.buffer(2, dt.int32, unique=1000)
     graph = b.tuple_(b.reshape(x, (1, n)), b.neg(b.reshape(buf, (2, 1))))
     s = ProgramSample("symbolic", graph, {"n": 3, "p0": np.arange(3, dtype=np.int32), "b1000": np.arange(2, dtype=np.int32)})
-    found = list(replace_buffer_or_reshape_by_param(s))
+    found = list(replace_buffer_or_reshaped_memory_by_param(s))
     assert [c.inputs.keys() for c in found] == [{"n", "p0", "p1"}] * 2
     assert [c.inputs["p1"].shape for c in found] == [(2,), (2, 1)]
     assert all(map(is_well_formed_and_evaluates, found))

@@ -247,12 +247,12 @@ def _rejudge_reproducer_or_program_and_print(
     from uops.fuzz.campaign.examine import Setup
     from uops.fuzz.campaign.process import LIMITS, Examiner
     from uops.fuzz.oracles.oracles import AGAINST, COMPILER, ORACLES
-    from uops.fuzz.reduce.corpus import refuse_native_program
+    from uops.fuzz.reduce.corpus import refuse_file_with_native_text
     from uops.fuzz.reduce.reproducer import read_program_unless_headed, read_reproducer
 
     file_name = describe_path(file)
     if not allow_native:
-        refuse_native_program(file, HOW_TO_ALLOW_NATIVE)
+        refuse_file_with_native_text(file, HOW_TO_ALLOW_NATIVE)
     sample, record = (read_program_unless_headed(file, backend_name) if backend_name else None) or read_reproducer(file)
     setup = Setup.from_json(record["setup"])
     needs = ORACLES[record["oracle"]].needs if record["oracle"] in ORACLES else frozenset()

@@ -11,7 +11,7 @@ from uops import Tensor
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import Config, compile
 from uops.compiler.ir.affine import index_constant
-from uops.compiler.ir.conditions import unwrap_index_if_cast_cannot_wrap
+from uops.compiler.ir.conditions import recover_index_if_casts_cannot_wrap
 from uops.compiler.passes.callify.callify import callify
 from uops.compiler.passes.rangeify.closed_forms import find_closed_form
 from uops.compiler.passes.rangeify.rangeify import rangeify
@@ -295,5 +295,5 @@ def test_a_condition_whose_bounds_exceed_64_bits_is_not_solved() -> None:
     moved = UOp(Op.WHERE, (UOp(Op.CMPLT, (UOp(Op.ADD, (r, index_constant(1))), far)), one, none))
     assert find_closed_form(Op.ADD, moved, r, simplify, simple) is None
     assert find_closed_form(Op.MUL, near, r, simplify, simple) is None
-    assert unwrap_index_if_cast_cannot_wrap(b.cast(UOp(Op.MUL, (r, index_constant(100))), dt.int8)) is None
-    assert unwrap_index_if_cast_cannot_wrap(b.cast(r, dt.int8)) is r
+    assert recover_index_if_casts_cannot_wrap(b.cast(UOp(Op.MUL, (r, index_constant(100))), dt.int8)) is None
+    assert recover_index_if_casts_cannot_wrap(b.cast(r, dt.int8)) is r
