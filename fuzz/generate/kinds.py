@@ -38,7 +38,7 @@ from uops.spec.suggest import format_did_you_mean
 from uops.spec.verify.dialects import Dialect
 
 #: The version of the generator; it changes whenever some (seed, k, kinds, declared) gives another case.
-VERSION = 27
+VERSION = 28
 #: The version of the draws: only a change of this one gives every kind other cases.
 DRAWS = 18
 #: Numbers of nodes and of elements of one graph; small ones are more frequent, since most bugs show in small graphs.
@@ -201,7 +201,7 @@ KINDS: dict[str, ProgramKind] = {k.name: k for k in (
     ProgramKind("methods", "single calls of Tensor methods, which NumPy computes, too",
                 Dialect.TENSOR, references.generate_method_call, 8, records_choices=True),
     ProgramKind("sessions", "statements of the front end in a row: views, assignments, compiled functions, gradients",
-                Dialect.TENSOR, sessions.generate_session, 3, records_choices=True),
+                Dialect.TENSOR, sessions.generate_session, 6, records_choices=True),
 )}
 # fmt: on
 #: The kinds of a campaign that names none.
