@@ -221,7 +221,7 @@ def _translate_shrink(s: TranslationScope, u: UOp) -> Node:
     return s[u.operand].shrink(tuple((o, o + n) for o, n in zip(s.shape_operand(u.offsets), s.shape_operand(u.extents))))
 
 
-def _translate_index_as_outer_indexing(s: TranslationScope, u: UOp) -> Node:
+def _translate_index_with_own_subscript_per_axis(s: TranslationScope, u: UOp) -> Node:
     """Translate outer indexing (R45) from the last axis on, so that the axes before it keep their numbers."""
     t = s[u.operand]
     for axis, position in reversed(list(enumerate(u.positions))):
@@ -282,7 +282,7 @@ FORMS: dict[Op, Form] = {
     Op.EXPAND:    lambda s, u: s[u.operand].expand(s.shape_operand(u.extents)),
     Op.PAD:       _translate_pad,
     Op.SHRINK:    _translate_shrink,
-    Op.INDEX:     _translate_index_as_outer_indexing,
+    Op.INDEX:     _translate_index_with_own_subscript_per_axis,
     Op.STACK:     lambda s, u: s.library.node.stack(*(s[x] for x in u.src)),
     Op.SLICE:     _translate_slice,
     Op.BITCAST:   lambda s, u: s[u.operand].bitcast(s.library.dtypes[u.arg.dtype]),

@@ -75,10 +75,10 @@ def _decide_obligations_and_append_verdicts(
                 done.add(key)
                 verdicts.append(_attach_counterexample_index_to_refutation(decide_claim(c, worker), s))
     if all(v.is_proved for v in verdicts if v.kind is ObligationKind.BOUNDS):
-        verdicts += _decide_agreement_and_races_per_variable_value(old, new, worker)
+        verdicts += _decide_agreement_and_new_races_per_variable_value(old, new, worker)
 
 
-def _decide_agreement_and_races_per_variable_value(
+def _decide_agreement_and_new_races_per_variable_value(
     old: KernelAccesses, new: KernelAccesses, worker: SolverWorker
 ) -> Sequence[ValidationVerdict]:
     """Decide the obligations between accesses, for each value of the named variables if there are few.

@@ -161,9 +161,9 @@ def allowed_error(d: Descriptor, a: Array, b: Array, acc: Array) -> Array:
         return np.zeros((d.c.lanes, d.c.elements))
     out, flushes = d.dtype_out, d.accumulator.flushes
     a_size, b_size, c_size = (
-        _finite_magnitudes_by_subnormal_treatment(left, d.dtype_in),
-        _finite_magnitudes_by_subnormal_treatment(right, d.dtype_in),
-        _finite_magnitudes_by_subnormal_treatment(start, out),
+        _finite_magnitudes_keeping_zeroing_or_raising_subnormals(left, d.dtype_in),
+        _finite_magnitudes_keeping_zeroing_or_raising_subnormals(right, d.dtype_in),
+        _finite_magnitudes_keeping_zeroing_or_raising_subnormals(start, out),
     )
     relative, count = sum_relative_errors_and_count(d.accumulator, d.dims[2])
     with np.errstate(all="ignore"):
@@ -206,7 +206,7 @@ class _MagnitudesBySubnormalTreatment(NamedTuple):
     subnormal: Array
 
 
-def _finite_magnitudes_by_subnormal_treatment(x: Array, d: DType) -> _MagnitudesBySubnormalTreatment:
+def _finite_magnitudes_keeping_zeroing_or_raising_subnormals(x: Array, d: DType) -> _MagnitudesBySubnormalTreatment:
     """Return the magnitudes of values of dtype `d`."""
     wide = np.abs(x.astype(f64))
     wide = np.where(np.isfinite(wide), wide, 0.0)
