@@ -37,7 +37,15 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 
 #: Special methods that Python gives every class, or that are no call of a user.
-PYTHON = {"__annotations__", "__array_ufunc__", "__getattr__", "__module__", "__slots__", "__weakref__"}
+PYTHON = {
+    "__annotations__",
+    "__array_ufunc__",
+    "__getattr__",
+    "__module__",
+    "__slotnames__",
+    "__slots__",
+    "__weakref__",
+}  # pickle adds slotnames
 #: Calls of each row that are drawn here.
 CALLS = 40
 
