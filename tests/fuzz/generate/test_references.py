@@ -36,16 +36,8 @@ from uops.interp import run
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 
-#: Special methods that Python gives every class, or that are no call of a user.
-PYTHON = {
-    "__annotations__",
-    "__array_ufunc__",
-    "__getattr__",
-    "__module__",
-    "__slotnames__",
-    "__slots__",
-    "__weakref__",
-}  # pickle adds slotnames
+#: Special methods that Python gives every class, pickling included, or that are no call of a user.
+PYTHON = {"__annotations__", "__array_ufunc__", "__getattr__", "__module__", "__slotnames__", "__slots__", "__weakref__"}
 #: Calls of each row that are drawn here.
 CALLS = 40
 
