@@ -25,6 +25,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 STORAGE: dict[DType, np.dtype[Any]] = {
     d: np.dtype(getattr(ml_dtypes, d.ml_dtypes_name) if d.ml_dtypes_name else d.array_name) for d in (*dt.STORABLE, dt.index)
 }
+#: Storable dtype of each NumPy dtype.
+DTYPE_OF: dict[np.dtype[Any], DType] = {STORAGE[d]: d for d in dt.STORABLE}
 _BY_NAME = {d.name: d for d in STORAGE.values()}
 _OBJECT = "object"
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from uops.backends.arrays import STORAGE
+from uops.backends.arrays import DTYPE_OF
 from uops.backends.conformance.cases.native import MEANINGS
 from uops.backends.conformance.model import ConformanceCase, ConformanceLevel, Failure, Segment
 from uops.interp import run
@@ -35,7 +35,6 @@ MOVES = MARKERS | {
     Op.REPLICATED, Op.SLICE, Op.BITCAST, Op.FUNCTION, Op.CALL, Op.TUPLE, Op.GETTUPLE, Op.LOAD, Op.STORE, Op.AFTER, Op.GROUP,
     Op.SINK, Op.WHERE,
 }  # fmt: skip
-_DTYPES = {STORAGE[d]: d for d in dt.STORABLE}
 #: Number of failures reported per segment.
 MOST_FAILURES = 5
 
@@ -106,7 +105,7 @@ def _compute_allowed_outputs(case: ConformanceCase, level: ConformanceLevel) -> 
 def _compute_exact_outputs(case: ConformanceCase) -> dict[int | str, AllowedSet]:
     """Return what the interpreter gives, values and the memory that is written, as sets of one value."""
     result = interpret(case.meaning or case.graph, case.inputs)
-    return {key: AllowedSet(_DTYPES[got.dtype], got) for key, got in outputs_of(result).items()}
+    return {key: AllowedSet(DTYPE_OF[got.dtype], got) for key, got in outputs_of(result).items()}
 
 
 def interpret(graph: UOp, inputs: Mapping[str, Any]) -> Result:

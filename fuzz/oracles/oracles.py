@@ -63,6 +63,7 @@ from uops.fuzz.oracles.subject import (
     CachingTarget,
     Subject,
     SubjectRefused,
+    call_and_describe_error,
     describe_exception_as_fault,
     run_and_check_dtypes_and_shapes,
     run_and_judge_by_allowed_sets,
@@ -197,14 +198,9 @@ def _check_session_by_numpy(c: OracleContext) -> Fault | None:
         raise OracleNotApplicable("no session made the program")
     if rebuild_graph_of_session(c.sample.choices) is not c.sample.graph:
         raise OracleNotApplicable("the program is no longer that of the session")
-    try:
-        return find_fault_of_session(c.sample.choices, c.subject.name)
-    except (CompileError, Unsupported) as e:
-        if c.subject.may_refuse(c.sample.graph):
-            raise SubjectRefused(str(e)) from e
-        return Fault("refused", str(e))
-    except Exception as e:  # a backend may raise anything
-        return describe_exception_as_fault(e)
+    find = functools.partial(find_fault_of_session, c.sample.choices, c.subject.name)
+    found, error = call_and_describe_error(c.subject, c.sample.graph, find)
+    return found or error
 
 
 def _have_same_bits(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
@@ -278,7 +274,8 @@ def _check_calls_for_aliasing_and_stale_caches(c: OracleContext) -> Fault | None
 def _check_shipped_backend(c: OracleContext) -> Fault | None:
     """Check the backend with the settings that users get, called as they call it."""
     graph = c.sample.graph
-    try:
+
+    def call() -> Fault | None:
         return find_first_fault_of_shipped_calls(
             graph,
             c.sample.inputs,
@@ -287,12 +284,9 @@ def _check_shipped_backend(c: OracleContext) -> Fault | None:
             c.draw("shipped"),
             c.subject.target is not None,
         )
-    except (CompileError, Unsupported) as e:
-        if c.subject.may_refuse(graph):
-            raise SubjectRefused(str(e)) from e
-        return Fault("refused", str(e))
-    except Exception as e:  # a backend may raise anything
-        return describe_exception_as_fault(e)
+
+    found, error = call_and_describe_error(c.subject, graph, call)
+    return found or error
 
 
 def _check_first_rewrite_steps_of_each_rule(c: OracleContext) -> Fault | None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from uops.backends import registry
 from uops.backends.answer import find_result_form_mismatch as form_fault
@@ -32,6 +32,8 @@ from uops.fuzz.generate.declared import SupportedOpDtypes
 from uops.spec.errors import CompileError, SpecError, Unsupported, UopsError
 from uops.spec.ir.node import UOp
 from uops.spec.result import Result
+
+T = TypeVar("T")
 
 #: Backend -> options with which it compiles fastest.
 FAST: dict[str, dict[str, Any]] = {name: {"tier": "fast"} for name in ("llvm", *registry.CROSS_BACKENDS)}
@@ -177,20 +179,27 @@ def run_and_judge_by_allowed_sets(
     return outputs, find_disallowed_output(expected, outputs)
 
 
+def call_and_describe_error(subject: Subject, graph: UOp, call: Callable[[], T]) -> tuple[T | None, Fault | None]:
+    """Return what a call of the subject gives, or the fault that its error is. Raises SubjectRefused."""
+    try:
+        return call(), None
+    except (CompileError, Unsupported) as e:
+        if subject.may_refuse(graph):
+            raise SubjectRefused(str(e)) from e
+        return None, Fault("refused", str(e))
+    except Exception as e:  # a backend may raise anything
+        return None, describe_exception_as_fault(e)
+
+
 def run_and_check_dtypes_and_shapes(
     subject: Subject, graph: UOp, inputs: Mapping[str, Any], run: Callable[[], Result]
 ) -> tuple[Outputs, Fault | None]:  # fmt: skip
     """Run and check that the result has the dtypes and shapes of the graph; return the outputs and the fault. Raises
     SubjectRefused.
     """
-    try:
-        result = run()
-    except (CompileError, Unsupported) as e:
-        if subject.may_refuse(graph):
-            raise SubjectRefused(str(e)) from e
-        return {}, Fault("refused", str(e))
-    except Exception as e:  # a backend may raise anything
-        return {}, describe_exception_as_fault(e)
+    result, fault = call_and_describe_error(subject, graph, run)
+    if result is None:
+        return {}, fault
     form_error = form_fault(graph, inputs, result)
     return ({}, Fault("form", form_error)) if form_error is not None else (outputs_of(result), None)
 

@@ -311,11 +311,9 @@ def _resize_buffer_and_its_data(
 
 def _resize_view_or_param(u: UOp, src: tuple[UOp, ...], old_extent: int, new_extent: int) -> UOp:
     if u.op is Op.PARAM:
-        return (
-            u
-            if u.arg.name is not None
-            else b.param(u.arg.slot, [_resize_dim(k, old_extent, new_extent) for k in u.shape], u.dtype, u.device)
-        )
+        if u.arg.name is not None:
+            return u
+        return b.param(u.arg.slot, [_resize_dim(k, old_extent, new_extent) for k in u.shape], u.dtype, u.device)
     shape = [_resize_dim(k, old_extent, new_extent) for k in u.shape]
     x, *_ = src
     if u.op is Op.RESHAPE:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from uops.backends.answer import nonvoid_root_items
-from uops.backends.arrays import STORAGE
+from uops.backends.arrays import DTYPE_OF
 from uops.backends.conformance.model import ConformanceCase, Segment
 from uops.backends.conformance.pools import ordinary_bits, random_bits, to_array
 from uops.backends.contract import TENSOR_SURFACE
@@ -29,9 +29,6 @@ Inputs = dict[str, Any]
 SAMPLE = (dt.float32, dt.uint8, dt.bool_, dt.int64, dt.bfloat16)
 
 
-_FLOATS = {STORAGE[d] for d in dt.FLOATS}
-
-
 def make_ordinary_then_random_data(d: DType, shape: tuple[int, ...], *key: object) -> Array:
     """Create random bits, NaN payloads included (R28), that begin with ordinary values in an order that depends on the key."""
     n = math.prod(shape)
@@ -42,14 +39,13 @@ def make_ordinary_then_random_data(d: DType, shape: tuple[int, ...], *key: objec
     return to_array(bits, d).reshape(shape)
 
 
-def put_nans_of_both_signs(data: Any) -> None:
-    """Put a NaN of each sign with all payload bits into the middle of an array of floats, where moves must keep them (R28)."""
-    if not isinstance(data, np.ndarray) or data.dtype not in _FLOATS or data.size < 3:
-        return
-    width = 8 * data.dtype.itemsize
-    ones = (1 << width) - 1
-    bits = data.reshape(-1).view(f"u{data.dtype.itemsize}")
-    bits[data.size // 2], bits[data.size // 2 - 1] = ones, ones >> 1
+def put_nans_of_both_signs(inputs: Inputs) -> None:
+    """Put a NaN of each sign with all payload bits into the middle of each array of floats, where moves must keep them (R28)."""
+    for data in inputs.values():
+        if isinstance(data, np.ndarray) and DTYPE_OF[data.dtype].is_float and data.size >= 3:
+            ones = (1 << 8 * data.dtype.itemsize) - 1
+            bits = data.reshape(-1).view(f"u{data.dtype.itemsize}")
+            bits[data.size // 2], bits[data.size // 2 - 1] = ones, ones >> 1
 
 
 def make_single_cell_case(

@@ -1,8 +1,9 @@
 """Sessions: statements of the Tensor front end in a row, which NumPy executes, too.
 
-Takes: choices. Gives: a session (`run_session`), and the graph of its last values (`generate_session`). A session makes Tensors,
-combines them, takes views, assigns through them, realizes some together, calls compiled functions, differentiates and optimizes.
-NumPy executes each statement at once, on arrays. Numbers are small integers in every dtype, so results must have equal bits.
+Takes: choices. Gives: the graph of a session's last values (`generate_session`), and its first wrong value
+(`find_fault_of_session`). A session makes Tensors, combines them, takes views, assigns through them, realizes some together, calls
+compiled functions, differentiates and optimizes. NumPy executes each statement at once, on arrays. Numbers are small integers in
+every dtype, so results must have equal bits.
 
 Views follow the front end: an assignment through a view writes to the Tensors that it was made from, and older views keep their
 values (`uops.compiler.tensor.core`). A session is a pure function of its choices.
@@ -21,7 +22,7 @@ from uops.backends.conformance.stage_judge import Fault
 from uops.backends.front import Tensor, grad, jit, use
 from uops.compiler.tensor import capture, nn
 from uops.fuzz.generate.declared import EVERYTHING, SupportedOpDtypes
-from uops.fuzz.generate.draw import CheckedReplayDraw
+from uops.fuzz.generate.draw import CheckedReplayDraw, draw_permutation
 from uops.fuzz.generate.graphs import FuzzCase
 from uops.fuzz.generate.methods.calls.answers import Array, ExactAnswer, find_wrong_element
 from uops.spec.choices import ChoiceSource
@@ -151,8 +152,8 @@ class Session:
             statement(self)
         self.place = "results"
         if self.draw.chance(50):
-            self._realize_together(self._draw_order(len(self.values)))
-        for k in self._draw_order(len(self.values)):
+            self._realize_together(draw_permutation(self.draw, len(self.values)))
+        for k in draw_permutation(self.draw, len(self.values)):
             self._compare(self.values[k])
 
     def _note(self, statement: str) -> None:
@@ -167,13 +168,6 @@ class Session:
 
     def _draw_value(self, shape: tuple[int, ...] | None = None) -> SessionValue:
         return self.draw.choice([v for v in self.values if shape is None or v.array.shape == shape])
-
-    def _draw_order(self, count: int) -> list[int]:
-        """Draw a permutation."""
-        left, order = list(range(count)), []
-        while left:
-            order.append(left.pop(self.draw.integer(0, len(left) - 1)))
-        return order
 
     def _add(self, tensor: Tensor, array: Array, text: str, viewed: SessionValue | None = None, view: View | None = None) -> None:
         value = SessionValue(f"v{len(self.values)}", tensor, np.array(array), viewed, view)
@@ -256,7 +250,7 @@ class Session:
 
     def _realize(self) -> None:
         """Realize some values together, in any order."""
-        self._realize_together(self._draw_order(len(self.values))[: self.draw.integer(1, 4)])
+        self._realize_together(draw_permutation(self.draw, len(self.values))[: self.draw.integer(1, 4)])
 
     def _realize_together(self, order: list[int]) -> None:
         order = order[::-1] if self.is_reversed else order
@@ -276,7 +270,7 @@ class Session:
         plain, compiled = self.draw.choice(self.compiled)
         a = self._draw_value()
         b = self._draw_value(a.array.shape)
-        order = self._draw_order(2)
+        order = draw_permutation(self.draw, 2)
         number = self.draw.choice(FLOAT_NUMBERS if self.dtype.is_float else INT_NUMBERS)
         flag = self.draw.chance(50)
 

@@ -28,7 +28,7 @@ from uops.fuzz.generate.methods.calls.answers import (
     to_float64,
 )
 from uops.fuzz.generate.methods.calls.creation import threefry
-from uops.fuzz.generate.methods.calls.drawing import CallDraw, Row
+from uops.fuzz.generate.methods.calls.drawing import CallDraw, MethodRow
 from uops.fuzz.generate.methods.calls.elementwise import compute_float_power
 from uops.fuzz.generate.methods.references import ROWS, WITHOUT_REFERENCE, build_call, find_fault_of_built_call
 from uops.fuzz.generate.strategies import HypothesisDraw
@@ -54,7 +54,7 @@ def test_methods_give_what_numpy_gives(call: Any) -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda r: r.method)
-def test_every_row_agrees_and_refuses_a_wrong_element(row: Row) -> None:
+def test_every_row_agrees_and_refuses_a_wrong_element(row: MethodRow) -> None:
     """Of results whose elements are not all free, most become wrong if one element changes."""
     refused = changed = 0
     for k in range(CALLS):

@@ -17,15 +17,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from uops.backends.arrays import STORAGE
+from uops.backends.arrays import DTYPE_OF, STORAGE
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 
 Array = npt.NDArray[Any]
 Axes = tuple[int, ...]
 
-#: NumPy dtype -> dtype of the language.
-DTYPE_OF = {STORAGE[d]: d for d in dt.STORABLE}
 #: Bits that a float64 represents exactly.
 _EXACT_BITS = 53
 

@@ -14,7 +14,7 @@ from uops.fuzz.generate.methods.calls.answers import Answer, Array, Estimate, Ex
 from uops.fuzz.generate.methods.calls.drawing import (
     CallDraw,
     MethodCall,
-    Row,
+    MethodRow,
     Shape,
     call,
     default_number_dtype,
@@ -196,7 +196,7 @@ def _uniform(shape: Shape, d: DType, seed: int, position: int) -> Array:
     return np.asarray((words >> words.dtype.type(bits - digits)).astype(np.float64) * 2.0**-digits).reshape(shape)
 
 
-def _draw_random(method: str, answer: Callable[[CallDraw, Shape, DType, int, int], tuple[Answer, dict[str, Any]]]) -> Row:
+def _draw_random(method: str, answer: Callable[[CallDraw, Shape, DType, int, int], tuple[Answer, dict[str, Any]]]) -> MethodRow:
     def draw(m: CallDraw) -> MethodCall:
         shape = m.shape(0, 3)
         seed, prior = m.choice((0, 1, 42, -1, 2**40)), m.choice((0, 0, 1, 4, 7))
@@ -206,7 +206,7 @@ def _draw_random(method: str, answer: Callable[[CallDraw, Shape, DType, int, int
         out, more = answer(m, shape, d, seed, -(-prior // 2))
         return call(method, *(shape if m.chance(50) else (shape,)), answer=out, **kwargs, **more)._replace(seed=(seed, prior))
 
-    return Row(method, draw)
+    return MethodRow(method, draw)
 
 
 def _rand(m: CallDraw, shape: Shape, d: DType, seed: int, position: int) -> tuple[Answer, dict[str, Any]]:
@@ -254,16 +254,16 @@ def _draw_randint(m: CallDraw) -> MethodCall:
 
 
 ROWS = (
-    Row("full", _draw_full),
-    Row("zeros", _draw_filled("zeros", 0)),
-    Row("ones", _draw_filled("ones", 1)),
-    Row("arange", _draw_arange, 2),
-    Row("linspace", _draw_linspace),
-    Row("eye", _draw_eye),
-    Row("Tensor", _draw_list),
+    MethodRow("full", _draw_full),
+    MethodRow("zeros", _draw_filled("zeros", 0)),
+    MethodRow("ones", _draw_filled("ones", 1)),
+    MethodRow("arange", _draw_arange, 2),
+    MethodRow("linspace", _draw_linspace),
+    MethodRow("eye", _draw_eye),
+    MethodRow("Tensor", _draw_list),
     _draw_random("rand", _rand),
     _draw_random("uniform", _uniform_between),
     _draw_random("randn", _normal),
     _draw_random("normal", _normal),
-    Row("randint", _draw_randint),
+    MethodRow("randint", _draw_randint),
 )

@@ -212,7 +212,7 @@ def to_float_dtype(d: DType) -> DType:
     return d if d.is_float else dt.float32
 
 
-class Row(NamedTuple):
+class MethodRow(NamedTuple):
     """A row of the table: how the calls of a method are drawn, and whether it takes NumPy arrays as operands."""
 
     method: str

@@ -20,7 +20,7 @@ from uops.fuzz.generate.methods.calls.drawing import (
     LARGE_PERCENT,
     CallDraw,
     MethodCall,
-    Row,
+    MethodRow,
     call,
     number_array,
     to_float_dtype,
@@ -35,7 +35,7 @@ Function = Callable[[Array], Answer]
 
 def _draw_unary(
     method: str, compute: Function, dtypes: tuple[DType, ...] = dt.STORABLE, refused: DType | None = None, has_halves: bool = False
-) -> Row:  # fmt: skip
+) -> MethodRow:  # fmt: skip
     """Return the row of a method of one operand. With `has_halves`, most floats lie halfway between whole numbers."""
 
     def draw(m: CallDraw) -> MethodCall:
@@ -47,7 +47,7 @@ def _draw_unary(
         with np.errstate(all="ignore"):
             return call(method, x, answer=compute(x))
 
-    return Row(method, draw)
+    return MethodRow(method, draw)
 
 
 def _of_floats(f: Callable[[Array], Any]) -> Function:
@@ -159,7 +159,7 @@ def _rsqrt(x: Array) -> Answer:
     return Estimate(d, value, np.where(is_zero | is_infinite, 0.0, out.error))
 
 
-def _leaky_relu_row() -> Row:
+def _leaky_relu_row() -> MethodRow:
     def draw(m: CallDraw) -> MethodCall:
         x = m.array(m.dtype(dt.FLOATS), m.shape(0, 3))
         d, slope = dtype_of(x), m.choice((0.01, 0.5, 2, -1, 0))
@@ -169,7 +169,7 @@ def _leaky_relu_row() -> Row:
         kwargs = {} if slope == 0.01 and m.chance(50) else {"neg_slope": slope}
         return call("leaky_relu", x, answer=ExactAnswer(np.where(v > 0, x, product)), **kwargs)
 
-    return Row("leaky_relu", draw)
+    return MethodRow("leaky_relu", draw)
 
 
 def _neg(x: Array) -> Answer:
@@ -217,7 +217,7 @@ def _invert(x: Array) -> Answer:
     return ExactAnswer(~x)
 
 
-def _like(method: str, value: int | None) -> Row:
+def _like(method: str, value: int | None) -> MethodRow:
     """Return the row of a method that fills a shape like this one."""
 
     def draw(m: CallDraw) -> MethodCall:
@@ -232,7 +232,7 @@ def _like(method: str, value: int | None) -> Row:
         number = math.trunc(filling) if d.is_integer else filling
         return call(method, x, filling, answer=ExactAnswer(np.full(x.shape, number_array(number, d))), **kwargs)
 
-    return Row(method, draw)
+    return MethodRow(method, draw)
 
 
 #: Method -> its exact value in float64, and the bound of its error in units of 2u.

@@ -8,7 +8,7 @@ import numpy as np
 
 from uops.backends.arrays import STORAGE
 from uops.fuzz.generate.methods.calls.answers import Array, ExactAnswer, cast_array, dtype_of, expect_same_bits
-from uops.fuzz.generate.methods.calls.drawing import CallDraw, MethodCall, Row, Shape, call, number_array, weak_number
+from uops.fuzz.generate.methods.calls.drawing import CallDraw, MethodCall, MethodRow, Shape, call, number_array, weak_number
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType, promote
 
@@ -181,9 +181,9 @@ def _draw_one_hot(m: CallDraw) -> MethodCall:
 
 
 ROWS = (
-    Row("__getitem__", _draw_getitem, 5, takes_arrays=True),
-    Row("__setitem__", _draw_setitem, 3, takes_arrays=True),
-    Row("take", _draw_take, 3, takes_arrays=True),
-    Row("gather", _draw_gather, 8),
-    Row("one_hot", _draw_one_hot),
+    MethodRow("__getitem__", _draw_getitem, 5, takes_arrays=True),
+    MethodRow("__setitem__", _draw_setitem, 3, takes_arrays=True),
+    MethodRow("take", _draw_take, 3, takes_arrays=True),
+    MethodRow("gather", _draw_gather, 8),
+    MethodRow("one_hot", _draw_one_hot),
 )

@@ -23,7 +23,7 @@ from uops.fuzz.generate.methods.calls.answers import (
     scalar,
     to_float64,
 )
-from uops.fuzz.generate.methods.calls.drawing import CallDraw, MethodCall, Row, axes_of, call, to_float_dtype
+from uops.fuzz.generate.methods.calls.drawing import CallDraw, MethodCall, MethodRow, axes_of, call, to_float_dtype
 from uops.fuzz.generate.methods.calls.reductions import (
     draw_matrices,
     in_accumulator,
@@ -297,13 +297,13 @@ def _draw_triangle(method: str) -> Callable[[CallDraw], MethodCall]:
 
 
 ROWS = (
-    Row("conv2d", _draw_convolution, 4),
-    Row("max_pool2d", lambda m: _draw_pool(m, "max_pool2d"), 2),
-    Row("avg_pool2d", lambda m: _draw_pool(m, "avg_pool2d"), 2),
-    Row("linear", _draw_linear),
-    Row("layernorm", _draw_layernorm),
-    Row("batchnorm", _draw_batchnorm),
-    Row("scaled_dot_product_attention", _draw_attention, 2),
-    Row("tril", _draw_triangle("tril")),
-    Row("triu", _draw_triangle("triu")),
+    MethodRow("conv2d", _draw_convolution, 4),
+    MethodRow("max_pool2d", lambda m: _draw_pool(m, "max_pool2d"), 2),
+    MethodRow("avg_pool2d", lambda m: _draw_pool(m, "avg_pool2d"), 2),
+    MethodRow("linear", _draw_linear),
+    MethodRow("layernorm", _draw_layernorm),
+    MethodRow("batchnorm", _draw_batchnorm),
+    MethodRow("scaled_dot_product_attention", _draw_attention, 2),
+    MethodRow("tril", _draw_triangle("tril")),
+    MethodRow("triu", _draw_triangle("triu")),
 )
