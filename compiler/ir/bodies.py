@@ -84,10 +84,12 @@ def map_kernel_bodies(launch: UOp, lower_body: Callable[[UOp], UOp]) -> UOp:
     calls = []
     for call in launch.src:
         body, *arguments = call.src
-        if body not in done:
-            done[body] = body if body.op in OPAQUE_BODIES else lower_body(body)
-        calls.append(UOp(call.op, (done[body], *arguments), call.arg, call.tag))
-    return UOp(launch.op, tuple(calls), launch.arg, launch.tag)
+        lowered = done.get(body)
+        if lowered is None:
+            lowered = done[body] = body if body.op in OPAQUE_BODIES else lower_body(body)
+        calls.append(call if lowered is body else UOp(call.op, (lowered, *arguments), call.arg, call.tag))
+    lowered_calls = tuple(calls)
+    return launch if lowered_calls == launch.src else UOp(launch.op, lowered_calls, launch.arg, launch.tag)
 
 
 class KernelBodyCache:

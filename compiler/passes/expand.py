@@ -138,8 +138,9 @@ class _AxisExpander:
 
     def expand_elementwise(self, u: UOp) -> None:
         """Rebuild an elementwise op on operands of equal axes; one of shape () stays as it is."""
-        axis_masks, done = self.axis_masks, self.done
-        mask = self._union_axis_masks(u.src)
+        axis_masks, done, mask = self.axis_masks, self.done, 0
+        for s in u.src:
+            mask |= axis_masks[s]
         axis_masks[u] = mask
         fits = (0, mask)  # the masks of operands that need no broadcast
         src = tuple([done[s] if axis_masks[s] in fits else self.broadcast_to_axes(s, mask) for s in u.src])

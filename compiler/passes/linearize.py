@@ -90,7 +90,9 @@ class _BlockTree:
     def _nest_ifs_and_their_inner_loops(self, outer_blocks_of_block: dict[UOp, frozenset[UOp]]) -> None:
         """Add to `outer_blocks_of_block` the blocks around each If, and each If around the loops inside of it."""
         guarded: dict[UOp, list[UOp]] = {u: [] for u in self.instructions if u.op is Op.IF}
-        for u in self.instructions if guarded else ():
+        if not guarded:
+            return
+        for u in self.instructions:
             for f in self.ifs.get(u, ()):
                 guarded[f].append(u)
         fixed = {f: frozenset(u for u in inside if u.op not in _REPEATABLE) for f, inside in guarded.items()}
@@ -117,20 +119,19 @@ class _BlockTree:
         """Return the instructions of each block. What opens or closes a block belongs to the enclosing one; Endifs are left out."""
         blocks: dict[UOp | None, list[UOp]] = {}
         block_of: dict[frozenset[UOp], list[UOp]] = {}
+        open_loops, ifs = self.open_loops, self.ifs
         for u in self.instructions:
-            if u.op in BLOCK_OPENERS:
+            op = u.op
+            if op in BLOCK_OPENERS:
                 blocks.setdefault(self.parent[u], []).append(u)
-                continue
-            if u.op is Op.ENDIF:
-                continue
-            if u.op is Op.END:
+            elif op is Op.END:
                 blocks.setdefault(self.parent[min(u.ranges, key=lambda r: len(self.enclosing[r]))], []).append(u)
-                continue
-            opened = self.open_loops[u] | self.ifs[u] if u in self.ifs else self.open_loops[u]
-            block = block_of.get(opened)
-            if block is None:
-                block = block_of[opened] = blocks.setdefault(self._innermost_block_or_raise_if_unnested(opened), [])
-            block.append(u)
+            elif op is not Op.ENDIF:
+                opened = open_loops[u] | ifs[u] if u in ifs else open_loops[u]
+                block = block_of.get(opened)
+                if block is None:
+                    block = block_of[opened] = blocks.setdefault(self._innermost_block_or_raise_if_unnested(opened), [])
+                block.append(u)
         return blocks
 
     def _refuse_effects_in_ifs_not_guarding_them(self, blocks: dict[UOp | None, list[UOp]]) -> None:

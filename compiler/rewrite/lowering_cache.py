@@ -12,61 +12,40 @@ dropped with the lowering, or with the last of several lowerings that share it.
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
-from uops.spec.ir import node
-from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import Op
+from uops.spec.ir.node import TraversalCache, UOp, traversals
 
 
 @dataclass(slots=True)
-class LoweringCache:
+class LoweringCache(TraversalCache):
     """The memoized results of one lowering.
 
     `normal_forms` is by class of Rewriter and identity of the list of rules. Its values keep the rules alive, so that the identity
     stays theirs.
     """
 
-    orders: dict[UOp, list[UOp]] = field(default_factory=dict)
-    nodes_by_op: dict[UOp, dict[Op, list[UOp]]] = field(default_factory=dict)
-    open_ranges: dict[UOp, frozenset[UOp]] = field(default_factory=dict)
     normal_forms: dict[tuple[type, int], tuple[Any, dict[UOp, UOp], set[UOp]]] = field(default_factory=dict)
     costs: dict[UOp, int] = field(default_factory=dict)
 
 
-class _ActiveCache(threading.local):
-    cache: LoweringCache | None = None
-
-
-_active = _ActiveCache()
-
-
 def active_cache() -> LoweringCache | None:
     """Return the cache that is active in this thread, if there is one."""
-    return _active.cache
+    return cast("LoweringCache | None", traversals.cache)
 
 
 class use_lowering_cache:
     """A context manager in which `cache` is active."""
 
-    __slots__ = ("cache", "outer_cache", "outer_orders")
+    __slots__ = ("cache", "outer_cache")
 
     def __init__(self, cache: LoweringCache) -> None:
         self.cache = cache
 
     def __enter__(self) -> None:
-        cache, traversals = self.cache, node.orders
-        self.outer_cache, _active.cache = _active.cache, cache
-        self.outer_orders = traversals.orders_by_root, traversals.nodes_by_op, traversals.open_ranges
-        traversals.orders_by_root, traversals.nodes_by_op, traversals.open_ranges = (
-            cache.orders,
-            cache.nodes_by_op,
-            cache.open_ranges,
-        )
+        self.outer_cache = traversals.cache
+        traversals.cache = self.cache
 
     def __exit__(self, *error: object) -> None:
-        traversals = node.orders
-        _active.cache = self.outer_cache
-        traversals.orders_by_root, traversals.nodes_by_op, traversals.open_ranges = self.outer_orders
+        traversals.cache = self.outer_cache

@@ -15,7 +15,7 @@ from uops.compiler.rewrite.pattern import COMMUTATIVE
 from uops.compiler.rewrite.rule import RewriteLog, RewriteStep, Rule
 from uops.spec.errors import Crash
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.node import UOp, orders, toposort
+from uops.spec.ir.node import UOp, toposort, traversals
 from uops.spec.ir.ops import DIVISION, Op
 
 
@@ -101,7 +101,8 @@ def _toposort_nodes_omitting_done_if_cheap(root: UOp, done: Mapping[UOp, object]
 
     Nodes that are done may be among them if the order is memoized, or will be needed again, as that of an effect.
     """
-    if not done or (orders.orders_by_root is not None and (root in orders.orders_by_root or root.dtype is dt.void)):
+    cache = traversals.cache
+    if not done or (cache is not None and (root in cache.orders or root.dtype is dt.void)):
         return toposort(root)
     order: dict[UOp, None] = {}
     try:

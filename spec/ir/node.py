@@ -13,6 +13,7 @@ import weakref
 from _weakref import _remove_dead_weakref  # type: ignore[attr-defined] # the base of the standard library's weak dictionaries
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
@@ -297,19 +298,26 @@ def _compute_and_store_property_iteratively(root: UOp, slot: str) -> Any:
     return get(root, slot)
 
 
-class _TraversalCache(threading.local):
-    """Memoized traversals of this thread, None unless `uops.compiler.rewrite.lowering_cache` provides them.
+@dataclass(slots=True)
+class TraversalCache:
+    """Memoized traversals, by root.
 
-    `orders_by_root` has topological orders, `nodes_by_op` the nodes of each op in them. `open_ranges` has the ranges in whose loops
-    a node is (`uops.spec.ir.scope`).
+    `orders` has topological orders, `nodes_by_op` the nodes of each op in them. `open_ranges` has the ranges in whose loops a node
+    is (`uops.spec.ir.scope`).
     """
 
-    orders_by_root: dict[UOp, list[UOp]] | None = None
-    nodes_by_op: dict[UOp, dict[Op, list[UOp]]] | None = None
-    open_ranges: dict[UOp, frozenset[UOp]] | None = None
+    orders: dict[UOp, list[UOp]] = field(default_factory=dict)
+    nodes_by_op: dict[UOp, dict[Op, list[UOp]]] = field(default_factory=dict)
+    open_ranges: dict[UOp, frozenset[UOp]] = field(default_factory=dict)
 
 
-orders = _TraversalCache()
+class _ActiveTraversalCache(threading.local):
+    """The cache that this thread uses; None unless `uops.compiler.rewrite.lowering_cache` provides one."""
+
+    cache: TraversalCache | None = None
+
+
+traversals = _ActiveTraversalCache()
 #: The number of sources from which traversals remove duplicates first. Such a node is mostly a vector of equal lanes or constants.
 MANY = 5
 #: The maximum number of memoized orders; when it is reached, all are dropped.
@@ -321,36 +329,38 @@ def toposort(*roots: UOp, gate: Callable[[UOp], bool] | None = None) -> list[UOp
 
     With `gate`, the sources of a node for which gate(node) is false are not entered.
     """
-    cache = orders.orders_by_root if gate is None and len(roots) == 1 else None
-    if cache is None:
+    cache = traversals.cache
+    if cache is None or gate is not None or len(roots) != 1:
         return _compute_toposort(roots, gate, {})
-    order = cache.get(roots[0])
+    orders = cache.orders
+    order = orders.get(roots[0])
     if order is None:
-        if len(cache) >= _MOST_ORDERS:
-            cache.clear()
-        order = cache[roots[0]] = _compute_toposort(roots, None, cache)
+        if len(orders) >= _MOST_ORDERS:
+            orders.clear()
+        order = orders[roots[0]] = _compute_toposort(roots, None, orders)
     return order[:]
 
 
 def nodes_with_op(root: UOp, op: Op) -> list[UOp]:
     """Return the nodes of one op at and below `root`, sources before users. The list may be memoized: do not change it."""
-    cache = orders.nodes_by_op
+    cache = traversals.cache
     if cache is None:
         return [u for u in toposort(root) if u.op is op]
-    groups = cache.get(root)
+    groups = cache.nodes_by_op.get(root)
     if groups is None:
-        if len(cache) >= _MOST_ORDERS:
-            cache.clear()
+        if len(cache.nodes_by_op) >= _MOST_ORDERS:
+            cache.nodes_by_op.clear()
         groups = _group_by_op(root, cache)
     return groups.get(op, [])
 
 
-def _group_by_op(root: UOp, memoized_groups_by_root: dict[UOp, dict[Op, list[UOp]]]) -> dict[Op, list[UOp]]:
+def _group_by_op(root: UOp, cache: TraversalCache) -> dict[Op, list[UOp]]:
     """Group the nodes at and below `root` by op, and memoize the groups. Those of an End or Sink extend those of its effect."""
+    memoized_groups_by_root = cache.nodes_by_op
     pending = [root]
     while (u := pending[-1]).op is Op.END or (u.op is Op.SINK and len(u.src) == 1):
         effect = u.src[0]  # the body of an End, the effect of a Sink
-        if effect in memoized_groups_by_root or (orders.orders_by_root is not None and u in orders.orders_by_root):
+        if effect in memoized_groups_by_root or u in cache.orders:
             break
         pending.append(effect)
     groups: dict[Op, list[UOp]] = {}

@@ -17,7 +17,7 @@ from uops.spec.ir.arg_types import arg_fault
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.axes import GRID, WORKGROUP
 from uops.spec.ir.dtypes import DType
-from uops.spec.ir.node import MANY, UOp, collect_users, orders, toposort
+from uops.spec.ir.node import MANY, UOp, collect_users, toposort, traversals
 from uops.spec.ir.operands import positions_of
 from uops.spec.ir.ops import ALU, CALL_LIKE, MEMORY_ROOTS, RESULT_ROOTS, Op
 
@@ -94,9 +94,7 @@ def open_ranges(nodes: Iterable[UOp]) -> dict[UOp, frozenset[UOp]]:
 
     Bodies are not entered. With memoized traversals the table is shared and may hold other nodes, too.
     """
-    table = orders.open_ranges
-    if table is None:
-        table = {}
+    table = {} if traversals.cache is None else traversals.cache.open_ranges
     for u in nodes:
         if u in table:
             continue

@@ -96,8 +96,11 @@ def outputs(root: UOp) -> tuple[ProgramOutput, ...]:
 
 def inline_calls_and_drop_gradient_markers(root: UOp) -> UOp:
     """Inline every Function, GetTuple and Call, innermost first (R64, Function), and drop gradient markers."""
+    order = _order_outside_opaque_bodies(root)
+    if _INLINED.isdisjoint(map(get_op, order)):
+        return root
     done: dict[UOp, UOp] = {}  # node -> new node, for the nodes that change
-    for u in _order_outside_opaque_bodies(root):
+    for u in order:
         if u.op in _INLINED or not done.keys().isdisjoint(u.src):
             done[u] = _inline_or_rebuild_node(u, tuple([done.get(s, s) for s in u.src]))
     resolved = done.get(root, root)

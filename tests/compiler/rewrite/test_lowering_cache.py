@@ -12,7 +12,7 @@ from uops.compiler.rewrite.rules import VALUES
 from uops.fuzz.generate.graphs import case
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.node import UOp, nodes_with_op, orders, toposort
+from uops.spec.ir.node import UOp, nodes_with_op, toposort, traversals
 from uops.spec.ir.ops import Op
 
 X = b.param(0, (), dt.int32)
@@ -70,7 +70,7 @@ def test_an_order_is_the_readers_own() -> None:
         assert toposort(u) == expected
         assert toposort(u, gate=lambda n: n is not u) == [u]
         assert toposort(u, X) == expected
-    assert orders.orders_by_root is None
+    assert traversals.cache is None
 
 
 def test_orders_and_nodes_by_op_are_those_without_memory() -> None:
@@ -107,7 +107,7 @@ def test_memory_is_of_one_thread_and_ends_with_its_block() -> None:
         with use_lowering_cache(LoweringCache()):
             assert active_cache() is not outer
         assert active_cache() is outer
-        other = threading.Thread(target=lambda: seen.extend((active_cache(), orders.orders_by_root)))
+        other = threading.Thread(target=lambda: seen.extend((active_cache(), traversals.cache)))
         other.start()
         other.join()
     assert seen == [None, None] and active_cache() is None

@@ -116,6 +116,6 @@ def test_nodes_of_an_op_are_grouped_in_a_graph_too_deep_for_the_stack(monkeypatc
     effect = b.store(b.at(X, 0), b.const(1.0))
     effect = b.wrap_in_one_end_per_loop(effect, [b.range_(2, k) for k in range(3000)])
     expected = [node.nodes_with_op(effect, op) for op in (Op.END, Op.RANGE, Op.STORE)]
-    monkeypatch.setattr(node.orders, "nodes_by_op", {})
+    monkeypatch.setattr(node.traversals, "cache", node.TraversalCache())
     assert [node.nodes_with_op(effect, op) for op in (Op.END, Op.RANGE, Op.STORE)] == expected
     assert len(expected[0]) == 3000

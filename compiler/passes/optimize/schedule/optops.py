@@ -239,9 +239,10 @@ def apply_padto_and_split(s: Schedule, pad: Padto, opt: Split) -> Schedule:
     value, loops = _build_split_value_and_loops(s, r, padded_bound, opt)
     masked = replace_range_and_mask_iterations(s.effect, r, (value, loops), UOp(Op.CMPLT, (value, bound)))
     changed = _replace_loop_in_outputs(s, r, loops, masked)
-    reason = _explain_loop_repeating_awaited_store(opt, changed)
-    if reason is not None:
-        raise RejectedOptOp(f"{pad}, {opt}: {reason}")
+    if nodes_with_op(s.effect, Op.AFTER):  # else nothing waits for a Store
+        reason = _explain_loop_repeating_awaited_store(opt, changed)
+        if reason is not None:
+            raise RejectedOptOp(f"{pad}, {opt}: {reason}")
     log_decisions((pad, opt), s.effect, changed.effect)
     return replace(changed, done=(*s.done, pad, opt))
 
