@@ -197,11 +197,16 @@ def _bind_leaves_to_params_arguments_and_waits(
     for slot, (memory, uses) in enumerate(by_memory.items()):
         if memory not in variables:
             inner |= dict.fromkeys(uses, _param_for_leaf(memory, slot, variables))
-    return inner, [done.get(memory, memory) for memory in by_memory], list(waits)
+    return inner, [_argument_for_leaf(done.get(leaf, leaf)) for leaf in by_memory], list(waits)
 
 
 def _variable_in_slot(u: UOp, slot: int) -> UOp:
     return u.replace(arg=ParamArg(slot, u.dtype, name=u.arg.name, bounds=u.arg.bounds))
+
+
+def _argument_for_leaf(leaf: UOp) -> UOp:
+    """Return what is passed for a memory, a variable or a value: an index value as the int64 of its Param."""
+    return leaf if leaf.dtype is not dt.index or is_variable(leaf) else B.cast(leaf, leaf.dtype.storage)
 
 
 def _param_for_leaf(leaf: UOp, slot: int, variables: dict[UOp, UOp]) -> UOp:

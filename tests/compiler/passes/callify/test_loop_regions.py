@@ -38,3 +38,14 @@ def test_a_reduce_over_loops_may_give_a_vector_of_symbolic_size(m: int) -> None:
     graph = b.add(UOp(Op.REDUCE, (product, i), ReduceArg(Op.ADD)), 1)
     x = {"p0": np.arange(16, dtype=np.int32).reshape(2, 8), "m": m}
     assert uops.compile(graph, "llvm")(x).values[0].tolist() == (x["p0"][:, :m] * 3 + 1).tolist()
+
+
+@pytest.mark.parametrize("backend", ["llvm", "c"])
+def test_an_index_that_waits_is_passed_to_the_loops_as_int64(backend: str) -> None:
+    """It was stored as int32, which holds it, and read as int64: the loop ran a random number of times."""
+    memory = b.buffer(8, dt.int32, unique=1)
+    waits = b.after(b.index(3), b.store(b.at(memory, 0), b.const(7, dt.int32)))
+    i = b.range_(waits, 0)
+    graph = b.contiguous(b.add(UOp(Op.REDUCE, (b.load(b.at(memory, i)), i), ReduceArg(Op.ADD)), 0))
+    x = {"b1": np.arange(8, dtype=np.int32)}
+    assert uops.compile(graph, backend)(x).values[0].tolist() == uops.run(graph, x).values[0].tolist()
