@@ -41,13 +41,14 @@ _VIEWS = frozenset({Op.RESHAPE, Op.PERMUTE, Op.FLIP})
 @dataclass
 class MemoryState:
     """A Buffer under construction. `current` is the reference after all Stores so far; `reads` are the values read from it
-    since.
+    since. `part_ends` has the first and last elements of the parts used so far.
     """
 
     current: UOp
     dtype: DType
     size: int
     reads: list[UOp] = field(default_factory=list)
+    part_ends: list[int] = field(default_factory=list)
 
 
 class ProgramMaker:
@@ -76,14 +77,26 @@ class ProgramMaker:
             view = b.bitcast(view, self.draw.choice(other_dtypes))
         size = view.shape[0]
         if size > 1 and self.draw.chance(40):
-            lo = self.draw.integer(0, size - 1)
-            view = b.shrink(view, [lo], [self.draw.integer(1, size - lo)])
+            start, count = self._draw_part_sharing_ends_with_others(memory.part_ends, size)
+            view = b.shrink(view, [start], [count])
         rows = [k for k in (2, 3, 4) if view.shape[0] % k == 0]
         if rows and self.draw.chance(50):
             view = _split_rows(view, self.draw.choice(rows))
             if self.draw.chance(40):
                 view = b.permute(view, (1, 0))
         return b.flip(view, [self.draw.chance(50) for _ in view.shape]) if self.draw.chance(30) else view
+
+    def _draw_part_sharing_ends_with_others(self, part_ends: list[int], size: int) -> tuple[int, int]:
+        """Draw the first element and the length of a part of `size` elements. It often has one element in common with another."""
+        start = self.draw.integer(0, size - 1)
+        count = self.draw.integer(1, size - start)
+        shared = [e for e in part_ends if e < size]
+        if shared and self.draw.chance(40):
+            end = self.draw.choice(shared)
+            start = end if self.draw.chance(50) else self.draw.integer(0, end)
+            count = self.draw.integer(1, size - end) if start == end else end - start + 1
+        part_ends += (start, start + count - 1)
+        return start, count
 
     def add_value_read_from_memory(self) -> None:
         """Add a value that is read now and may be used by any later statement."""
@@ -137,8 +150,11 @@ class ProgramMaker:
         memory.
         """
         if ref.op is Op.SHRINK:
-            (memory_size,), (size,) = ref.operand.shape, ref.shape
-            return b.shrink(ref.operand, [self.draw.integer(0, memory_size - size)], [size])
+            (memory_size,), (size,), (start,) = ref.operand.shape, ref.shape, ref.offsets.elements
+            last = memory_size - size
+            touching = [s for s in (start.const - size + 1, start.const + size - 1) if 0 <= s <= last]  # in one element
+            other = self.draw.choice(touching) if touching and self.draw.chance(40) else self.draw.integer(0, last)
+            return b.shrink(ref.operand, [other], [size])
         if ref.op not in _VIEWS:
             return ref
         operand, *sizes = ref.src  # offsets, extents
