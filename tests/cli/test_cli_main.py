@@ -28,6 +28,7 @@ COMMANDS = (
     "view",
     "prove",
     "search",
+    "site",
     "bisect",
     "stages",
     "backends",

@@ -28,6 +28,16 @@ def conformance(uops: Uops, suite: Any) -> Path:
     return Path("report/index.html")
 
 
+def site(uops: Uops, suite: Any) -> Path:
+    uops("conform", "-b", "interp")
+    assert uops("site", "report", "-o", "out", "--title", "All of them").stdout == "out/index.html\n"
+    return Path("out/index.html")
+
+
+def compare(uops: Uops, suite: Any) -> Path:
+    return site(uops, suite).with_name("compare.html")
+
+
 def fuzz(uops: Uops, suite: Any) -> Path:
     Path("fuzzed").mkdir()
     write_fuzz(Summary(Setup("planted"), "planted 1", 64), Path("fuzzed"))
@@ -52,7 +62,7 @@ def view(uops: Uops, suite: Any) -> Path:
     return Path("x.html")
 
 
-@pytest.mark.parametrize("make", [conformance, fuzz, mutants, view], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("make", [conformance, site, compare, fuzz, mutants, view], ids=lambda f: f.__name__)
 def test_a_page_does_not_scroll_sideways_at_400_pixels(
     make: Callable[[Uops, Any], Path], uops: Uops, suite: Any, dump: Callable[[str], str], tmp_path: Path
 ) -> None:

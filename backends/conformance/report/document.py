@@ -161,19 +161,23 @@ def _failure_to_json(f: Failure, reproducer_paths: dict[str, str]) -> Json:
 
 
 def assign_reproducer_paths(case_ids: Iterable[str]) -> dict[str, str]:
-    """Map each case id to the path of its reproducer in the report directory, without suffix; distinct and safe on any file
-    system."""
-    paths: dict[str, str] = {}
+    """Map each case id to the path of its reproducer in the report directory, without suffix."""
+    return {case: f"{REPRODUCERS}/{name}" for case, name in assign_file_names(case_ids).items()}
+
+
+def assign_file_names(titles: Iterable[str]) -> dict[str, str]:
+    """Map each title to a file name without suffix. The names are distinct, and safe on any file system."""
+    names: dict[str, str] = {}
     used_names: set[str] = set()
-    for case in sorted(case_ids):
-        stem = re.sub(r"[^A-Za-z0-9._-]+", "-", case).strip("-.")[:120]
+    for title in sorted(titles):
+        stem = re.sub(r"[^A-Za-z0-9._-]+", "-", title).strip("-.")[:120]
         name, k = stem, 1
         while name.lower() in used_names:
             k += 1
             name = f"{stem}-{k}"
         used_names.add(name.lower())
-        paths[case] = f"{REPRODUCERS}/{name}"
-    return paths
+        names[title] = name
+    return names
 
 
 def compute_total_and_surface_scores(cells: Iterable[CellResult]) -> Json:

@@ -101,20 +101,30 @@ def render_page(doc: Json, texts: SpecTexts, programs: Mapping[str, str], newly_
     names = _list_dtype_columns(doc)
     by_row = {row: list(cells) for row, cells in groupby(doc["cells"], key=lambda c: c["row"])}
     lines = [_make_matrix_row(row, cells, names, texts) for row, cells in _sort_rows_by_family_in_spec_order(by_row, texts)]
-    loader, strict = jinja2.FileSystemLoader(HERE), jinja2.StrictUndefined
-    environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=strict)
-    environment.filters |= {"percent": format_percent, "number": format_count, "ulp": format_ulp}
-    return environment.get_template("page.html.j2").render(
+    return load_template("page.html.j2").render(
         doc=doc,
         newly_asked=newly_asked,
         families=[(family, list(rows)) for family, rows in groupby(lines, key=lambda line: family_of(line.id))],
         dtypes=[(name, *split_dtype_name(dt.DTYPES[name].short if name in dt.DTYPES else name)) for name in names],
         statuses=[(s.value, KEY[s], MEANING[s]) for s in CellStatus],
         failing=[c for c in doc["cells"] if c[doc["level"]]["status"] == CellStatus.FAIL.value],
-        style=(HERE / "page.css").read_text(encoding="utf-8"),
+        style=read_style(),
         script=(HERE / "page.js").read_text(encoding="utf-8"),
         data=escape_json_for_script(_collect_page_script_data(doc, by_row, texts, programs)),
     )
+
+
+def load_template(name: str) -> jinja2.Template:
+    """Load a template of this folder. It escapes what it is given, and formats numbers as all pages do."""
+    loader, strict = jinja2.FileSystemLoader(HERE), jinja2.StrictUndefined
+    environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=strict)
+    environment.filters |= {"percent": format_percent, "number": format_count, "ulp": format_ulp}
+    return environment.get_template(name)
+
+
+def read_style() -> str:
+    """Return the style sheet of all pages."""
+    return (HERE / "page.css").read_text(encoding="utf-8")
 
 
 def _list_dtype_columns(doc: Json) -> list[str]:

@@ -26,6 +26,7 @@ from uops.cli.commands.new_backend import new_backend
 from uops.cli.commands.prove import prove
 from uops.cli.commands.run import run
 from uops.cli.commands.search import search
+from uops.cli.commands.site import site
 from uops.cli.commands.spec import spec
 from uops.cli.commands.view import view
 from uops.cli.common import (
@@ -146,6 +147,7 @@ for _command in (
     backends,
     new_backend,
     conform,
+    site,
     fuzz,
     mutants,
 ):
