@@ -41,7 +41,7 @@ MOST_FAILURES = 5
 
 @dataclass(slots=True)
 class SegmentVerdict:
-    """The verdict of one segment. Nothing was judged of one that was `refused`."""
+    """The verdict of one segment. Nothing was judged of one that was `refused`. `causes` counts the wrong elements by cause."""
 
     segment: Segment
     elements: int = 0
@@ -50,6 +50,7 @@ class SegmentVerdict:
     failures: list[Failure] = field(default_factory=list)
     sets: dict[str, int] = field(default_factory=dict)
     refused: bool = False
+    causes: dict[str, int] = field(default_factory=dict)
 
 
 class Expectation:
@@ -147,11 +148,14 @@ def _judge_segment(expected: Expectation, s: Segment, got: Array | None, level: 
     v.sets = {k: n for k, n in want.kinds(slice(s.start, s.stop)).items() if n}
     v.max_ulp = _max_finite_accepted_ulp(want, got, s, accepted)
     for k in np.flatnonzero(~accepted)[:MOST_FAILURES]:
-        v.failures.append(_make_element_failure(expected, s, want, got, int(k) + s.start))
+        v.failures.append(make_element_failure(expected, s, want, got, int(k) + s.start))
     return v
 
 
-def _make_element_failure(expected: Expectation, s: Segment, want: AllowedSet, got: Array, element_index: int) -> Failure:
+def make_element_failure(
+    expected: Expectation, s: Segment, want: AllowedSet, got: Array, element_index: int, cause: str | None = None
+) -> Failure:
+    """Return the failure of one element of an output, with its operands and the allowed set in words."""
     operands = tuple(
         _format_operand_or_empty_if_shape_differs(expected.case, key, element_index, want) for key in sorted(expected.case.inputs)
     )
@@ -165,6 +169,7 @@ def _make_element_failure(expected: Expectation, s: Segment, want: AllowedSet, g
         format_value_with_bits(np.asarray(want.best).reshape(-1)[element_index])
         if expected.by_bits
         else want.describe(element_index),
+        cause=cause,
     )
 
 

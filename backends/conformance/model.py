@@ -155,6 +155,7 @@ class Failure:
     got: str | None = None
     allowed: str | None = None
     reproducer: str | None = None
+    cause: str | None = None
 
 
 @dataclass(slots=True)
@@ -173,6 +174,7 @@ class CellResult:
     failures: list[Failure] = field(default_factory=list)
     sets: dict[str, int] = field(default_factory=dict)  # R31 (allowed sets): number of elements by kind of set
     surface: str = TENSOR_SURFACE
+    causes: dict[str, int] = field(default_factory=dict)  # number of wrong elements by cause
 
     @property
     def is_refusal(self) -> bool:

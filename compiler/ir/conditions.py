@@ -15,7 +15,7 @@ from uops.compiler.ir.affine import build_affine_sum, extract_affine_sum, index_
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import RING_OPS, Op
 
 #: Return True if an expression depends on a range, also through the index at which a placeholder stands for a value.
 Depends = Callable[[UOp, UOp], bool]
@@ -150,7 +150,7 @@ def _recover_index_equal_modulo_dtype(u: UOp) -> UOp | None:
             if operand.dtype in dt.INTS
             else None
         )
-    if u.op in (Op.ADD, Op.SUB, Op.MUL, Op.NEG):
+    if u.op in RING_OPS:
         parts = [_recover_index_equal_modulo_dtype(s) for s in u.src]
         return UOp(u.op, tuple(p for p in parts if p is not None)) if None not in parts else None
     return None

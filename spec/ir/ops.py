@@ -162,6 +162,8 @@ class Op(Enum):
 
 UNARY = frozenset({Op.RECIP, Op.TRUNC, Op.NEG, Op.NOT, Op.EXP2, Op.LOG2, Op.SIN, Op.SQRT})
 COMPARE = frozenset({Op.CMPLT, Op.CMPNE, Op.CMPGT, Op.CMPGE, Op.CMPLE, Op.CMPEQ})
+#: Sums, differences, products and negatives: those of integers wrap, and are otherwise exact.
+RING_OPS = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.NEG})
 BITWISE = frozenset({Op.XOR, Op.OR, Op.AND})
 SHIFT = frozenset({Op.SHR, Op.SHL})
 #: The lesser and the greater of two values: reductions whose identity is an end of the dtype's range.

@@ -468,3 +468,17 @@ def test_a_dialect_that_no_stage_gives_is_a_wrong_question(uops: Uops, dialect: 
     result = uops("conform", "--backend", "c", "--dialect", dialect)
     assert result.exit_code == 2 and f"no stage gives programs of {dialect}" in result.output
     assert not (tmp_path / "report").exists()
+
+
+def test_the_summary_names_the_causes_of_failing_cells(uops: Uops) -> None:
+    arguments = ("conform", "-b", "uops.backends.conformance.controls:NoNan", "--rows", "Decomposed/Neg", "-j", "1")
+    result = uops(*arguments)
+    assert result.exit_code == 1, result.output
+    found = re.search(r"causes at level strict: (\d+) of (\d+) failing cells are explained", result.output)
+    assert found and found[1] == found[2] != "0"
+    assert "a number is given where the result is NaN" in " ".join(result.output.split())
+    (cause,) = json.loads(uops(*arguments, "--json").stdout)["causes"]
+    assert cause | {"elements": 0} == {
+        "id": "nan-lost", "text": "a number is given where the result is NaN", "cells": int(found[1]), "elements": 0,
+        "rows": ["Decomposed/Neg"],
+    }  # fmt: skip

@@ -144,7 +144,7 @@ def _cell_result_to_json(r: CellResult, reproducer_paths: dict[str, str]) -> Jso
         "sets": dict(r.sets),
         "reason": r.reason,
         "failures": [_failure_to_json(f, reproducer_paths) for f in r.failures],
-    }
+    } | ({"causes": dict(r.causes)} if r.causes else {})
 
 
 def _failure_to_json(f: Failure, reproducer_paths: dict[str, str]) -> Json:
@@ -157,7 +157,7 @@ def _failure_to_json(f: Failure, reproducer_paths: dict[str, str]) -> Json:
         "got": f.got,
         "allowed": f.allowed,
         "reproducer": reproducer_paths.get(f.case),
-    }
+    } | ({"cause": f.cause} if f.cause else {})
 
 
 def assign_reproducer_paths(case_ids: Iterable[str]) -> dict[str, str]:

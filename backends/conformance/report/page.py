@@ -16,6 +16,7 @@ from typing import Any
 
 import jinja2
 
+from uops.backends.conformance.causes.summary import count_explained_cells, summarize_causes
 from uops.backends.conformance.model import CellStatus, ConformanceLevel
 from uops.backends.conformance.report.texts import SpecTexts
 from uops.spec.ir import dtypes as dt
@@ -107,6 +108,8 @@ def render_page(doc: Json, texts: SpecTexts, programs: Mapping[str, str], newly_
         families=[(family, list(rows)) for family, rows in groupby(lines, key=lambda line: family_of(line.id))],
         dtypes=[(name, *split_dtype_name(dt.DTYPES[name].short if name in dt.DTYPES else name)) for name in names],
         statuses=[(s.value, KEY[s], MEANING[s]) for s in CellStatus],
+        causes=summarize_causes(doc, doc["level"]),
+        explained=count_explained_cells(doc, doc["level"]),
         failing=[c for c in doc["cells"] if c[doc["level"]]["status"] == CellStatus.FAIL.value],
         style=read_style(),
         script=(HERE / "page.js").read_text(encoding="utf-8"),

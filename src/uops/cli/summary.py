@@ -10,6 +10,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from uops.backends.conformance.causes.summary import CauseSummary, count_explained_cells, summarize_causes
 from uops.backends.conformance.report.page import format_percent
 from uops.cli.texts import Text
 from uops.spec.untrusted import describe_path
@@ -58,6 +59,8 @@ def print_conformance_summary(out: Console, doc: Json, report: Path, change: Rep
     if count := doc["scores"][doc["level"]]["refused"]:
         out.print(Text(f"{number(count)} of the failing cells were refused by the backend, which declares them", "yellow"))
     failing = group_failing_cells_by_row(doc)
+    if causes := summarize_causes(doc, doc["level"]):
+        out.print(_make_cause_table(doc, causes))
     if failing:
         out.print(_make_failing_table(doc, failing))
     if change is not None:
@@ -139,6 +142,22 @@ def group_failing_cells_by_row(doc: Json) -> dict[str, list[Json]]:
     return dict(sorted(failing.items(), key=lambda item: -len(item[1])))
 
 
+def _make_cause_table(doc: Json, causes: list[CauseSummary]) -> Table:
+    """Build the table of causes of failing cells, the most frequent first, each with an example."""
+    explained, failing = count_explained_cells(doc, doc["level"])
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left", title_style="bold")
+    table.title = f"causes at level {doc['level']}: {number(explained)} of {number(failing)} failing cells are explained"
+    hidden = len(causes) - MOST
+    table.caption, table.caption_justify = (f"and {hidden} more causes" if hidden > 0 else None), "left"
+    for name in ("Cells", "Share", "Cause", "Example"):
+        table.add_column(name, justify="left" if name in ("Cause", "Example") else "right")
+    for c in causes[:MOST]:
+        words = _describe_failure(c.failure) if c.failure else ""
+        example = f"{c.cell['row']} {c.cell['dtype']} {c.cell['edge']}: {words}"
+        table.add_row(Text(number(c.cells), "red"), Text(f"{format_percent(c.share)} %"), Text(c.text), Text(example[:160], "dim"))
+    return table
+
+
 def _make_failing_table(doc: Json, failing: dict[str, list[Json]]) -> Table:
     hidden = len(failing) - MOST
     table = Table(
@@ -161,9 +180,10 @@ def _make_failing_table(doc: Json, failing: dict[str, list[Json]]) -> Table:
 
 
 def _describe_first_failure(verdict: Json) -> str:
-    if not verdict["failures"]:
-        return ""
-    failure = verdict["failures"][0]
+    return _describe_failure(verdict["failures"][0]) if verdict["failures"] else ""
+
+
+def _describe_failure(failure: Json) -> str:
     if failure["got"] is None:
         return str(failure["message"])[:200]
     operands = f"{', '.join(failure['operands'])}: " if failure["operands"] else ""
@@ -181,7 +201,16 @@ def summary_to_json(doc: Json, report: Path, change: ReportDiff | None) -> Json:
         for cells in group_failing_cells_by_row(doc).values()
         for c in cells
     ]
-    return head | {"failing": failing, "report": str(report), "baseline": None if change is None else change.to_json()}
+    causes = [
+        {"id": c.id, "text": c.text, "cells": c.cells, "elements": c.elements, "rows": c.rows}
+        for c in summarize_causes(doc, doc["level"])
+    ]
+    return head | {
+        "causes": causes,
+        "failing": failing,
+        "report": str(report),
+        "baseline": None if change is None else change.to_json(),
+    }
 
 
 # --------------------------------------------------------------------------------------------------------- differences

@@ -41,7 +41,7 @@ from uops.spec.ir.args import RangeArg, SinkArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, nodes_with_op, substitute, toposort
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import RING_OPS, Op
 from uops.spec.ir.scope import open_ranges, ranges_closed_by
 
 #: Fewest steps of a scan, and elements of a window, that pay for a loop-carried value.
@@ -50,8 +50,6 @@ LEAST = 8
 _MOST_PARTS = 4
 #: Elements that are read side by side while the prefix of a part is reduced.
 LANES = 64
-#: Index ops that build affine sums.
-_AFFINE_OPS = frozenset({Op.ADD, Op.SUB, Op.NEG, Op.MUL})
 
 
 def build_prefix_scan_body(s: Schedule, uniques: Iterator[int], machine: MachineModel = PLAIN) -> UOp | None:
@@ -104,7 +102,7 @@ def _normalize_index_sums(u: UOp) -> UOp:
     done: dict[UOp, UOp] = {}
     for x in toposort(u):
         y = x.replace(src=tuple(done[s] for s in x.src))
-        done[x] = build_affine_sum(extract_affine_sum(y)) if y.dtype is dt.index and y.op in _AFFINE_OPS else y
+        done[x] = build_affine_sum(extract_affine_sum(y)) if y.dtype is dt.index and y.op in RING_OPS else y
     return done[u]
 
 

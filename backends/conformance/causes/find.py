@@ -1,0 +1,118 @@
+"""The causes of one segment's wrong elements, asked in order, and of a program that gave no result."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from uops.backends.conformance.causes.elements import ELEMENT_CAUSES, are_elements_misplaced
+from uops.backends.conformance.causes.programs import PROGRAM_CAUSES, ProgramCause
+from uops.backends.conformance.judge import Expectation, describe_shape_dtype_mismatch
+from uops.backends.conformance.model import REFUSED, ConformanceLevel, Segment
+from uops.interp.allowed import AllowedSet, compute_allowed_sets
+from uops.spec.errors import UopsError
+from uops.spec.ir import dtypes as dt
+
+Array = npt.NDArray[Any]
+Mask = npt.NDArray[np.bool_]
+
+#: Causes that are neither a program nor a property of elements, with their texts.
+MISPLACED, ZEROS, FORM, REFUSAL, TIMEOUT, CRASH, TRAP = (
+    "misplaced", "unwritten", "form", "refused", "timeout", "crash", "trap",
+)  # fmt: skip
+#: Elements without a cause.
+UNEXPLAINED = "unexplained"
+#: Prefix of the id of an exception, which is followed by its text.
+EXCEPTION = "exception: "
+TEXTS: dict[str, str] = {
+    **{c.id: c.text for c in PROGRAM_CAUSES},
+    **{c.id: c.text for c in ELEMENT_CAUSES},
+    MISPLACED: "the right elements stand at other places",
+    ZEROS: "every wrong element is zero, as if it had not been written",
+    FORM: "an output is missing, or has another shape or dtype",
+    REFUSAL: "a program is refused that the backend declares",
+    TIMEOUT: "a program does not end in time",
+    CRASH: "the process of the backend ends",
+    TRAP: "the program is stopped by a trap",
+    UNEXPLAINED: "another value, which no cause here explains",
+}
+#: Fewest elements that are all zero by a cause, and not by chance.
+_LEAST_ZEROS = 4
+
+
+def find_causes(expected: Expectation, segment: Segment, got: Array | None, level: ConformanceLevel) -> dict[str, Mask]:
+    """Return for each cause which elements of a segment it explains; empty if all are right. Each wrong element has one cause."""
+    want = expected.at(level)[segment.output]
+    if got is None or describe_shape_dtype_mismatch(want, got):
+        return {FORM: np.ones(max(1, segment.stop - segment.start), np.bool_)}
+    part = slice(segment.start, segment.stop)
+    wrong = ~expected.accepts(segment.output, got, level)[part]
+    if not wrong.any():
+        return {}
+    cause = _find_program_cause(expected, segment, got, level)
+    if cause is not None:
+        return {cause.id: wrong}
+    return _find_element_causes(want, np.asarray(want.best).reshape(-1)[part], got.reshape(-1)[part], wrong)
+
+
+def _find_program_cause(expected: Expectation, segment: Segment, got: Array, level: ConformanceLevel) -> ProgramCause | None:
+    """Return the first cause whose program may give every element of the segment; None for a case with one result alone."""
+    case = expected.case
+    if case.is_exact:
+        return None
+    for cause in PROGRAM_CAUSES:
+        try:
+            changed = cause.change(case.meaning or case.graph, case.inputs)
+            sets = None if changed is None else _compute_output(*changed, segment.output, level)
+        except UopsError:  # the change is none of this program
+            continue
+        if sets is not None and sets.shape == got.shape and sets.dtype is expected.at(level)[segment.output].dtype:
+            with np.errstate(all="ignore"):
+                accepted = np.asarray(cause.accepts(sets, got)).reshape(-1)[segment.start : segment.stop]
+            if accepted.all():
+                return cause
+    return None
+
+
+def _compute_output(graph: Any, inputs: Any, output: int | str, level: ConformanceLevel) -> AllowedSet | None:
+    sets = compute_allowed_sets(graph, inputs, level=level.value)
+    if isinstance(output, str):
+        return sets.buffers.get(output)
+    return sets.values[output] if output < len(sets.values) else None
+
+
+def _find_element_causes(want: AllowedSet, best: Array, got: Array, wrong: Mask) -> dict[str, Mask]:
+    masks: dict[str, Mask] = {}
+    if are_elements_misplaced(best, got):
+        return {MISPLACED: wrong}
+    rest = wrong  # those without a cause so far
+    with np.errstate(all="ignore"):
+        for cause in ELEMENT_CAUSES:
+            explained = rest & cause.holds(best, got, want.dtype)
+            if explained[rest].all() if cause.weak else explained.any():
+                masks[cause.id] = explained
+                rest = rest & ~explained
+            if not rest.any():
+                break
+    if rest.any():
+        is_zero = want.dtype is not dt.bool_ and np.count_nonzero(rest) >= _LEAST_ZEROS and not np.any(got[rest])
+        masks[ZEROS if is_zero else UNEXPLAINED] = rest
+    return masks
+
+
+def cause_of_ending(status: str, message: str) -> str:
+    """Return the cause of a program that gave no result: its status, or the exception without numbers and addresses."""
+    if status == "unsupported" or message.startswith(REFUSED):
+        return REFUSAL
+    if status in (TIMEOUT, CRASH, TRAP):
+        return status
+    first, *_ = message.strip().splitlines() or [""]
+    return EXCEPTION + re.sub(r"\s+", " ", re.sub(r"0x[0-9a-fA-F]+|\d+", "N", first))[:160]
+
+
+def describe_cause(cause: str) -> str:
+    """Return the sentence of a cause."""
+    return TEXTS.get(cause, cause)

@@ -1,0 +1,437 @@
+"""Causes that are other programs: what a backend computes if it does one thing in another way.
+
+Each is a change of a TENSOR program and its inputs, and None where it changes nothing. The allowed sets of the changed program say
+what such a backend gives. A change is made everywhere in the program.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from uops.backends.arrays import DTYPE_OF
+from uops.interp.allowed import AllowedSet
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import ReduceArg
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import COMPARE, RING_OPS, Op
+
+Array = npt.NDArray[Any]
+Inputs = Mapping[str, Any]
+#: A program and its inputs.
+Program = tuple[UOp, Inputs]
+#: The replacement of a node, given its new sources; None to keep the op.
+Replacement = Callable[[UOp, tuple[UOp, ...]], UOp | None]
+
+
+def _contains(changed: AllowedSet, got: Array) -> npt.NDArray[np.bool_]:
+    return np.asarray(changed.contains(got))
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramCause:
+    """A cause: its id, a sentence about the backend, and the change of the program.
+
+    `accepts` says which elements such a backend may give, by default those in the allowed sets of the changed program.
+    """
+
+    id: str
+    text: str
+    change: Callable[[UOp, Inputs], Program | None]
+    accepts: Callable[[AllowedSet, Array], npt.NDArray[np.bool_]] = _contains
+
+
+def rebuild(graph: UOp, replace: Replacement) -> UOp | None:
+    """Return the graph with nodes replaced, sources first; None if `replace` keeps every node."""
+    done: dict[UOp, UOp] = {}
+    has_changed = False
+    for u in toposort(graph):
+        src = tuple([done[s] for s in u.src])
+        new = replace(u, src)
+        has_changed |= new is not None
+        done[u] = u.replace(src=src) if new is None else new
+    return done[graph] if has_changed else None
+
+
+def _by_op(op: Op, build: Callable[..., UOp | None]) -> Callable[[UOp, Inputs], Program | None]:
+    """Return the change that builds each node of an op anew from its sources."""
+
+    def change(graph: UOp, inputs: Inputs) -> Program | None:
+        changed = rebuild(graph, lambda u, src: build(*src) if u.op is op else None)
+        return None if changed is None else (changed, inputs)
+
+    return change
+
+
+# --------------------------------------------------------------------------------------------------------------- subnormals
+
+
+def is_subnormal(a: Array, d: DType) -> npt.NDArray[np.bool_]:
+    """Return where a float array is subnormal."""
+    with np.errstate(all="ignore"):
+        magnitude = np.abs(a.astype(np.float64))
+        return np.asarray((magnitude > 0) & (magnitude < d.smallest_normal))
+
+
+def _flush_inputs(graph: UOp, inputs: Inputs) -> Program | None:
+    def replace(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
+        if u.op is not Op.CONST or not u.dtype.is_float or not 0 < abs(u.const) < u.dtype.smallest_normal:
+            return None
+        return b.const(math.copysign(0.0, u.const), u.dtype)
+
+    flushed = {k: _flush(v) if isinstance(v, np.ndarray) else v for k, v in inputs.items()}
+    changed = rebuild(graph, replace)
+    if changed is None and all(flushed[k] is inputs[k] for k in inputs):
+        return None
+    return (graph if changed is None else changed), flushed
+
+
+def _flush(a: Array) -> Array:
+    """Return an array with zeros of the same sign in place of subnormals; the array itself if it has none."""
+    d = DTYPE_OF.get(a.dtype)
+    if d is None or not d.is_float or not (small := is_subnormal(a, d)).any():
+        return a
+    return np.where(small, np.copysign(np.zeros_like(a), a), a).astype(a.dtype)
+
+
+def _contains_or_is_zero_for_subnormal(changed: AllowedSet, got: Array) -> npt.NDArray[np.bool_]:
+    if not changed.dtype.is_float:
+        return _contains(changed, got)
+    best = np.asarray(changed.best)
+    return np.asarray(_contains(changed, got) | ((got == 0) & (is_subnormal(best, changed.dtype) | (best == 0))))
+
+
+# ------------------------------------------------------------------------------------------------------------------ floats
+
+#: Floats that many backends compute in float32.
+_NARROW = frozenset(d for d in dt.STORABLE if d.is_float and d.bits < 32)
+#: Ops that round.
+_ROUNDING = frozenset({
+    Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.RECIP, Op.SQRT, Op.EXP2, Op.LOG2, Op.SIN, Op.POW, Op.MULACC, Op.REDUCE
+})  # fmt: skip
+
+
+def _round_each_through_float32(graph: UOp, inputs: Inputs) -> Program | None:
+    def replace(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
+        if u.op is Op.CAST and u.dtype in _NARROW and src[0].dtype in (dt.float64, *_WIDE_INTEGERS):  # its operand
+            return b.cast(b.cast(src[0], dt.float32), u.dtype)
+        if u.op not in _ROUNDING or u.dtype not in _NARROW:
+            return None
+        wide = tuple([b.cast(s, dt.float32) if s.dtype.is_float else s for s in src])
+        return b.cast(u.replace(src=wide), u.dtype)
+
+    changed = rebuild(graph, replace)
+    return None if changed is None else (changed, inputs)
+
+
+_WIDE_INTEGERS = (dt.int32, dt.int64, dt.uint32, dt.uint64)
+
+
+def _keep_intermediates_in_float32(graph: UOp, inputs: Inputs) -> Program | None:
+    if graph.dtype not in _NARROW or not any(u.op in _ROUNDING and u.dtype is graph.dtype for u in toposort(graph)):
+        return None
+    done: dict[UOp, UOp] = {}
+    for u in toposort(graph):
+        src = tuple([done[s] for s in u.src])
+        if u.op in _ROUNDING and u.dtype is graph.dtype:
+            done[u] = u.replace(src=tuple([b.cast(s, dt.float32) if s.dtype is graph.dtype else s for s in src]))
+        else:
+            done[u] = u.replace(src=tuple([b.cast(new, old.dtype) for new, old in zip(src, u.src)]))
+    return b.cast(done[graph], graph.dtype), inputs
+
+
+def _divide_by_reciprocal(x: UOp, y: UOp) -> UOp | None:
+    return b.mul(x, b.recip(y)) if x.dtype.is_float else None
+
+
+def _is_nan(x: UOp) -> UOp:
+    return b.ne(x, x)
+
+
+def _maximum_that_skips_nan(x: UOp, y: UOp) -> UOp | None:
+    return b.where(_is_nan(x), y, b.where(_is_nan(y), x, b.maximum(x, y))) if x.dtype.is_float else None
+
+
+def _maximum_by_comparison(x: UOp, y: UOp) -> UOp | None:
+    """Return the second operand unless the first is greater, as one instruction of x86 does."""
+    return b.where(b.lt(y, x), x, y) if x.dtype.is_float else None
+
+
+def _maximum_by_swapped_comparison(x: UOp, y: UOp) -> UOp | None:
+    return b.where(b.lt(x, y), y, x) if x.dtype.is_float else None
+
+
+# ---------------------------------------------------------------------------------------------------------------- integers
+
+
+def _take_count_modulo_width(op: Op) -> Callable[[UOp, UOp], UOp]:
+    return lambda x, count: UOp(op, (x, b.and_(count, b.const(x.dtype.bits - 1, count.dtype))))
+
+
+def _divide_truncating(x: UOp, y: UOp) -> UOp | None:
+    """Return the quotient rounded towards zero; None for dtypes without a sign, where it is the same."""
+    if not (x.dtype.is_integer and x.dtype.is_signed):
+        return None
+    magnitude = b.idiv(_magnitude(x), _magnitude(y))
+    return b.where(b.ne(b.lt(x, 0), b.lt(y, 0)), b.neg(magnitude), magnitude)
+
+
+def _magnitude(x: UOp) -> UOp:
+    return b.where(b.lt(x, 0), b.neg(x), x)
+
+
+def _remainder_of_truncating_division(x: UOp, y: UOp) -> UOp | None:
+    quotient = _divide_truncating(x, y)
+    return None if quotient is None else b.where(b.eq(y, 0), x, b.sub(x, b.mul(quotient, y)))
+
+
+def _divide_to_all_ones_by_zero(x: UOp, y: UOp) -> UOp:
+    all_ones = b.const(-1 if x.dtype.is_signed else x.dtype.max, x.dtype)
+    return b.where(b.eq(y, 0), all_ones, b.idiv(x, y))
+
+
+def _divide_and_adjust_by_zero(x: UOp, y: UOp) -> UOp | None:
+    """Return a quotient by zero that has all bits set, less 1 where the remainder, which is the dividend, is not zero."""
+    if not x.dtype.is_signed:
+        return None
+    return b.where(b.eq(y, 0), b.where(b.eq(x, 0), b.const(-1, x.dtype), b.const(-2, x.dtype)), b.idiv(x, y))
+
+
+def _clamp(exact: UOp, d: DType) -> UOp:
+    """Return an int64 as an integer of a narrower dtype, which saturates."""
+    least, greatest = b.const(int(d.min), dt.int64), b.const(int(d.max), dt.int64)
+    return b.cast(b.where(b.lt(exact, least), least, b.where(b.lt(greatest, exact), greatest, exact)), d)
+
+
+def _saturate(subtracts_by_negation: bool) -> Callable[[UOp, Inputs], Program | None]:
+    """Return the change to arithmetic that saturates; a difference may be the sum with the negative, which saturates before."""
+
+    def replace(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
+        if u.op not in RING_OPS | {Op.MULACC} or not u.dtype.is_integer or u.dtype.bits > 32:
+            return None
+        exact = [b.cast(s, dt.int64) for s in src]
+        if u.op is Op.SUB and subtracts_by_negation:
+            minuend, subtrahend = exact
+            return _clamp(b.add(minuend, b.cast(_clamp(b.neg(subtrahend), u.dtype), dt.int64)), u.dtype)
+        return _clamp(u.replace(src=tuple(exact)), u.dtype)
+
+    def change(graph: UOp, inputs: Inputs) -> Program | None:
+        changed = rebuild(graph, replace)
+        return None if changed is None else (changed, inputs)
+
+    return change
+
+
+def _compare_without_wrapping(graph: UOp, inputs: Inputs) -> Program | None:
+    def replace(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
+        if u.op not in COMPARE or not src[0].dtype.is_integer or src[0].dtype is dt.index:  # the left operand
+            return None
+        exact = tuple(map(_compute_exactly, src))
+        return u.replace(src=exact) if any(s.op is not Op.CAST for s in exact) else None
+
+    changed = rebuild(graph, replace)
+    return None if changed is None else (changed, inputs)
+
+
+def _compute_exactly(u: UOp) -> UOp:
+    """Return an integer as an index, which is not bounded; sums, differences, products and negatives do not wrap."""
+    if u.op in RING_OPS:
+        return u.replace(src=tuple(map(_compute_exactly, u.src)))
+    return b.cast(u, dt.index)
+
+
+def _complement(builders: Mapping[Op, Callable[[UOp, UOp], UOp]]) -> Callable[[UOp, Inputs], Program | None]:
+    """Return the change that builds comparisons as complements of others."""
+
+    def change(graph: UOp, inputs: Inputs) -> Program | None:
+        changed = rebuild(graph, lambda u, src: b.not_(builders[u.op](*src)) if u.op in builders else None)
+        return None if changed is None else (changed, inputs)
+
+    return change
+
+
+def _convert_nan_to_false(graph: UOp, inputs: Inputs) -> Program | None:
+    def replace(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
+        (x,) = src if u.op is Op.CAST else (u,)
+        is_conversion = u.op is Op.CAST and u.dtype is dt.bool_ and x.dtype.is_float
+        return b.and_(b.cast(x, dt.bool_), b.eq(x, x)) if is_conversion else None
+
+    changed = rebuild(graph, replace)
+    return None if changed is None else (changed, inputs)
+
+
+def _take_remainder_by_zero_as_zero(x: UOp, y: UOp) -> UOp:
+    return b.where(b.eq(y, 0), b.const(0, x.dtype), b.mod(x, y))
+
+
+def _convert_or_least(x: UOp, d: DType) -> UOp:
+    """Return a float64 as an integer; the least one for what the dtype does not hold, as instructions of x86 do."""
+    is_inside = b.and_(b.le(float(d.min), b.trunc(x)), b.lt(b.trunc(x), -float(d.min)))
+    return b.where(is_inside, b.cast(x, d), b.const(d.min, d))
+
+
+def _convert_to_unsigned_in_halves(graph: UOp, inputs: Inputs) -> Program | None:
+    def replace(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
+        if u.op is not Op.CAST or u.dtype not in (dt.uint32, dt.uint64) or not src[0].dtype.is_float:  # the operand
+            return None
+        x, signed = b.cast(src[0], dt.float64), _SIGNED[u.dtype]
+        half = -float(signed.min)
+        upper = b.xor(_convert_or_least(b.sub(x, half), signed), b.const(signed.min, signed))
+        return b.bitcast(b.where(b.ge(x, half), upper, _convert_or_least(x, signed)), u.dtype)
+
+    changed = rebuild(graph, replace)
+    return None if changed is None else (changed, inputs)
+
+
+def _convert_finite_modulo(graph: UOp, inputs: Inputs) -> Program | None:
+    def replace(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
+        if u.op is not Op.CAST or not u.dtype.is_integer or not src[0].dtype.is_float:  # the operand
+            return None
+        x = b.cast(src[0], dt.float64)
+        return b.where(b.eq(b.sub(x, x), 0.0), b.cast(_convert_or_least(x, dt.int64), u.dtype), b.cast(x, u.dtype))
+
+    changed = rebuild(graph, replace)
+    return None if changed is None else (changed, inputs)
+
+
+def _convert_through(wide: DType) -> Callable[[UOp, Inputs], Program | None]:
+    """Return the change that converts a float to an integer by way of `wide`, whose least value stands for what is out of range."""
+
+    def replace(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
+        if u.op is not Op.CAST or not u.dtype.is_integer or not src[0].dtype.is_float or u.dtype.bits > wide.bits:  # the operand
+            return None
+        return b.cast(_convert_or_least(b.cast(src[0], dt.float64), wide), u.dtype)
+
+    def change(graph: UOp, inputs: Inputs) -> Program | None:
+        changed = rebuild(graph, replace)
+        return None if changed is None else (changed, inputs)
+
+    return change
+
+
+#: Ops whose result depends on whether the operands have a sign.
+_SIGN_AWARE = frozenset({
+    Op.CMPLT, Op.CMPGT, Op.CMPLE, Op.CMPGE, Op.MAX, Op.IDIV, Op.MOD, Op.SHR, Op.CAST
+})  # fmt: skip
+_SIGNED = {dt.uint8: dt.int8, dt.uint16: dt.int16, dt.uint32: dt.int32, dt.uint64: dt.int64}
+
+
+def _take_unsigned_as_signed(graph: UOp, inputs: Inputs) -> Program | None:
+    def replace(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
+        first = src[0] if src else None  # the operand, or the left one
+        if u.op not in _SIGN_AWARE or first is None or first.dtype not in _SIGNED:
+            return None
+        signed = u.replace(src=tuple([b.bitcast(s, _SIGNED[s.dtype]) if s.dtype in _SIGNED else s for s in src]))
+        return signed if signed.dtype is u.dtype else b.bitcast(signed, u.dtype)
+
+    changed = rebuild(graph, replace)
+    return None if changed is None else (changed, inputs)
+
+
+#: Ops of integers that some backends compute in floats.
+_ARITHMETIC = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.IDIV, Op.REDUCE, Op.MAX, Op.MOD})
+
+
+def _compute_integers_in(wide: DType) -> Callable[[UOp, Inputs], Program | None]:
+    """Return the change that computes integers in floats of a dtype."""
+
+    def replace(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
+        d = src[0].dtype if src else u.dtype  # of the left operand
+        if u.op not in _ARITHMETIC | COMPARE or not d.is_integer or d is dt.index or d.bits < 32:
+            return None
+        floats = [b.cast(s, wide) if s.dtype is d else s for s in src]
+        if u.op in COMPARE:
+            return u.replace(src=tuple(floats))
+        if u.op is Op.MOD:  # a remainder of floats is exact
+            return b.cast(b.mod(*[b.cast(x, dt.int64) for x in floats]), d)
+        if u.op is Op.IDIV:
+            quotient = b.div(*floats)
+            floor = b.trunc(quotient)
+            return b.cast(b.where(b.lt(quotient, floor), b.sub(floor, 1.0), floor), u.dtype)
+        return b.cast(u.replace(src=tuple(floats)), u.dtype)
+
+    def change(graph: UOp, inputs: Inputs) -> Program | None:
+        changed = rebuild(graph, replace)
+        return None if changed is None else (changed, inputs)
+
+    return change
+
+
+def _add_bools_as_bits(x: UOp, y: UOp) -> UOp | None:
+    return b.xor(x, y) if x.dtype is dt.bool_ else None
+
+
+def _sum_bools_as_bits(graph: UOp, inputs: Inputs) -> Program | None:
+    def replace(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
+        if u.op is not Op.REDUCE or u.dtype is not dt.bool_ or u.arg.op is not Op.ADD:
+            return None
+        total = UOp(Op.REDUCE, (b.cast(src[0], dt.int32), *src[1:]), ReduceArg(Op.ADD, u.arg.axes))  # the operand
+        return b.ne(b.and_(total, 1), 0)
+
+    changed = rebuild(graph, replace)
+    return None if changed is None else (changed, inputs)
+
+
+# fmt: off
+#: All causes of this kind, in the order in which they are asked.
+PROGRAM_CAUSES = (
+    ProgramCause("flush-subnormals", "subnormal operands and results become zero",
+                 _flush_inputs, _contains_or_is_zero_for_subnormal),
+    ProgramCause("shift-left-count", "the count of a shift to the left is taken modulo the width",
+                 _by_op(Op.SHL, _take_count_modulo_width(Op.SHL))),
+    ProgramCause("shift-right-count", "the count of a shift to the right is taken modulo the width",
+                 _by_op(Op.SHR, _take_count_modulo_width(Op.SHR))),
+    ProgramCause("truncating-division", "integer division rounds towards zero, where Idiv rounds down",
+                 _by_op(Op.IDIV, _divide_truncating)),
+    ProgramCause("truncating-remainder", "a remainder has the sign of the dividend, where Mod has that of the divisor",
+                 _by_op(Op.MOD, _remainder_of_truncating_division)),
+    ProgramCause("remainder-by-zero", "a remainder by zero is zero, where Mod gives the dividend",
+                 _by_op(Op.MOD, _take_remainder_by_zero_as_zero)),
+    ProgramCause("quotient-by-zero", "a quotient by zero has all bits set, where Idiv gives zero",
+                 _by_op(Op.IDIV, _divide_to_all_ones_by_zero)),
+    ProgramCause("quotient-by-zero-adjusted", "a quotient by zero has all bits set, less 1 unless the dividend is zero",
+                 _by_op(Op.IDIV, _divide_and_adjust_by_zero)),
+    ProgramCause("saturating-arithmetic", "sums, differences and products of integers saturate, where they wrap (R05)",
+                 _saturate(subtracts_by_negation=False)),
+    ProgramCause("saturating-negation", "integers saturate, and a difference is a sum with the saturating negative",
+                 _saturate(subtracts_by_negation=True)),
+    ProgramCause("complement-comparison", "a comparison with equality is the complement of the strict one, also for NaN (R13)",
+                 _complement({Op.CMPGE: b.lt, Op.CMPLE: b.gt})),
+    ProgramCause("complement-strict", "a strict comparison is the complement of the one with equality, also for NaN (R12)",
+                 _complement({Op.CMPLT: b.ge, Op.CMPGT: b.le})),
+    ProgramCause("comparison-before-wrapping", "sums and products in a comparison are taken not to wrap (R05)",
+                 _compare_without_wrapping),
+    ProgramCause("nan-to-bool", "NaN becomes False, where a Cast to bool asks for a value other than zero (R15)",
+                 _convert_nan_to_false),
+    ProgramCause("float-to-int32", "a float that no int32 holds becomes the least int32, which is cut to the result's width",
+                 _convert_through(dt.int32)),
+    ProgramCause("float-to-int64", "a float that no int64 holds becomes the least int64, which is cut to the result's width",
+                 _convert_through(dt.int64)),
+    ProgramCause("float-to-unsigned", "a float is converted to an unsigned integer by way of the signed one, half by half",
+                 _convert_to_unsigned_in_halves),
+    ProgramCause("float-to-int-modulo", "a finite float that the integer does not hold is taken modulo 2 to the width",
+                 _convert_finite_modulo),
+    ProgramCause("unsigned-as-signed", "an unsigned integer is taken for a signed one", _take_unsigned_as_signed),
+    ProgramCause("through-float32", "a narrow float is computed in float32 and rounded twice", _round_each_through_float32),
+    ProgramCause("excess-precision", "intermediate results of a narrow float stay in float32", _keep_intermediates_in_float32),
+    ProgramCause("reciprocal-division", "a quotient is a product with the reciprocal", _by_op(Op.DIV, _divide_by_reciprocal)),
+    ProgramCause("maximum-skips-nan", "a maximum is the other operand where one is NaN",
+                 _by_op(Op.MAX, _maximum_that_skips_nan)),
+    ProgramCause("maximum-second", "a maximum is the second operand unless the first is greater",
+                 _by_op(Op.MAX, _maximum_by_comparison)),
+    ProgramCause("maximum-first", "a maximum is the first operand unless the second is greater",
+                 _by_op(Op.MAX, _maximum_by_swapped_comparison)),
+    ProgramCause("integers-in-float64", "integers are computed in float64", _compute_integers_in(dt.float64)),
+    ProgramCause("integers-in-float32", "integers are computed in float32", _compute_integers_in(dt.float32)),
+    ProgramCause("bools-as-bits", "a sum of bools is their exclusive or, where Add is their or",
+                 _by_op(Op.ADD, _add_bools_as_bits)),
+    ProgramCause("sum-of-bools-as-bits", "a Reduce of bools by Add counts modulo 2", _sum_bools_as_bits),
+)
+# fmt: on
