@@ -41,10 +41,6 @@ class LiveRange:
         n = int(self.buffer.arg.size) * self.buffer.dtype.itemsize
         return -(-n // ALIGNMENT) * ALIGNMENT
 
-    def overlaps(self, other: LiveRange) -> bool:
-        """Return True if some Call needs both Buffers."""
-        return self.first <= other.last and other.first <= self.last
-
 
 def place_intermediates_in_arenas_per_device(launch: UOp, caller_buffers: Collection[UOp]) -> UOp:
     """Replace the intermediates of a launch by Slices of arenas, one per device. `caller_buffers` are those that the caller sees.
