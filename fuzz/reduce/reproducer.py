@@ -56,7 +56,7 @@ def format_reproducer(r: Reproducer) -> str:
         about["choices"] = list(r.sample.choices)
     lines = [corpus.HEADER + json.dumps(about, sort_keys=True)]
     inputs = select_graph_inputs(r.sample.graph, r.sample.inputs)
-    lines += [f"; input {k}: {_format_elements(v)}".rstrip() for k, v in sorted(inputs.items())]
+    lines += [f"; input {k}: {format_elements(v)}".rstrip() for k, v in sorted(inputs.items())]
     return "\n".join([*lines, show(r.sample.graph)])
 
 
@@ -210,7 +210,7 @@ def count_nodes(sample: ProgramSample) -> int:
     return len(name_nodes(sample.graph))
 
 
-def _format_elements(value: Any) -> str:
+def format_elements(value: Any) -> str:
     """Format elements in row-major order: integers as they are, floats by bits."""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)

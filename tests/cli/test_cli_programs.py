@@ -506,3 +506,31 @@ def test_object_code_of_no_kernel_is_refused(uops: Uops, tmp_path: Path) -> None
 def test_object_code_does_not_go_to_standard_output(uops: Uops, program: str) -> None:
     result = uops("compile", program, "-b", "llvm", "--stage", "object", "-o", "-")
     assert result.exit_code == 2 and "object code is binary" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("row", "dialect"), [("Movement/Pad", None), ("Call/Function", None), ("OptOp/Split", "kernel"), ("Bestiary/UNROLL", "bestiary")]
+)
+def test_an_example_of_a_row_is_a_program_that_run_takes(uops: Uops, tmp_path: Path, row: str, dialect: str | None) -> None:
+    text = uops("spec", row, "--example").stdout
+    assert text.startswith(f"; {row}/") and f"Missing('{row}', '*', reason)" in text
+    assert f"; run it: uops run FILE{f' --dialect {dialect}' if dialect else ''} --backend NAME\n" in text
+    (tmp_path / "example.uops").write_text(text)
+    result = uops("run", "example.uops", *(("--dialect", dialect) if dialect else ()))
+    assert result.exit_code == 0, result.output
+    assert "input " in result.output and ("value" in result.output or "buffer" in result.output)
+
+
+def test_examples_of_several_rows_are_json(uops: Uops) -> None:
+    examples = json.loads(uops("spec", "Movement/P*", "--example", "--json").stdout)
+    assert set(examples) == {"Movement/Pad", "Movement/Permute"} and all("param" in text for text in examples.values())
+
+
+def test_what_has_no_example_is_a_usage_error(uops: Uops) -> None:
+    for arguments, words in ((("R43",), "needs the ID of a row"), (("Stage/expand",), "no program for Stage/expand")):
+        result = uops("spec", *arguments, "--example")
+        assert result.exit_code == 2 and words in result.output
+
+
+def test_a_row_shows_the_fields_of_its_arg(uops: Uops) -> None:
+    assert "ReduceArg(op: Op, axes: tuple[int, ...] = ())" in uops("spec", "Reduce/Reduce").stdout

@@ -36,17 +36,25 @@ class SpecMatches:
 
 @click.command(short_help="Show rows, claims and rulings.")
 @click.argument("ids", nargs=-1, metavar="[ID]...")
+@click.option("--example", is_flag=True, help="Print a program of the suite for each row, which uops run takes.")
 @json_option()
-def spec(ids: tuple[str, ...], as_json: bool) -> None:
+def spec(ids: tuple[str, ...], example: bool, as_json: bool) -> None:
     """Show rows, claims and rulings of the specification.
 
     An ID is a row (Movement/Pad, Stage/expand), an op (pad), a claim (PAD.C2), a ruling (R43) or a glob over them ('OptOp/*',
     'R0*'). Without an ID, all rows are listed.
+
+    With --example, the smallest program of the conformance suite for each row is printed alone, with its inputs. It says what a
+    backend needs for the row, and how one declares that it lacks it.
     """
     matches = SpecMatches()
     for pattern in ids:
         add_first_kind_of_match_or_raise_usage_error(pattern, matches)
-    if as_json:
+    if example:
+        if not matches.rows:
+            raise click.UsageError("--example needs the ID of a row")
+        _print_examples([row.id for row in matches.rows], as_json)
+    elif as_json:
         print_json(_matches_to_json(matches) if ids else _specification_to_json())
     elif not ids:
         _print_tables_of_op_and_other_rows(make_console_that_escapes_controls())
@@ -86,6 +94,50 @@ def _suggest_ids(pattern: str) -> str:
 
     rows = (n for r in ROWS.values() for n in (r.id, r.op.name))
     return format_did_you_mean(pattern, (*rows, *NAMED_ROWS, *CLAIMS, *STATED_CLAIMS, *RULINGS))
+
+
+# ------------------------------------------------------------------------------------------------------------ examples
+
+
+def _print_examples(row_ids: list[str], as_json: bool) -> None:
+    """Print the smallest program of the suite for each row. Raises a usage error if no row has one."""
+    from uops.cli.common import echo
+
+    examples = {row_id: text for row_id in row_ids if (text := find_example(row_id)) is not None}
+    if not examples:
+        raise click.UsageError(f"the suite has no program for {', '.join(row_ids)}: another subject than a backend is judged by it")
+    if as_json:
+        print_json(examples)
+    else:
+        echo("\n".join(examples.values()), nl=False)
+
+
+def find_example(row_id: str) -> str | None:
+    """Return the text of the smallest program of the smoke tier for a row, with inputs in comments; None if it has none."""
+    import numpy as np
+
+    from uops.backends.conformance.cases import generate_cases
+    from uops.backends.conformance.model import ConformanceTier
+    from uops.backends.contract import TENSOR_SURFACE
+    from uops.fuzz.reduce.reproducer import format_elements
+    from uops.spec.ir.node import toposort
+    from uops.spec.ir.text import show
+    from uops.spec.verify.infer import infer_tensor_kernel_or_bestiary_dialect
+
+    cases = list(generate_cases(ConformanceTier.SMOKE, row_id))
+    if not cases:
+        return None
+    smallest = min(cases, key=lambda c: (c.surface != TENSOR_SURFACE, len(toposort(c.graph)), sum(map(np.size, c.inputs.values()))))
+    dialect = infer_tensor_kernel_or_bestiary_dialect(smallest.graph).value
+    option = "" if dialect == "tensor" else f" --dialect {dialect}"
+    lines = [
+        f"; {smallest.id}: {', '.join(dict.fromkeys(s.edge for s in smallest.segments))}",
+        f"; run it: uops run FILE{option} --backend NAME",
+        f"; it needs the surface {smallest.surface}; a backend that lacks the row declares Missing({row_id!r}, '*', reason)",
+        f"; dtypes of the row's programs: {' '.join(dict.fromkeys(c.dtype.name for c in cases))}",
+        *[f"; input {key}: {format_elements(value)}".rstrip() for key, value in sorted(smallest.inputs.items())],
+    ]
+    return "\n".join([*lines, show(smallest.graph, types=True)])
 
 
 # ---------------------------------------------------------------------------------------------------------------- json
@@ -172,13 +224,24 @@ def _print_op_row(out: Console, row: OpSpec) -> None:
     core = row.decomposition.removeprefix("core: ") if isinstance(row.decomposition, str) else "becomes other ops, by a graph"
     _print_id_document_and_semantics(out, row)
     _print_name_and_text(out, "sources", row.schema.text or "none")
-    _print_name_and_text(out, "arg", row.arg_type.__name__ if row.arg_type else "none")
+    _print_name_and_text(out, "arg", _describe_arg(row.arg_type) if row.arg_type else "none")
     _print_name_and_text(out, "derived", ", ".join(f"{k}: {v.strip('_<>')}" for k, v in rules.items()))
     _print_name_and_text(out, "dialects", ", ".join(d.value for d in dialects_of(row.op)) or "none")
     _print_name_and_text(out, "core", core)
     _print_name_and_text(out, "gradient", row.gradient.formula)
     _print_executors(out, name_functions_that_execute_op(row.op))
     _print_claims(out, row)
+
+
+def _describe_arg(arg_type: type) -> str:
+    """Return the class of an arg with its fields, their types and their defaults: `ReduceArg(op: Op, axes: tuple = ())`."""
+    import dataclasses
+
+    fields = []
+    for f in dataclasses.fields(arg_type):
+        default = "" if f.default is dataclasses.MISSING else f" = {f.default!r}"
+        fields.append(f"{f.name}: {f.type if isinstance(f.type, str) else f.type.__name__}{default}")
+    return f"{arg_type.__name__}({', '.join(fields)})"
 
 
 def _print_named_row(out: Console, row: NamedRow) -> None:
