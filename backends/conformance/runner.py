@@ -18,16 +18,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from uops.backends.conformance.cases import generate_cases
 from uops.backends.conformance.cases.compiled import enters_pipeline_at_or_before
 from uops.backends.conformance.cases.native import translate_native_text
-from uops.backends.conformance.causes.find import FORM, cause_of_ending, find_causes
+from uops.backends.conformance.causes.find import cause_of_ending, judge_and_explain
 from uops.backends.conformance.decided import CaseRecord, journal_heading, read_case_records
-from uops.backends.conformance.judge import Expectation, SegmentVerdict, judge, make_element_failure, outputs_of
+from uops.backends.conformance.judge import Expectation, SegmentVerdict
 from uops.backends.conformance.model import (
     REFUSED,
     CellResult,
@@ -277,11 +276,7 @@ def _merge_verdicts_and_counts_into_run(
 def judge_outcome(expected: Expectation, outcome: client.Outcome, level: ConformanceLevel) -> list[SegmentVerdict]:
     """Return the verdict of an outcome on each segment of its case."""
     if outcome.status == "ok" and outcome.result is not None:
-        arrays, verdicts = outputs_of(outcome.result), judge(expected, outcome.result, level)
-        for v in verdicts:
-            if v.failed:
-                _add_causes_with_an_example_of_each(v, expected, arrays.get(v.segment.output), level)
-        return verdicts
+        return judge_and_explain(expected, outcome.result, level)
     cause = cause_of_ending(outcome.status, outcome.message)
     if outcome.status == "unsupported":
         refusal = Failure(expected.case.id, f"{REFUSED}: {outcome.message}", cause=cause)
@@ -293,23 +288,6 @@ def judge_outcome(expected: Expectation, outcome: client.Outcome, level: Conform
         failures = [Failure(expected.case.id, message, cause=cause)]
         verdicts.append(SegmentVerdict(s, n, max(1, n), failures=failures, causes={cause: max(1, n)}))
     return verdicts
-
-
-def _add_causes_with_an_example_of_each(
-    verdict: SegmentVerdict, expected: Expectation, got: np.ndarray[Any, Any] | None, level: ConformanceLevel
-) -> None:
-    """Count the wrong elements of a verdict by cause, and put one failure of each cause before the others."""
-    s, want = verdict.segment, expected.at(level)[verdict.segment.output]
-    masks = find_causes(expected, s, got, level)
-    verdict.causes = {cause: int(np.count_nonzero(mask)) for cause, mask in masks.items()}
-    if got is None or FORM in masks:
-        verdict.failures = [replace(f, cause=FORM) for f in verdict.failures]
-        return
-    first = {cause: s.start + int(np.flatnonzero(mask)[0]) for cause, mask in masks.items()}
-    examples = [make_element_failure(expected, s, want, got, k, cause) for cause, k in first.items()]
-    others = [f for f in verdict.failures if f.element not in first.values()]
-    causes = {k: cause for cause, mask in masks.items() for k in (s.start + np.flatnonzero(mask)).tolist()}
-    verdict.failures = examples + [replace(f, cause=None if f.element is None else causes.get(f.element)) for f in others]
 
 
 def _merge_verdict_into_cell(

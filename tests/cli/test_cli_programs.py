@@ -509,7 +509,8 @@ def test_object_code_does_not_go_to_standard_output(uops: Uops, program: str) ->
 
 
 @pytest.mark.parametrize(
-    ("row", "dialect"), [("Movement/Pad", None), ("Call/Function", None), ("OptOp/Split", "kernel"), ("Bestiary/UNROLL", "bestiary")]
+    ("row", "dialect"),
+    [("Movement/Pad", None), ("Call/Function", None), ("OptOp/Split", "kernel"), ("Bestiary/UNROLL", "bestiary")],
 )
 def test_an_example_of_a_row_is_a_program_that_run_takes(uops: Uops, tmp_path: Path, row: str, dialect: str | None) -> None:
     text = uops("spec", row, "--example").stdout
@@ -534,3 +535,26 @@ def test_what_has_no_example_is_a_usage_error(uops: Uops) -> None:
 
 def test_a_row_shows_the_fields_of_its_arg(uops: Uops) -> None:
     assert "ReduceArg(op: Op, axes: tuple[int, ...] = ())" in uops("spec", "Reduce/Reduce").stdout
+
+
+@pytest.mark.parametrize(
+    ("row", "dialect"), [("Movement/Pad", "tensor"), ("OptOp/Split", "kernel"), ("Bestiary/UNROLL", "bestiary")]
+)
+def test_a_right_result_is_judged_to_be_allowed(uops: Uops, tmp_path: Path, row: str, dialect: str) -> None:
+    (tmp_path / "example.uops").write_text(uops("spec", row, "--example").stdout)
+    result = uops("run", "example.uops", "--dialect", dialect, "--backend", "llvm", "--judge")
+    assert result.exit_code == 0 and "judged at level strict: all" in result.output, result.output
+
+
+def test_a_wrong_result_is_judged_and_explained(uops: Uops, tmp_path: Path) -> None:
+    program = "; input p0: 5 7 9\n; input p1: 0 4 0\n%0 = param (3), slot=0 : u8\n%1 = param (3), slot=1 : u8\n%2 = mod %0, %1\n"
+    (tmp_path / "mod.uops").write_text(program)
+    result = uops("run", "mod.uops", "--backend", "numpy", "--judge")
+    assert result.exit_code == 1
+    assert "judged at level strict: 2 of 3 elements are wrong" in result.output
+    assert "2 of output 0: a remainder by zero is zero, where Mod gives the dividend" in result.output
+    assert "element 0: p0 = 5 (0x05), p1 = 0 (0x00): got 0 (0x00), allowed 5" in result.output
+    judged = json.loads(uops("run", "mod.uops", "--backend", "numpy", "--judge", "--json").stdout)["judged"]
+    assert judged["wrong"] == 2 and judged["outputs"][0]["causes"] == {"remainder-by-zero": 2}
+    assert uops("run", "mod.uops", "--backend", "numpy", "--judge", "--level", "core").exit_code == 0
+    assert uops("run", "mod.uops", "--backend", "numpy").exit_code == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,19 @@ import numpy.typing as npt
 
 from uops.backends.conformance.causes.elements import ELEMENT_CAUSES, are_elements_misplaced
 from uops.backends.conformance.causes.programs import PROGRAM_CAUSES, ProgramCause
-from uops.backends.conformance.judge import Expectation, describe_shape_dtype_mismatch
+from uops.backends.conformance.judge import (
+    Expectation,
+    SegmentVerdict,
+    describe_shape_dtype_mismatch,
+    judge,
+    make_element_failure,
+    outputs_of,
+)
 from uops.backends.conformance.model import REFUSED, ConformanceLevel, Segment
 from uops.interp.allowed import AllowedSet, compute_allowed_sets
 from uops.spec.errors import UopsError
 from uops.spec.ir import dtypes as dt
+from uops.spec.result import Result
 
 Array = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
@@ -41,6 +50,31 @@ TEXTS: dict[str, str] = {
 }
 #: Fewest elements that are all zero by a cause, and not by chance.
 _LEAST_ZEROS = 4
+
+
+def judge_and_explain(expected: Expectation, result: Result, level: ConformanceLevel) -> list[SegmentVerdict]:
+    """Judge every segment of a case, and count wrong elements by cause. The failures begin with one of each cause."""
+    arrays, verdicts = outputs_of(result), judge(expected, result, level)
+    for v in verdicts:
+        if v.failed:
+            _add_causes_with_an_example_of_each(v, expected, arrays.get(v.segment.output), level)
+    return verdicts
+
+
+def _add_causes_with_an_example_of_each(
+    verdict: SegmentVerdict, expected: Expectation, got: Array | None, level: ConformanceLevel
+) -> None:
+    s, want = verdict.segment, expected.at(level)[verdict.segment.output]
+    masks = find_causes(expected, s, got, level)
+    verdict.causes = {cause: int(np.count_nonzero(mask)) for cause, mask in masks.items()}
+    if got is None or FORM in masks:
+        verdict.failures = [replace(f, cause=FORM) for f in verdict.failures]
+        return
+    first = {cause: s.start + int(np.flatnonzero(mask)[0]) for cause, mask in masks.items()}
+    examples = [make_element_failure(expected, s, want, got, k, cause) for cause, k in first.items()]
+    others = [f for f in verdict.failures if f.element not in first.values()]
+    causes = {k: cause for cause, mask in masks.items() for k in (s.start + np.flatnonzero(mask)).tolist()}
+    verdict.failures = examples + [replace(f, cause=None if f.element is None else causes.get(f.element)) for f in others]
 
 
 def find_causes(expected: Expectation, segment: Segment, got: Array | None, level: ConformanceLevel) -> dict[str, Mask]:

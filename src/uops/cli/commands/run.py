@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,8 @@ from uops.cli.common import (
 from uops.spec.untrusted import escape_to_one_line
 
 if TYPE_CHECKING:
+    from uops.backends.conformance.judge import SegmentVerdict
+    from uops.backends.conformance.model import Failure
     from uops.spec.ir.node import UOp
     from uops.spec.result import Result
     from uops.spec.verify.dialects import Dialect
@@ -46,16 +49,23 @@ TIMEOUT = 600.0
 )
 @click.option("--schedule", type=int, help="Seed of an iteration order, where a kernel leaves it open; for the interpreter.")
 @click.option("--bits", is_flag=True, help="Show the bits of every float beside its value.")
+@click.option("--judge", "judged", is_flag=True, help="Say whether each element is allowed; exit status 1 if one is not.")
+@click.option(
+    "--level", type=click.Choice(["strict", "core"]), default="strict", show_default=True, help="Level at which --judge judges."
+)
 @allow_native_option()
 @json_option()
+@click.pass_context
 def run(
-    file: str, backend_name: str, inputs: str | None, seed: int, dialect: str | None, schedule: int | None, bits: bool,
-    allow_native: bool, as_json: bool,
+    ctx: click.Context, file: str, backend_name: str, inputs: str | None, seed: int, dialect: str | None, schedule: int | None,
+    bits: bool, judged: bool, level: str, allow_native: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Evaluate a .uops program on given or random inputs.
 
     A file with inputs in comments (`; input p0: 1 2`), such as a reproducer of `uops fuzz`, is run on those. Prints the values of
     its root and the contents of the buffers that it wrote.
+
+    With --judge, the result is compared with what the specification allows, and wrong elements are explained by a cause.
     """
     from uops.backends import npz
     from uops.cli.inputs import check_and_convert_inputs, random_inputs
@@ -76,14 +86,20 @@ def run(
             else random_inputs(root, seed)
         )
     result = evaluate_on_backend(root, values, backend_name, schedule, written)
+    verdicts = judge_program_result(root, values, result, level) if judged else []
+    status = int(any(v.failed for v in verdicts))
     if as_json:
         head = {"file": file, "backend": backend_name, "seed": None if inputs or embedded or not values else seed}
         buffers = {k: _array_to_json(v) for k, v in result.buffers.items()}
-        print_json(head | {"values": [_array_to_json(v) for v in result.values], "buffers": buffers})
-        return
+        judgement = {"judged": _verdicts_to_json(verdicts, level)} if judged else {}
+        print_json(head | {"values": [_array_to_json(v) for v in result.values], "buffers": buffers} | judgement)
+        ctx.exit(status)
     if not inputs and values:
         _print_arrays({f"input {k}": v for k, v in values.items()}, bits, "dim")
     _print_arrays(label_arrays(result), bits, "bold")
+    if judged:
+        _print_verdicts(verdicts, level)
+    ctx.exit(status)
 
 
 def _read_reproducer_dialect_or_tensor(file: Path) -> Dialect:
@@ -96,6 +112,66 @@ def _read_reproducer_dialect_or_tensor(file: Path) -> Dialect:
     from uops.fuzz.reduce.reproducer import read_dialect_or_none_without_header  # imports the compiler
 
     return read_dialect_or_none_without_header(file) or Dialect.TENSOR
+
+
+def judge_program_result(root: UOp, inputs: Mapping[str, Any], result: Result, level: str) -> list[SegmentVerdict]:
+    """Return a verdict per output of a program: its values, and the buffers that it writes.
+
+    A TENSOR program is judged by allowed sets. One of another dialect has one result, which must be given bit by bit.
+    """
+    from uops.backends.conformance.causes.find import judge_and_explain
+    from uops.backends.conformance.judge import Expectation
+    from uops.backends.conformance.model import ConformanceCase, ConformanceLevel, Segment
+    from uops.backends.contract import KERNEL_SURFACE, TENSOR_SURFACE
+    from uops.spec.ir import dtypes as dt
+    from uops.spec.verify.dialects import Dialect
+    from uops.spec.verify.infer import infer_tensor_kernel_or_bestiary_dialect
+
+    is_tensor = infer_tensor_kernel_or_bestiary_dialect(root) is Dialect.TENSOR
+    case = ConformanceCase("", dt.void, "", root, dict(inputs), (), TENSOR_SURFACE if is_tensor else KERNEL_SURFACE)
+    at_level, expected = ConformanceLevel(level), Expectation(case)
+    sets = expected.at(at_level)
+    segments = tuple(Segment("program", key, 0, math.prod(want.shape)) for key, want in sets.items())
+    whole = Expectation(dataclasses.replace(case, segments=segments))
+    return judge_and_explain(whole, result, at_level)
+
+
+def _print_verdicts(verdicts: Sequence[SegmentVerdict], level: str) -> None:
+    """Print the number of wrong elements, the first of them, and their causes."""
+    from uops.backends.conformance.causes.find import describe_cause
+    from uops.cli.texts import Text
+
+    out = make_console_that_escapes_controls()
+    elements, failed = sum(v.elements for v in verdicts), sum(v.failed for v in verdicts)
+    if not failed:
+        out.print(Text(f"judged at level {level}: all {elements:,} elements are allowed", "green"), soft_wrap=True)
+        return
+    out.print(Text(f"judged at level {level}: {failed:,} of {elements:,} elements are wrong", "bold red"), soft_wrap=True)
+    for v in verdicts:
+        for cause, count in v.causes.items():
+            out.print(Text(f"  {count:,} of output {v.segment.output}: {describe_cause(cause)}"), soft_wrap=True)
+        for f in v.failures:
+            operands = f"{', '.join(f.operands)}: " if f.operands else ""
+            detail = f"{operands}got {f.got}, allowed {f.allowed}" if f.got is not None else f.message
+            out.print(Text(f"  element {f.element}: {detail}" if f.element is not None else f"  {detail}", "dim"), soft_wrap=True)
+
+
+def _verdicts_to_json(verdicts: Sequence[SegmentVerdict], level: str) -> dict[str, Any]:
+    outputs = [
+        {
+            "output": v.segment.output,
+            "elements": v.elements,
+            "wrong": v.failed,
+            "causes": v.causes,
+            "failures": [_failure_to_json(f) for f in v.failures],
+        }
+        for v in verdicts
+    ]
+    return {"level": level, "wrong": sum(v.failed for v in verdicts), "outputs": outputs}
+
+
+def _failure_to_json(f: Failure) -> dict[str, Any]:
+    return {"message": f.message, "element": f.element, "operands": list(f.operands), "got": f.got, "allowed": f.allowed}
 
 
 def label_arrays(result: Result) -> dict[str, Any]:
