@@ -482,3 +482,23 @@ def test_the_summary_names_the_causes_of_failing_cells(uops: Uops) -> None:
         "id": "nan-lost", "text": "a number is given where the result is NaN", "cells": int(found[1]), "elements": 0,
         "rows": ["Decomposed/Neg"],
     }  # fmt: skip
+
+
+def test_two_backends_are_judged_side_by_side(uops: Uops, tmp_path: Path) -> None:
+    arguments = ("conform", "-b", "numpy", "--against", "interp", "--rows", "Elementwise/Mod", "-j", "1")
+    result = uops(*arguments)
+    assert result.exit_code == 1, result.output
+    found = re.search(r"(\d+) cells fail on numpy alone, 0 on interp alone, 0 on both", result.output)
+    assert found and int(found[1]) > 0 and "failing on numpy alone, level strict" in result.output
+    assert (tmp_path / "report/against/report.json").is_file()
+    against = json.loads(uops(*arguments, "--json").stdout)["against"]
+    assert against["backend"]["name"] == "interp" and len(against["only_here"]) == int(found[1])
+    assert (against["only_there"], against["both"]) == ([], 0)
+    back = uops("conform", "-b", "interp", "--against", "numpy", "--rows", "Elementwise/Mod", "-j", "1")
+    assert back.exit_code == 0 and f"0 cells fail on interp alone, {found[1]} on numpy alone" in back.output
+
+
+@pytest.mark.parametrize("options", [("--probe",), ("--tier", "exhaustive")])
+def test_against_compares_cells(uops: Uops, options: tuple[str, ...]) -> None:
+    result = uops("conform", "-b", "numpy", "--against", "interp", *options)
+    assert result.exit_code == 2 and "leave out" in result.output

@@ -136,6 +136,19 @@ def diff_reports(before: Json, after: Json, level: ConformanceLevel) -> ReportDi
     )
 
 
+def split_failures(doc: Json, other: Json, level: str) -> tuple[list[Json], list[Json], list[Json]]:
+    """Return the cells that fail in `doc` and pass in `other`, those that do so the other way round, and those that fail in both.
+
+    A cell that one of them did not run is in none of the three.
+    """
+    beside = {cell_of(c): c for c in other["cells"]}
+    pairs = [(c, beside[cell_of(c)]) for c in doc["cells"] if cell_of(c) in beside]
+    statuses = [(c, o, CellStatus(c[level]["status"]), CellStatus(o[level]["status"])) for c, o in pairs]
+    here = [c for c, _, a, b in statuses if a is CellStatus.FAIL and b is CellStatus.PASS]
+    there = [o for _, o, a, b in statuses if a is CellStatus.PASS and b is CellStatus.FAIL]
+    return here, there, [c for c, _, a, b in statuses if a is b is CellStatus.FAIL]
+
+
 def _read_head(doc: Json, key: str) -> Any:
     return doc.get(key, _DEFAULT_HEAD.get(key))
 

@@ -36,8 +36,8 @@ _STYLE = {
 }
 
 
-def print_conformance_summary(out: Console, doc: Json, report: Path, change: ReportDiff | None) -> None:
-    """Print the summary of one run."""
+def print_conformance_summary(out: Console, doc: Json, report: Path, change: ReportDiff | None, other: Json | None = None) -> None:
+    """Print the summary of one run, and what differs from the report of another backend."""
     backend = doc["backend"]
     what = "" if doc["subject"] == "backend" else f"  {doc['subject']}"
     out.print(Text.assemble((backend["name"], "bold"), f"  {backend['version']}{what}"))
@@ -66,6 +66,8 @@ def print_conformance_summary(out: Console, doc: Json, report: Path, change: Rep
     if change is not None:
         out.print(Text("against the baseline", "bold"))
         print_report_difference(out, change)
+    if other is not None:
+        _print_failures_beside(out, doc, other)
     out.print(Text.assemble("report  ", (describe_path(report / "index.html"), "bold")), soft_wrap=True)
 
 
@@ -135,11 +137,15 @@ def _make_schedule_move_table(schedules: Json) -> Table:
 
 def group_failing_cells_by_row(doc: Json) -> dict[str, list[Json]]:
     """Map each row to its failing cells at the level that decides, most first."""
-    failing: dict[str, list[Json]] = {}
-    for c in doc["cells"]:
-        if c[doc["level"]]["status"] == "fail":
-            failing.setdefault(c["row"], []).append(c)
-    return dict(sorted(failing.items(), key=lambda item: -len(item[1])))
+    return group_cells_by_row(c for c in doc["cells"] if c[doc["level"]]["status"] == "fail")
+
+
+def group_cells_by_row(cells: Iterable[Json]) -> dict[str, list[Json]]:
+    """Map each row to its cells, most first."""
+    rows: dict[str, list[Json]] = {}
+    for c in cells:
+        rows.setdefault(c["row"], []).append(c)
+    return dict(sorted(rows.items(), key=lambda item: -len(item[1])))
 
 
 def _make_cause_table(doc: Json, causes: list[CauseSummary]) -> Table:
@@ -158,11 +164,10 @@ def _make_cause_table(doc: Json, causes: list[CauseSummary]) -> Table:
     return table
 
 
-def _make_failing_table(doc: Json, failing: dict[str, list[Json]]) -> Table:
+def _make_failing_table(doc: Json, failing: dict[str, list[Json]], title: str | None = None) -> Table:
     hidden = len(failing) - MOST
-    table = Table(
-        box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left", title_style="bold", title=f"failing at level {doc['level']}"
-    )
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left", title_style="bold")
+    table.title = title or f"failing at level {doc['level']}"
     table.caption, table.caption_justify = (f"and {hidden} more rows" if hidden > 0 else None), "left"
     for name in ("Row", "Cells", "dtypes", "Edge classes", "First failure"):
         table.add_column(name, justify="right" if name == "Cells" else "left", no_wrap=name == "Row")
@@ -190,27 +195,48 @@ def _describe_failure(failure: Json) -> str:
     return f"{operands}got {failure['got']}, allowed {failure['allowed']}"
 
 
-def summary_to_json(doc: Json, report: Path, change: ReportDiff | None) -> Json:
+def _print_failures_beside(out: Console, doc: Json, other: Json) -> None:
+    """Print the cells that fail on one of two backends alone, by row."""
+    from uops.backends.conformance.report.diff import split_failures
+
+    level, names = doc["level"], (doc["backend"]["name"], other["backend"]["name"])
+    here, there, both = split_failures(doc, other, level)
+    counts = (
+        f"{number(len(here))} cells fail on {names[0]} alone, {number(len(there))} on {names[1]} alone, {number(len(both))} on both"
+    )
+    out.print(Text(counts, "bold"), soft_wrap=True)
+    for name, cells in zip(names, (here, there)):
+        if cells:
+            out.print(_make_failing_table(doc, group_cells_by_row(cells), f"failing on {name} alone, level {level}"))
+
+
+def summary_to_json(doc: Json, report: Path, change: ReportDiff | None, other: Json | None = None) -> Json:
     """Return the summary as JSON; the report has the details."""
+    from uops.backends.conformance.report.diff import split_failures
+
     head = {
         k: doc[k]
         for k in ("subject", "backend", "tier", "rows", "dialect", "schedules", "level", "complete", "scores", "silent_rows")
     }
-    failing = [
-        {"row": c["row"], "dtype": c["dtype"], "edge": c["edge"]}
-        for cells in group_failing_cells_by_row(doc).values()
-        for c in cells
-    ]
+    failing = _name_cells(c for cells in group_failing_cells_by_row(doc).values() for c in cells)
     causes = [
         {"id": c.id, "text": c.text, "cells": c.cells, "elements": c.elements, "rows": c.rows}
         for c in summarize_causes(doc, doc["level"])
     ]
+    if other is not None:
+        here, there, both = split_failures(doc, other, doc["level"])
+        beside = {"only_here": _name_cells(here), "only_there": _name_cells(there), "both": len(both)}
+        head["against"] = {"backend": other["backend"], **beside}
     return head | {
         "causes": causes,
         "failing": failing,
         "report": str(report),
         "baseline": None if change is None else change.to_json(),
     }
+
+
+def _name_cells(cells: Iterable[Json]) -> list[Json]:
+    return [{"row": c["row"], "dtype": c["dtype"], "edge": c["edge"]} for c in cells]
 
 
 # --------------------------------------------------------------------------------------------------------- differences

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from uops.backends.conformance.model import CellStatus, ConformanceCell, ConformanceLevel
-from uops.backends.conformance.report.diff import WORSE, CellChange, diff_reports
+from uops.backends.conformance.report.diff import WORSE, CellChange, diff_reports, split_failures
 from uops.backends.conformance.report.document import build_document
 from uops.backends.conformance.runner import ConformanceRun
 
@@ -159,3 +159,14 @@ def test_the_json_of_a_difference_says_what_regressed(make_run: MakeRun) -> None
     ]
     assert [c["after"] for c in found["new"]] == ["fail"] and [c["before"] for c in found["removed"]] == ["pass"]
     assert found["scores"]["coverage"] == {"before": 5 / 7, "after": 5 / 7}
+
+
+def test_failures_of_two_backends_are_split(make_run: MakeRun) -> None:
+    """What one of the two did not run is in none of the parts."""
+    here = build_document(make_run({EIGHT: CellStatus.FAIL, ORDINARY: CellStatus.FAIL}))
+    there = build_document(make_run({ZERO: CellStatus.PASS, ORDINARY: CellStatus.NOT_RUN}))
+    only_here, only_there, both = (
+        [(c["row"], c["dtype"], c["edge"]) for c in part] for part in split_failures(here, there, "strict")
+    )
+    assert sorted(only_here) == sorted([ZERO, EIGHT]) and only_there == [] and both == [("Elementwise/Max", "bfloat16", "nan")]
+    assert [len(part) for part in split_failures(there, here, "strict")] == [0, 2, 1]

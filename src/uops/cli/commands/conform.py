@@ -78,6 +78,7 @@ FIRST = 2.0
 @click.option("--journal", type=click.Path(dir_okay=False), metavar="FILE", help="Record the verdicts, and resume from it.")
 @click.option("--baseline", type=click.Path(exists=True), metavar="FILE", help="A report; fail if this run is worse.")
 @click.option("--diff", nargs=2, type=click.Path(exists=True), metavar="A B", help="Only compare two reports: is B worse than A?")
+@click.option("--against", metavar="NAME", help="Judge this backend, too, and list the cells that fail on one of the two.")
 @click.option("--timeout", type=float, metavar="SECONDS", help="Time limit of one program.  [default: 60]")
 @click.option("--probe", is_flag=True, help="Print the gaps to declare: what the backend refuses.")
 @json_option()
@@ -85,7 +86,7 @@ FIRST = 2.0
 def conform(
     ctx: click.Context, backend_name: str | None, subject: str, tier: str, level: str, opts: str, seed: int, beam: int,
     sample: int | None, rows: str, dialect: str | None, jobs: int, report: str, journal: str | None, baseline: str | None,
-    diff: tuple[str, str] | None, timeout: float | None, probe: bool, as_json: bool,
+    diff: tuple[str, str] | None, against: str | None, timeout: float | None, probe: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Judge a backend against the specification and write a report.
 
@@ -99,6 +100,9 @@ def conform(
 
     With --probe, the refusals of the run are printed as a declaration of gaps, and do not count as failures. Wrong values, crashes
     and timeouts are never gaps.
+
+    With --against, a second backend is judged first, with the same options, such as the eager mode of a compiler. Its report is in
+    the folder `against` of the report, and has no part in the exit status.
 
     With --journal, an interrupted run resumes if backend, tier, schedules and sources are unchanged. Its report is that of an
     uninterrupted run. The exhaustive tier keeps its own journal in the report directory.
@@ -119,6 +123,8 @@ def conform(
         _refuse_options_without_meaning(ctx, subject, tier)
     elif not backend_name:
         raise click.UsageError("name the backend to judge with --backend NAME (or compare two reports with --diff A B)")
+    if against and (tier == "exhaustive" or probe):
+        raise click.UsageError("--against compares cells of the smoke and the full tier: leave out --tier exhaustive and --probe")
     if tier == "exhaustive" and baseline:
         raise click.UsageError("the exhaustive tier has no cells to compare with a baseline: leave out --baseline")
     if why := find_reason_unwritable(Path(report)):
@@ -139,7 +145,7 @@ def conform(
     if timeout is not None and not 0 < timeout < math.inf:
         raise click.BadParameter(f"expected a positive number of seconds, got {timeout:g}", param_hint="--timeout")
     how = {"rows": rows, "schedules": SchedulePolicy(opts, seed, beam), "journal": journal and Path(journal), "jobs": jobs}
-    wanted = _Wanted(tier, ConformanceLevel(level), Path(report), baseline, as_json, how, probe)
+    wanted = _Wanted(tier, ConformanceLevel(level), Path(report), baseline, as_json, how, probe, against)
     if subject == "compiler":
         _judge_compiler_and_write_report(ctx, backend_name=backend_name or TARGET, wanted=wanted)
     elif subject == "backend":
@@ -164,7 +170,9 @@ def _require_dialect_of_a_stage(name: str) -> Dialect:
 
 def _refuse_options_without_meaning(ctx: click.Context, subject: str, tier: str) -> None:
     """Raise UsageError for an option that says nothing about a subject which is no backend."""
-    of_backends = {"dialect": "--dialect", "sample": "--sample", "timeout": "--timeout", "probe": "--probe"}
+    of_backends = {
+        "dialect": "--dialect", "sample": "--sample", "timeout": "--timeout", "probe": "--probe", "against": "--against"
+    }  # fmt: skip
     if subject != "compiler":
         of_backends |= {"backend_name": "--backend", "opts": "--opts", "seed": "--seed", "beam": "--beam"}
     given = [option for name, option in of_backends.items() if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
@@ -202,28 +210,39 @@ class _Wanted(NamedTuple):
     as_json: bool
     suite_options: Json
     probe: bool = False
+    against: str | None = None
 
 
 def _judge_backend_and_write_report(backend_name: str, wanted: _Wanted, **how: Any) -> int:
     """Judge a backend, write the report, and return the exit status; `how` is passed to the suite, as its options are."""
     from uops.backends.conformance.model import ConformanceTier
+    from uops.backends.conformance.report.write import write_report
     from uops.backends.conformance.runner import run_conformance
     from uops.backends.worker.client import query_info_isolating_foreign_backend
 
     baseline = _read_baseline(wanted)
-    backend_info = query_info_isolating_foreign_backend(backend_name)
     opts = wanted.suite_options["schedules"].kind
-    if opts != OPTS[0] and not backend_info.compiles:
-        raise click.UsageError(
-            f"--opts {opts} is for backends that are targets of this compiler; {escape_to_one_line(backend_name)} is none"
-        )
-    started = datetime.now(UTC)
-    with show_progress(f"{backend_name}, {wanted.tier}") as advance:
-        run = run_conformance(
-            backend_name, backend_info, tier=ConformanceTier(wanted.tier), progress=advance, **wanted.suite_options, **how
-        )
-    run.backend = backend_name
-    return _write_report_and_get_status(run, wanted, started, baseline)
+    infos = {name: query_info_isolating_foreign_backend(name) for name in (backend_name, wanted.against) if name}
+    for name, backend_info in infos.items():
+        if opts != OPTS[0] and not backend_info.compiles:
+            raise click.UsageError(
+                f"--opts {opts} is for backends that are targets of this compiler; {escape_to_one_line(name)} is none"
+            )
+
+    def judge_one(name: str, **options: Any) -> ConformanceRun:
+        with show_progress(f"{name}, {wanted.tier}") as advance:
+            run = run_conformance(name, infos[name], tier=ConformanceTier(wanted.tier), progress=advance, **options, **how)
+        run.backend = name
+        return run
+
+    other, started = None, datetime.now(UTC)
+    if wanted.against:
+        other_run = judge_one(wanted.against, **wanted.suite_options | {"journal": None})
+        other = write_report(other_run, wanted.report / "against", wanted.level, started=started)
+        if not other_run.complete:
+            return INTERRUPTED
+        started = datetime.now(UTC)
+    return _write_report_and_get_status(judge_one(backend_name, **wanted.suite_options), wanted, started, baseline, other)
 
 
 @isolate_foreign_backend
@@ -259,8 +278,10 @@ def _read_baseline(wanted: _Wanted) -> Json | None:
     return read_report(wanted.baseline) if wanted.baseline else None
 
 
-def _write_report_and_get_status(run: ConformanceRun, wanted: _Wanted, started: datetime, baseline: Json | None) -> int:
-    """Write and print the report of a run, and return the exit status."""
+def _write_report_and_get_status(
+    run: ConformanceRun, wanted: _Wanted, started: datetime, baseline: Json | None, other: Json | None = None
+) -> int:
+    """Write and print the report of a run, beside the report of another backend if given, and return the exit status."""
     from uops.backends.conformance.report.diff import diff_reports
     from uops.backends.conformance.report.write import write_report
     from uops.cli import summary
@@ -278,9 +299,9 @@ def _write_report_and_get_status(run: ConformanceRun, wanted: _Wanted, started: 
     change = diff_reports(baseline, doc, wanted.level) if baseline else None
     with flush_output_and_ignore_broken_pipe():
         if wanted.as_json:
-            print_json(summary.summary_to_json(doc, report, change))
+            print_json(summary.summary_to_json(doc, report, change, other))
         else:
-            summary.print_conformance_summary(make_console_that_escapes_controls(), doc, report, change)
+            summary.print_conformance_summary(make_console_that_escapes_controls(), doc, report, change, other)
     if wanted.probe:
         return _print_gaps_and_get_status(run, wanted) or (USER_ERROR if unwritten else 0)
     return warn_and_get_report_exit_status(doc, change) or (USER_ERROR if unwritten else 0)
