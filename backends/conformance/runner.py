@@ -24,7 +24,7 @@ import numpy as np
 from uops.backends.conformance.cases import generate_cases
 from uops.backends.conformance.cases.compiled import enters_pipeline_at_or_before
 from uops.backends.conformance.cases.native import translate_native_text
-from uops.backends.conformance.causes.find import cause_of_ending, judge_and_explain
+from uops.backends.conformance.causes.find import classify_run_without_result, judge_and_explain
 from uops.backends.conformance.decided import CaseRecord, journal_heading, read_case_records
 from uops.backends.conformance.judge import Expectation, SegmentVerdict
 from uops.backends.conformance.model import (
@@ -277,7 +277,7 @@ def judge_outcome(expected: Expectation, outcome: client.Outcome, level: Conform
     """Return the verdict of an outcome on each segment of its case."""
     if outcome.status == "ok" and outcome.result is not None:
         return judge_and_explain(expected, outcome.result, level)
-    cause = cause_of_ending(outcome.status, outcome.message)
+    cause = classify_run_without_result(outcome.status, outcome.message)
     if outcome.status == "unsupported":
         refusal = Failure(expected.case.id, f"{REFUSED}: {outcome.message}", cause=cause)
         return [SegmentVerdict(s, failures=[refusal], refused=True, causes={cause: 1}) for s in expected.case.segments]

@@ -175,12 +175,14 @@ def _parse_array(words: list[str], d: DType, shape: tuple[int, ...]) -> Array:
 
 
 def parse_element(word: str, d: DType) -> Array:
-    """Parse one element: `0x...` as bits, else a number that is rounded to `d`."""
+    """Parse one element: `0x...` as bits, True or False, else a number that is rounded to `d`."""
     if word.startswith("0x"):
         bits = np.array(int(word, 16), np.uint64)
         if int(word, 16) >> 8 * STORAGE[d].itemsize:
             raise ValueError(f"{word} has more bits than {d}")
         return bits.astype(np.bool_) if d.kind is DTypeKind.BOOL else bits.astype(f"u{STORAGE[d].itemsize}").view(STORAGE[d])
+    if d.kind is DTypeKind.BOOL and word in ("True", "False"):
+        return np.array(word == "True")
     value = b.convert_constant(float(word) if d.is_float else int(word), d)
     return np.array(value).astype(STORAGE[d])
 

@@ -14,6 +14,7 @@ from uops.backends.conformance.causes.programs import PROGRAM_CAUSES, ProgramCau
 from uops.backends.conformance.judge import (
     Expectation,
     SegmentVerdict,
+    bits_of,
     describe_shape_dtype_mismatch,
     judge,
     make_element_failure,
@@ -21,7 +22,6 @@ from uops.backends.conformance.judge import (
 )
 from uops.backends.conformance.model import REFUSED, ConformanceLevel, Segment
 from uops.interp.allowed import AllowedSet, compute_allowed_sets
-from uops.spec.errors import UopsError
 from uops.spec.ir import dtypes as dt
 from uops.spec.result import Result
 
@@ -29,31 +29,28 @@ Array = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 
 #: Causes that are neither a program nor a property of elements, with their texts.
-MISPLACED, ZEROS, FORM, REFUSAL, TIMEOUT, CRASH, TRAP = (
-    "misplaced", "unwritten", "form", "refused", "timeout", "crash", "trap",
-)  # fmt: skip
+MISPLACED, ZEROS, FORM, TIMEOUT, CRASH, TRAP = "misplaced", "unwritten", "form", "timeout", "crash", "trap"
 #: Elements without a cause.
 UNEXPLAINED = "unexplained"
-#: Prefix of the id of an exception, which is followed by its text.
-EXCEPTION = "exception: "
+#: Prefixes of the ids of an exception and of a refusal, which are followed by its text.
+EXCEPTION, REFUSAL = "exception: ", "refused: "
 TEXTS: dict[str, str] = {
     **{c.id: c.text for c in PROGRAM_CAUSES},
     **{c.id: c.text for c in ELEMENT_CAUSES},
     MISPLACED: "the right elements stand at other places",
-    ZEROS: "every wrong element is zero, as if it had not been written",
+    ZEROS: "what is wrong otherwise is zero, as if it had not been written",
     FORM: "an output is missing, or has another shape or dtype",
-    REFUSAL: "a program is refused that the backend declares",
     TIMEOUT: "a program does not end in time",
     CRASH: "the process of the backend ends",
     TRAP: "the program is stopped by a trap",
     UNEXPLAINED: "another value, which no cause here explains",
 }
-#: Fewest elements that are all zero by a cause, and not by chance.
+#: Fewest zeros that count as unwritten.
 _LEAST_ZEROS = 4
 
 
 def judge_and_explain(expected: Expectation, result: Result, level: ConformanceLevel) -> list[SegmentVerdict]:
-    """Judge every segment of a case, and count wrong elements by cause. The failures begin with one of each cause."""
+    """Judge every segment of a case, and count wrong elements by cause. The first failures are one example per cause."""
     arrays, verdicts = outputs_of(result), judge(expected, result, level)
     for v in verdicts:
         if v.failed:
@@ -93,7 +90,7 @@ def find_causes(expected: Expectation, segment: Segment, got: Array | None, leve
 
 
 def _find_program_cause(expected: Expectation, segment: Segment, got: Array, level: ConformanceLevel) -> ProgramCause | None:
-    """Return the first cause whose program may give every element of the segment; None for a case with one result alone."""
+    """Return the first cause whose program may give every element of the segment; None for an exact case."""
     case = expected.case
     if case.is_exact:
         return None
@@ -101,14 +98,29 @@ def _find_program_cause(expected: Expectation, segment: Segment, got: Array, lev
         try:
             changed = cause.change(case.meaning or case.graph, case.inputs)
             sets = None if changed is None else _compute_output(*changed, segment.output, level)
-        except UopsError:  # the change is none of this program
+        except Exception:  # a hypothesis that cannot be evaluated must not end a run
             continue
-        if sets is not None and sets.shape == got.shape and sets.dtype is expected.at(level)[segment.output].dtype:
-            with np.errstate(all="ignore"):
-                accepted = np.asarray(cause.accepts(sets, got)).reshape(-1)[segment.start : segment.stop]
-            if accepted.all():
-                return cause
+        if sets is not None and _explains_segment(cause, sets, expected, segment, got, level):
+            return cause
     return None
+
+
+def _explains_segment(
+    cause: ProgramCause, changed: AllowedSet, expected: Expectation, segment: Segment, got: Array, level: ConformanceLevel
+) -> bool:
+    """Return True if the changed program may give every element of the segment.
+
+    A program that leaves more elements open than the case's own explains nothing.
+    """
+    want, part = expected.at(level)[segment.output], slice(segment.start, segment.stop)
+    if changed.shape != got.shape or changed.dtype is not want.dtype:
+        return False
+    if changed.kinds(part).get("any", 0) > want.kinds(part).get("any", 0):
+        return False
+    if expected.by_bits:
+        return bool(np.all((bits_of(got) == bits_of(changed.best)).reshape(-1)[part]))
+    with np.errstate(all="ignore"):
+        return bool(np.all(np.asarray(cause.accepts(changed, got)).reshape(-1)[part]))
 
 
 def _compute_output(graph: Any, inputs: Any, output: int | str, level: ConformanceLevel) -> AllowedSet | None:
@@ -125,6 +137,8 @@ def _find_element_causes(want: AllowedSet, best: Array, got: Array, wrong: Mask)
     rest = wrong  # those without a cause so far
     with np.errstate(all="ignore"):
         for cause in ELEMENT_CAUSES:
+            if cause.weak and _are_unwritten(want, got[rest]):
+                break
             explained = rest & cause.holds(best, got, want.dtype)
             if explained[rest].all() if cause.weak else explained.any():
                 masks[cause.id] = explained
@@ -132,19 +146,23 @@ def _find_element_causes(want: AllowedSet, best: Array, got: Array, wrong: Mask)
             if not rest.any():
                 break
     if rest.any():
-        is_zero = want.dtype is not dt.bool_ and np.count_nonzero(rest) >= _LEAST_ZEROS and not np.any(got[rest])
-        masks[ZEROS if is_zero else UNEXPLAINED] = rest
+        masks[ZEROS if _are_unwritten(want, got[rest]) else UNEXPLAINED] = rest
     return masks
 
 
-def cause_of_ending(status: str, message: str) -> str:
+def _are_unwritten(want: AllowedSet, wrong_elements: Array) -> bool:
+    """Return True for several elements that are all zero. Bools are left out, as half of their wrong elements are."""
+    return want.dtype is not dt.bool_ and len(wrong_elements) >= _LEAST_ZEROS and not np.any(wrong_elements)
+
+
+def classify_run_without_result(status: str, message: str) -> str:
     """Return the cause of a program that gave no result: its status, or the exception without numbers and addresses."""
-    if status == "unsupported" or message.startswith(REFUSED):
-        return REFUSAL
     if status in (TIMEOUT, CRASH, TRAP):
         return status
-    first, *_ = message.strip().splitlines() or [""]
-    return EXCEPTION + re.sub(r"\s+", " ", re.sub(r"0x[0-9a-fA-F]+|\d+", "N", first))[:160]
+    prefix = REFUSAL if status == "unsupported" or message.startswith(REFUSED) else EXCEPTION
+    first, *_ = message.strip().removeprefix(f"{REFUSED}: ").splitlines() or [""]
+    without_numbers = re.sub(r"\b(0x[0-9a-fA-F]+|\d+)\b", "N", first)
+    return prefix + re.sub(r"\s+", " ", without_numbers)[:160]
 
 
 def describe_cause(cause: str) -> str:

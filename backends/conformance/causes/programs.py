@@ -1,11 +1,13 @@
 """Causes that are other programs: what a backend computes if it does one thing in another way.
 
-Each is a change of a TENSOR program and its inputs, and None where it changes nothing. The allowed sets of the changed program say
-what such a backend gives. A change is made everywhere in the program.
+Each is a change of a TENSOR program and its inputs, and None where the program has no node to change. The allowed sets of the
+changed program say what such a backend gives. A change is made everywhere in the program.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -101,11 +103,10 @@ def _flush(a: Array) -> Array:
     return np.where(small, np.copysign(np.zeros_like(a), a), a).astype(a.dtype)
 
 
-def _contains_or_is_zero_for_subnormal(changed: AllowedSet, got: Array) -> npt.NDArray[np.bool_]:
+def _contains_or_is_flushed(changed: AllowedSet, got: Array) -> npt.NDArray[np.bool_]:
     if not changed.dtype.is_float:
         return _contains(changed, got)
-    best = np.asarray(changed.best)
-    return np.asarray(_contains(changed, got) | ((got == 0) & (is_subnormal(best, changed.dtype) | (best == 0))))
+    return np.asarray(_contains(changed, got) | ((got == 0) & is_subnormal(np.asarray(changed.best), changed.dtype)))
 
 
 # ------------------------------------------------------------------------------------------------------------------ floats
@@ -175,21 +176,24 @@ def _take_count_modulo_width(op: Op) -> Callable[[UOp, UOp], UOp]:
     return lambda x, count: UOp(op, (x, b.and_(count, b.const(x.dtype.bits - 1, count.dtype))))
 
 
+def _rounds_apart(x: UOp, y: UOp) -> UOp:
+    """Return where the quotient rounded down is 1 less than the one rounded towards zero."""
+    is_inexact = b.and_(b.ne(y, 0), b.ne(b.mod(x, y), 0))
+    return b.and_(is_inexact, b.ne(b.lt(x, 0), b.lt(y, 0)))
+
+
 def _divide_truncating(x: UOp, y: UOp) -> UOp | None:
     """Return the quotient rounded towards zero; None for dtypes without a sign, where it is the same."""
-    if not (x.dtype.is_integer and x.dtype.is_signed):
-        return None
-    magnitude = b.idiv(_magnitude(x), _magnitude(y))
-    return b.where(b.ne(b.lt(x, 0), b.lt(y, 0)), b.neg(magnitude), magnitude)
-
-
-def _magnitude(x: UOp) -> UOp:
-    return b.where(b.lt(x, 0), b.neg(x), x)
+    return b.where(_rounds_apart(x, y), b.add(b.idiv(x, y), 1), b.idiv(x, y)) if x.dtype.is_signed else None
 
 
 def _remainder_of_truncating_division(x: UOp, y: UOp) -> UOp | None:
-    quotient = _divide_truncating(x, y)
-    return None if quotient is None else b.where(b.eq(y, 0), x, b.sub(x, b.mul(quotient, y)))
+    return b.where(_rounds_apart(x, y), b.sub(b.mod(x, y), y), b.mod(x, y)) if x.dtype.is_signed else None
+
+
+def _remainder_of_truncating_division_or_zero(x: UOp, y: UOp) -> UOp | None:
+    remainder = _remainder_of_truncating_division(x, y)
+    return None if remainder is None else b.where(b.eq(y, 0), b.const(0, x.dtype), remainder)
 
 
 def _divide_to_all_ones_by_zero(x: UOp, y: UOp) -> UOp:
@@ -197,7 +201,7 @@ def _divide_to_all_ones_by_zero(x: UOp, y: UOp) -> UOp:
     return b.where(b.eq(y, 0), all_ones, b.idiv(x, y))
 
 
-def _divide_and_adjust_by_zero(x: UOp, y: UOp) -> UOp | None:
+def _give_minus_one_or_two_for_zero_divisor(x: UOp, y: UOp) -> UOp | None:
     """Return a quotient by zero that has all bits set, less 1 where the remainder, which is the dividend, is not zero."""
     if not x.dtype.is_signed:
         return None
@@ -205,21 +209,24 @@ def _divide_and_adjust_by_zero(x: UOp, y: UOp) -> UOp | None:
 
 
 def _clamp(exact: UOp, d: DType) -> UOp:
-    """Return an int64 as an integer of a narrower dtype, which saturates."""
-    least, greatest = b.const(int(d.min), dt.int64), b.const(int(d.max), dt.int64)
+    """Clamp an index to the range of an integer dtype."""
+    least, greatest = b.index(int(d.min)), b.index(int(d.max))
     return b.cast(b.where(b.lt(exact, least), least, b.where(b.lt(greatest, exact), greatest, exact)), d)
 
 
 def _saturate(subtracts_by_negation: bool) -> Callable[[UOp, Inputs], Program | None]:
-    """Return the change to arithmetic that saturates; a difference may be the sum with the negative, which saturates before."""
+    """Return the change to arithmetic that saturates; with `subtracts_by_negation`, x - y is sat(x + sat(-y))."""
 
     def replace(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
-        if u.op not in RING_OPS | {Op.MULACC} or not u.dtype.is_integer or u.dtype.bits > 32:
+        if u.op not in RING_OPS | {Op.MULACC} or not u.dtype.is_integer or u.dtype is dt.index:
             return None
-        exact = [b.cast(s, dt.int64) for s in src]
+        exact = [b.cast(s, dt.index) for s in src]
         if u.op is Op.SUB and subtracts_by_negation:
             minuend, subtrahend = exact
-            return _clamp(b.add(minuend, b.cast(_clamp(b.neg(subtrahend), u.dtype), dt.int64)), u.dtype)
+            return _clamp(b.add(minuend, b.cast(_clamp(b.neg(subtrahend), u.dtype), dt.index)), u.dtype)
+        if u.op is Op.MULACC:
+            x, y, addend = exact
+            return _clamp(b.add(b.mul(x, y), addend), u.dtype)
         return _clamp(u.replace(src=tuple(exact)), u.dtype)
 
     def change(graph: UOp, inputs: Inputs) -> Program | None:
@@ -229,25 +236,22 @@ def _saturate(subtracts_by_negation: bool) -> Callable[[UOp, Inputs], Program | 
     return change
 
 
-def _compare_without_wrapping(graph: UOp, inputs: Inputs) -> Program | None:
+def _assume_no_wrapping_in_comparisons(graph: UOp, inputs: Inputs) -> Program | None:
+    exact: dict[UOp, UOp] = {}  # integer node -> its value as an index, which is not bounded
+
     def replace(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
-        if u.op not in COMPARE or not src[0].dtype.is_integer or src[0].dtype is dt.index:  # the left operand
+        if u.dtype.is_integer and u.dtype is not dt.index:
+            wraps = u.op in RING_OPS and all(s in exact for s in u.src)
+            exact[u] = u.replace(src=tuple([exact[s] for s in u.src])) if wraps else b.cast(u.replace(src=src), dt.index)
+        if u.op not in COMPARE or not any(s.op in RING_OPS and s in exact for s in u.src):
             return None
-        exact = tuple(map(_compute_exactly, src))
-        return u.replace(src=exact) if any(s.op is not Op.CAST for s in exact) else None
+        return u.replace(src=tuple([exact[s] for s in u.src]))
 
     changed = rebuild(graph, replace)
     return None if changed is None else (changed, inputs)
 
 
-def _compute_exactly(u: UOp) -> UOp:
-    """Return an integer as an index, which is not bounded; sums, differences, products and negatives do not wrap."""
-    if u.op in RING_OPS:
-        return u.replace(src=tuple(map(_compute_exactly, u.src)))
-    return b.cast(u, dt.index)
-
-
-def _complement(builders: Mapping[Op, Callable[[UOp, UOp], UOp]]) -> Callable[[UOp, Inputs], Program | None]:
+def _invert_opposite_comparison(builders: Mapping[Op, Callable[[UOp, UOp], UOp]]) -> Callable[[UOp, Inputs], Program | None]:
     """Return the change that builds comparisons as complements of others."""
 
     def change(graph: UOp, inputs: Inputs) -> Program | None:
@@ -277,7 +281,7 @@ def _convert_or_least(x: UOp, d: DType) -> UOp:
     return b.where(is_inside, b.cast(x, d), b.const(d.min, d))
 
 
-def _convert_to_unsigned_in_halves(graph: UOp, inputs: Inputs) -> Program | None:
+def _convert_float_to_unsigned_by_two_signed_conversions(graph: UOp, inputs: Inputs) -> Program | None:
     def replace(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
         if u.op is not Op.CAST or u.dtype not in (dt.uint32, dt.uint64) or not src[0].dtype.is_float:  # the operand
             return None
@@ -290,7 +294,7 @@ def _convert_to_unsigned_in_halves(graph: UOp, inputs: Inputs) -> Program | None
     return None if changed is None else (changed, inputs)
 
 
-def _convert_finite_modulo(graph: UOp, inputs: Inputs) -> Program | None:
+def _convert_finite_float_by_way_of_int64(graph: UOp, inputs: Inputs) -> Program | None:
     def replace(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
         if u.op is not Op.CAST or not u.dtype.is_integer or not src[0].dtype.is_float:  # the operand
             return None
@@ -301,7 +305,7 @@ def _convert_finite_modulo(graph: UOp, inputs: Inputs) -> Program | None:
     return None if changed is None else (changed, inputs)
 
 
-def _convert_through(wide: DType) -> Callable[[UOp, Inputs], Program | None]:
+def _convert_float_by_way_of(wide: DType) -> Callable[[UOp, Inputs], Program | None]:
     """Return the change that converts a float to an integer by way of `wide`, whose least value stands for what is out of range."""
 
     def replace(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
@@ -339,7 +343,7 @@ def _take_unsigned_as_signed(graph: UOp, inputs: Inputs) -> Program | None:
 _ARITHMETIC = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.IDIV, Op.REDUCE, Op.MAX, Op.MOD})
 
 
-def _compute_integers_in(wide: DType) -> Callable[[UOp, Inputs], Program | None]:
+def _compute_integers_in_float(wide: DType) -> Callable[[UOp, Inputs], Program | None]:
     """Return the change that computes integers in floats of a dtype."""
 
     def replace(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
@@ -379,11 +383,57 @@ def _sum_bools_as_bits(graph: UOp, inputs: Inputs) -> Program | None:
     return None if changed is None else (changed, inputs)
 
 
+#: Ops whose operands are not interchangeable.
+_ORDERED = (Op.SUB, Op.DIV, Op.IDIV, Op.MOD, Op.SHL, Op.SHR, Op.POW, Op.CMPLT, Op.CMPGT, Op.CMPLE, Op.CMPGE)
+#: Ops of one signature, of which a backend may compute one for another.
+_ALIKE = (
+    (Op.CMPLT, Op.CMPLE, Op.CMPGT, Op.CMPGE, Op.CMPEQ, Op.CMPNE),
+    (Op.XOR, Op.OR, Op.AND),
+    (Op.ADD, Op.SUB, Op.MUL, Op.MAX),
+    (Op.SHL, Op.SHR),
+    (Op.IDIV, Op.MOD),
+    (Op.SQRT, Op.RECIP, Op.NEG, Op.TRUNC),
+    (Op.EXP2, Op.LOG2, Op.SIN),
+)
+
+
+def _exchange(x: UOp, y: UOp, *, op: Op) -> UOp:
+    return UOp(op, (y, x))
+
+
+def _exchange_branches(condition: UOp, if_true: UOp, if_false: UOp) -> UOp:
+    return b.where(condition, if_false, if_true)
+
+
+def _compute_other_op(op: Op) -> Callable[..., UOp]:
+    return lambda *src: UOp(op, src)
+
+
+_EXCHANGED_OPERANDS = [
+    ProgramCause(
+        f"exchanged-{op.name.lower()}",
+        f"the operands of {op.name.capitalize()} are exchanged",
+        _by_op(op, functools.partial(_exchange, op=op)),
+    )
+    for op in _ORDERED
+]
+#: Comparisons that are each other with exchanged operands.
+_MIRRORED = ({Op.CMPLT, Op.CMPGT}, {Op.CMPLE, Op.CMPGE})
+_OTHER_OPS = [
+    ProgramCause(
+        f"{op.name.lower()}-as-{other.name.lower()}",
+        f"{op.name.capitalize()} gives what {other.name.capitalize()} gives",
+        _by_op(op, _compute_other_op(other)),
+    )
+    for group in _ALIKE
+    for op, other in itertools.permutations(group, 2)
+    if {op, other} not in _MIRRORED
+]
 # fmt: off
 #: All causes of this kind, in the order in which they are asked.
 PROGRAM_CAUSES = (
     ProgramCause("flush-subnormals", "subnormal operands and results become zero",
-                 _flush_inputs, _contains_or_is_zero_for_subnormal),
+                 _flush_inputs, _contains_or_is_flushed),
     ProgramCause("shift-left-count", "the count of a shift to the left is taken modulo the width",
                  _by_op(Op.SHL, _take_count_modulo_width(Op.SHL))),
     ProgramCause("shift-right-count", "the count of a shift to the right is taken modulo the width",
@@ -392,32 +442,34 @@ PROGRAM_CAUSES = (
                  _by_op(Op.IDIV, _divide_truncating)),
     ProgramCause("truncating-remainder", "a remainder has the sign of the dividend, where Mod has that of the divisor",
                  _by_op(Op.MOD, _remainder_of_truncating_division)),
+    ProgramCause("truncating-remainder-or-zero", "a remainder has the sign of the dividend, and is zero for a zero divisor",
+                 _by_op(Op.MOD, _remainder_of_truncating_division_or_zero)),
     ProgramCause("remainder-by-zero", "a remainder by zero is zero, where Mod gives the dividend",
                  _by_op(Op.MOD, _take_remainder_by_zero_as_zero)),
     ProgramCause("quotient-by-zero", "a quotient by zero has all bits set, where Idiv gives zero",
                  _by_op(Op.IDIV, _divide_to_all_ones_by_zero)),
     ProgramCause("quotient-by-zero-adjusted", "a quotient by zero has all bits set, less 1 unless the dividend is zero",
-                 _by_op(Op.IDIV, _divide_and_adjust_by_zero)),
+                 _by_op(Op.IDIV, _give_minus_one_or_two_for_zero_divisor)),
     ProgramCause("saturating-arithmetic", "sums, differences and products of integers saturate, where they wrap (R05)",
                  _saturate(subtracts_by_negation=False)),
     ProgramCause("saturating-negation", "integers saturate, and a difference is a sum with the saturating negative",
                  _saturate(subtracts_by_negation=True)),
     ProgramCause("complement-comparison", "a comparison with equality is the complement of the strict one, also for NaN (R13)",
-                 _complement({Op.CMPGE: b.lt, Op.CMPLE: b.gt})),
+                 _invert_opposite_comparison({Op.CMPGE: b.lt, Op.CMPLE: b.gt})),
     ProgramCause("complement-strict", "a strict comparison is the complement of the one with equality, also for NaN (R12)",
-                 _complement({Op.CMPLT: b.ge, Op.CMPGT: b.le})),
-    ProgramCause("comparison-before-wrapping", "sums and products in a comparison are taken not to wrap (R05)",
-                 _compare_without_wrapping),
+                 _invert_opposite_comparison({Op.CMPLT: b.ge, Op.CMPGT: b.le})),
+    ProgramCause("comparison-before-wrapping", "integer operands of a comparison are computed as if they did not wrap (R05)",
+                 _assume_no_wrapping_in_comparisons),
     ProgramCause("nan-to-bool", "NaN becomes False, where a Cast to bool asks for a value other than zero (R15)",
                  _convert_nan_to_false),
-    ProgramCause("float-to-int32", "a float that no int32 holds becomes the least int32, which is cut to the result's width",
-                 _convert_through(dt.int32)),
-    ProgramCause("float-to-int64", "a float that no int64 holds becomes the least int64, which is cut to the result's width",
-                 _convert_through(dt.int64)),
-    ProgramCause("float-to-unsigned", "a float is converted to an unsigned integer by way of the signed one, half by half",
-                 _convert_to_unsigned_in_halves),
-    ProgramCause("float-to-int-modulo", "a finite float that the integer does not hold is taken modulo 2 to the width",
-                 _convert_finite_modulo),
+    ProgramCause("float-to-int32", "a float is converted to int32, or to the least one if out of range, and cut to the width",
+                 _convert_float_by_way_of(dt.int32)),
+    ProgramCause("float-to-int64", "a float is converted to int64, or to the least one if out of range, and cut to the width",
+                 _convert_float_by_way_of(dt.int64)),
+    ProgramCause("float-to-unsigned", "a float is converted as to the signed integer, from 2^(n-1) on after that is subtracted",
+                 _convert_float_to_unsigned_by_two_signed_conversions),
+    ProgramCause("float-to-int-modulo", "a finite float out of range wraps, by way of int64, and an infinity saturates",
+                 _convert_finite_float_by_way_of_int64),
     ProgramCause("unsigned-as-signed", "an unsigned integer is taken for a signed one", _take_unsigned_as_signed),
     ProgramCause("through-float32", "a narrow float is computed in float32 and rounded twice", _round_each_through_float32),
     ProgramCause("excess-precision", "intermediate results of a narrow float stay in float32", _keep_intermediates_in_float32),
@@ -428,10 +480,13 @@ PROGRAM_CAUSES = (
                  _by_op(Op.MAX, _maximum_by_comparison)),
     ProgramCause("maximum-first", "a maximum is the first operand unless the second is greater",
                  _by_op(Op.MAX, _maximum_by_swapped_comparison)),
-    ProgramCause("integers-in-float64", "integers are computed in float64", _compute_integers_in(dt.float64)),
-    ProgramCause("integers-in-float32", "integers are computed in float32", _compute_integers_in(dt.float32)),
+    ProgramCause("integers-in-float64", "integers are computed in float64", _compute_integers_in_float(dt.float64)),
+    ProgramCause("integers-in-float32", "integers are computed in float32", _compute_integers_in_float(dt.float32)),
     ProgramCause("bools-as-bits", "a sum of bools is their exclusive or, where Add is their or",
                  _by_op(Op.ADD, _add_bools_as_bits)),
     ProgramCause("sum-of-bools-as-bits", "a Reduce of bools by Add counts modulo 2", _sum_bools_as_bits),
+    ProgramCause("exchanged-branches", "Where takes one branch for the other", _by_op(Op.WHERE, _exchange_branches)),
+    *_EXCHANGED_OPERANDS,
+    *_OTHER_OPS,
 )
 # fmt: on

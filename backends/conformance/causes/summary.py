@@ -28,7 +28,7 @@ class CauseSummary(NamedTuple):
 
 
 def summarize_causes(doc: Json, level: str) -> list[CauseSummary]:
-    """Return the causes of the failing cells at a level; none for a report that was not asked for causes.
+    """Return the causes of the failing cells at a level; empty if no failing cell has one, as in older reports.
 
     A failing cell without a cause is unexplained.
     """
@@ -44,7 +44,7 @@ def summarize_causes(doc: Json, level: str) -> list[CauseSummary]:
 
 
 def _summarize(cause: str, cells: list[Json], level: str, failing_count: int) -> CauseSummary:
-    example = min(cells, key=lambda c: _example_length(c[level]))
+    example = min(cells, key=lambda c: _rank_example(c[level]))
     failures = [f for f in example[level]["failures"] if f.get("cause") == cause] or example[level]["failures"]
     return CauseSummary(
         cause,
@@ -58,8 +58,8 @@ def _summarize(cause: str, cells: list[Json], level: str, failing_count: int) ->
     )
 
 
-def _example_length(verdict: Json) -> tuple[int, int, int]:
-    """Return the number of causes, whether operands are missing, and the characters of the operands and the results."""
+def _rank_example(verdict: Json) -> tuple[int, int, int]:
+    """Return the key by which examples are sorted: the causes, whether operands are missing, and the characters of all values."""
     failures = verdict["failures"]
     if not failures:
         return len(verdict.get("causes") or ()), 1, 0

@@ -5,7 +5,7 @@
     index.html                the series, with their scores, badges and trends
     compare.html              rows by series, at one level
     badges/NAME.svg           the latest score of a series, for a README
-    reports/NAME/N/           report.json of each report, and its page where the report directory has one
+    reports/NAME/N/           report.json of each report, and its page and reproducers where the report directory has them
 
 A series is about one subject, asked the same question: the tier, rows, dialect, sample and schedules of its reports are equal. The
 versions of the subject, of the judge and the machine may differ. Reports are in the order of their start.
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from uops.backends.conformance.model import CellStatus, ConformanceLevel
-from uops.backends.conformance.report.document import BadReport, assign_file_names, read_report, to_canonical_json
+from uops.backends.conformance.report.document import REPRODUCERS, BadReport, assign_file_names, read_report, to_canonical_json
 from uops.backends.conformance.report.page import KEY, WORST, family_of, format_percent, load_template, read_style
 from uops.spec.rows.named.base import RowSubject
 from uops.spec.untrusted import describe_path, write_text
@@ -51,7 +51,7 @@ class SiteReport:
         time = self.doc.get("time")
         return str(time.get("started", "")) if isinstance(time, dict) else ""
 
-    def get_rows_asked_of_all(self, level: ConformanceLevel) -> tuple[int, int] | None:
+    def count_asked_and_all_rows(self, level: ConformanceLevel) -> tuple[int, int] | None:
         """Return of how many rows a cell was asked, and of how many there are; None if the report does not say."""
         rows, of = self.doc["scores"][level.value].get("rows"), self.doc["specification"].get("rows")
         asked = rows.get("asked") if isinstance(rows, dict) else None
@@ -73,7 +73,7 @@ class ReportSeries:
 
 
 class RowComparison(NamedTuple):
-    """The squares of one row, by series; None where a report has no cell of it. `differs` is True if the share that passed does."""
+    """The squares of one row, by series; None where a report has no cell of it. `differs` is True if the pass rates differ."""
 
     id: str
     squares: list[RowSquare | None]
@@ -101,7 +101,7 @@ def read_series(paths: Iterable[str | Path]) -> list[ReportSeries]:
         reports.setdefault(to_canonical_json(doc), SiteReport(doc, page if page.is_file() else None))
     by_title: dict[str, list[SiteReport]] = {}
     for report in sorted(reports.values(), key=lambda r: r.start_time):
-        by_title.setdefault(describe_question(report.doc), []).append(report)
+        by_title.setdefault(describe_series_key(report.doc), []).append(report)
     names = assign_file_names(by_title)
     return [ReportSeries(title, names[title], tuple(by_title[title])) for title in sorted(by_title)]
 
@@ -116,7 +116,7 @@ def _find_report_files(path: Path) -> list[Path]:
     return files
 
 
-def describe_question(doc: Json) -> str:
+def describe_series_key(doc: Json) -> str:
     """Describe what a report is about: the subject, and the tier, rows, dialect, sample and schedules of its cells."""
     sample, schedules, subject = doc.get("sample"), doc.get("schedules"), doc.get("subject", RowSubject.BACKEND.value)
     kind = schedules.get("kind", "heuristics") if isinstance(schedules, dict) else "heuristics"
@@ -148,8 +148,8 @@ def write_site(
         badge = folder / "badges" / f"{s.name}.svg"
         badge.parent.mkdir(parents=True, exist_ok=True)
         write_text(badge, render_badge(s.latest, level))
-        rows = s.latest.get_rows_asked_of_all(level)
-        lines.append({"series": s, "links": links, "rows": rows, "trend": _list_trend_points(s.reports, level)})
+        rows = s.latest.count_asked_and_all_rows(level)
+        lines.append({"series": s, "links": links, "rows": rows, "trend": compute_trend_points_in_pixels(s.reports, level)})
     common = {"title": title, "level": level.value, "style": read_style()}
     compared = compare_rows(series, level)
     write_text(
@@ -173,10 +173,12 @@ def _copy_report(report: SiteReport, folder: Path, name: str) -> str:
         return f"{name}/report.json"
     if report.page.resolve() != (target / "index.html").resolve():
         shutil.copyfile(report.page, target / "index.html")
+        if (report.page.parent / REPRODUCERS).is_dir():
+            shutil.copytree(report.page.parent / REPRODUCERS, target / REPRODUCERS, dirs_exist_ok=True)
     return f"{name}/index.html"
 
 
-def _list_trend_points(reports: Sequence[SiteReport], level: ConformanceLevel) -> list[tuple[float, float, str]]:
+def compute_trend_points_in_pixels(reports: Sequence[SiteReport], level: ConformanceLevel) -> list[tuple[float, float, str]]:
     """Return the points of a trend in pixels, each with its words. Reports without a score are left out.
 
     The least score is at the bottom, 100 % at the top.
@@ -190,7 +192,7 @@ def _list_trend_points(reports: Sequence[SiteReport], level: ConformanceLevel) -
         (
             round(margin + k * step, 1),
             round(margin + (height * (1 - c) / (1 - least) if least < 1 else 0), 1),
-            f"{r.doc['backend'].get('version', '')}, {r.start_time[:10]}: {format_percent(c)} %",
+            f"{r.doc['backend'].get('version', '')}, {r.start_time[:16].replace('T', ' ')}: {format_percent(c)} %",
         )
         for k, (r, c) in enumerate(scored)
     ]
@@ -199,7 +201,7 @@ def _list_trend_points(reports: Sequence[SiteReport], level: ConformanceLevel) -
 def render_badge(report: SiteReport, level: ConformanceLevel) -> str:
     """Render the badge of a report: its conformance at a level, and of how many rows, as SVG."""
     conformance = report.doc["scores"][level.value]["conformance"]
-    rows = report.get_rows_asked_of_all(level)
+    rows = report.count_asked_and_all_rows(level)
     left = f"{report.doc['backend']['name']} conformance, {level.value}"
     right = "nothing was run" if conformance is None else f"{format_percent(conformance)} %"
     if conformance is not None and rows is not None:

@@ -154,7 +154,8 @@ def _make_cause_table(doc: Json, causes: list[CauseSummary]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left", title_style="bold")
     table.title = f"causes at level {doc['level']}: {number(explained)} of {number(failing)} failing cells are explained"
     hidden = len(causes) - MOST
-    table.caption, table.caption_justify = (f"and {hidden} more causes" if hidden > 0 else None), "left"
+    more = f"and {hidden} more causes; " if hidden > 0 else ""
+    table.caption, table.caption_justify = f"{more}a cell of several causes counts for each", "left"
     for name in ("Cells", "Share", "Cause", "Example"):
         table.add_column(name, justify="left" if name in ("Cause", "Example") else "right")
     for c in causes[:MOST]:

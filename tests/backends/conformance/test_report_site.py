@@ -73,7 +73,7 @@ def test_the_site_has_every_report_a_badge_per_series_and_the_latest_scores(make
     assert (tmp_path / "out/reports/fake-smoke/1/index.html").read_bytes() == (tmp_path / "in/new/index.html").read_bytes()
     assert text.count('src="badges/') == 2 == len(list((tmp_path / "out/badges").iterdir()))
     assert "37.50 %" in text and "50.00 %" in text  # 3 of 8 strict, 4 of 8 core, of the latest
-    assert "2025-01-01: 50.00 %" in text and "2026-05-01: 37.50 %" in text  # the trend
+    assert "2025-01-01 00:00: 50.00 %" in text and "2026-05-01 00:00: 37.50 %" in text  # the trend
 
 
 def test_rows_stand_side_by_side_and_those_that_differ_are_marked(make_run: MakeRun, tmp_path: Path) -> None:
@@ -121,10 +121,10 @@ def test_a_trend_goes_from_the_least_score_to_100_percent(make_run: MakeRun, tmp
     for doc, score in zip(docs, (0.5, 1.0, None, 0.75)):
         doc["scores"]["strict"]["conformance"] = score
     reports = [s.SiteReport(doc, None) for doc in docs]
-    points = s._list_trend_points(reports, STRICT)
+    points = s.compute_trend_points_in_pixels(reports, STRICT)
     assert [y for _, y, _ in points] == [32, 4, 18] and [x for x, _, _ in points] == [4, 80, 156]
-    assert s._list_trend_points(reports[:1], STRICT) == []
-    assert [y for _, y, _ in s._list_trend_points([reports[1], reports[1]], STRICT)] == [4, 4]
+    assert s.compute_trend_points_in_pixels(reports[:1], STRICT) == []
+    assert [y for _, y, _ in s.compute_trend_points_in_pixels([reports[1], reports[1]], STRICT)] == [4, 4]
 
 
 def test_a_hostile_report_is_text_and_stays_in_the_directory(make_run: MakeRun, tmp_path: Path) -> None:

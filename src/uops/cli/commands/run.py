@@ -40,7 +40,7 @@ TIMEOUT = 600.0
 @backend_option(default=INTERP, show_default=True, help="Backend; interp is the reference interpreter.")
 @click.option(
     "--inputs", "-i", type=click.Path(exists=True, dir_okay=False), metavar="FILE.npz",
-    help="Arrays named p<slot>, b<unique> and by variable. Without it they are random.",
+    help="Arrays named p<slot>, b<unique>, or after a variable. Without it they are random.",
 )  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of random inputs.")
 @dialect_option(
@@ -49,7 +49,12 @@ TIMEOUT = 600.0
 )
 @click.option("--schedule", type=int, help="Seed of an iteration order, where a kernel leaves it open; for the interpreter.")
 @click.option("--bits", is_flag=True, help="Show the bits of every float beside its value.")
-@click.option("--judge", "judged", is_flag=True, help="Say whether each element is allowed; exit status 1 if one is not.")
+@click.option(
+    "--judge",
+    "judged",
+    is_flag=True,
+    help="Count the elements that are not allowed, and show the first; exit status 1 if there are any.",
+)
 @click.option(
     "--level", type=click.Choice(["strict", "core"]), default="strict", show_default=True, help="Level at which --judge judges."
 )
@@ -65,7 +70,7 @@ def run(
     A file with inputs in comments (`; input p0: 1 2`), such as a reproducer of `uops fuzz`, is run on those. Prints the values of
     its root and the contents of the buffers that it wrote.
 
-    With --judge, the result is compared with what the specification allows, and wrong elements are explained by a cause.
+    With --judge, the result is compared with what the specification allows. Wrong elements are grouped by cause.
     """
     from uops.backends import npz
     from uops.cli.inputs import check_and_convert_inputs, random_inputs

@@ -36,7 +36,7 @@ class SpecMatches:
 
 @click.command(short_help="Show rows, claims and rulings.")
 @click.argument("ids", nargs=-1, metavar="[ID]...")
-@click.option("--example", is_flag=True, help="Print a program of the suite for each row, which uops run takes.")
+@click.option("--example", is_flag=True, help="Print a program of the suite for one row, as a file for uops run.")
 @json_option()
 def spec(ids: tuple[str, ...], example: bool, as_json: bool) -> None:
     """Show rows, claims and rulings of the specification.
@@ -44,8 +44,8 @@ def spec(ids: tuple[str, ...], example: bool, as_json: bool) -> None:
     An ID is a row (Movement/Pad, Stage/expand), an op (pad), a claim (PAD.C2), a ruling (R43) or a glob over them ('OptOp/*',
     'R0*'). Without an ID, all rows are listed.
 
-    With --example, the smallest program of the conformance suite for each row is printed alone, with its inputs. It says what a
-    backend needs for the row, and how one declares that it lacks it.
+    With --example, the smallest program of the conformance suite for one row is printed, with its inputs. Comments name the surface
+    that it needs, and the declaration of a backend that lacks the row.
     """
     matches = SpecMatches()
     for pattern in ids:
@@ -53,6 +53,8 @@ def spec(ids: tuple[str, ...], example: bool, as_json: bool) -> None:
     if example:
         if not matches.rows:
             raise click.UsageError("--example needs the ID of a row")
+        if len(matches.rows) > 1 and not as_json:
+            raise click.UsageError(f"a file holds one program, and {len(matches.rows)} rows match: name one, or use --json for all")
         _print_examples([row.id for row in matches.rows], as_json)
     elif as_json:
         print_json(_matches_to_json(matches) if ids else _specification_to_json())
@@ -120,6 +122,7 @@ def find_example(row_id: str) -> str | None:
     from uops.backends.conformance.model import ConformanceTier
     from uops.backends.contract import TENSOR_SURFACE
     from uops.fuzz.reduce.reproducer import format_elements
+    from uops.spec.ir.native import is_native
     from uops.spec.ir.node import toposort
     from uops.spec.ir.text import show
     from uops.spec.verify.infer import infer_tensor_kernel_or_bestiary_dialect
@@ -128,8 +131,8 @@ def find_example(row_id: str) -> str | None:
     if not cases:
         return None
     smallest = min(cases, key=lambda c: (c.surface != TENSOR_SURFACE, len(toposort(c.graph)), sum(map(np.size, c.inputs.values()))))
-    dialect = infer_tensor_kernel_or_bestiary_dialect(smallest.graph).value
-    option = "" if dialect == "tensor" else f" --dialect {dialect}"
+    dialect, nodes = infer_tensor_kernel_or_bestiary_dialect(smallest.graph).value, toposort(smallest.graph)
+    option = ("" if dialect == "tensor" else f" --dialect {dialect}") + (" --allow-native" if any(map(is_native, nodes)) else "")
     lines = [
         f"; {smallest.id}: {', '.join(dict.fromkeys(s.edge for s in smallest.segments))}",
         f"; run it: uops run FILE{option} --backend NAME",

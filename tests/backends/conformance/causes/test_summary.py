@@ -69,7 +69,7 @@ def test_a_run_names_the_cause_with_an_example_that_has_it() -> None:
 @pytest.mark.parametrize(("name", "cause"), [("CrashingOnFloat32Input", CRASH), ("RefusingFloat32", REFUSAL)])
 def test_a_program_without_a_result_has_its_cause_in_the_report(name: str, cause: str) -> None:
     summaries = summarize_causes(build_document(control(name, "Decomposed/Neg")), "strict")
-    assert [s.id for s in summaries] == [cause] and summaries[0].failure is not None
+    assert summaries and all(s.id.startswith(cause) and s.failure is not None for s in summaries)
 
 
 def test_an_exception_is_a_cause_with_its_text() -> None:
