@@ -31,6 +31,8 @@ Inputs = Mapping[str, Any]
 Program = tuple[UOp, Inputs]
 #: The replacement of a node, given its new sources; None to keep the op.
 Replacement = Callable[[UOp, tuple[UOp, ...]], UOp | None]
+#: A change of a program; None where it has no node to change.
+Change = Callable[[UOp, Inputs], Program | None]
 
 
 def _contains(changed: AllowedSet, got: Array) -> npt.NDArray[np.bool_]:
@@ -46,7 +48,7 @@ class ProgramCause:
 
     id: str
     text: str
-    change: Callable[[UOp, Inputs], Program | None]
+    change: Change
     accepts: Callable[[AllowedSet, Array], npt.NDArray[np.bool_]] = _contains
 
 
@@ -62,14 +64,19 @@ def rebuild(graph: UOp, replace: Replacement) -> UOp | None:
     return done[graph] if has_changed else None
 
 
-def _by_op(op: Op, build: Callable[..., UOp | None]) -> Callable[[UOp, Inputs], Program | None]:
-    """Return the change that builds each node of an op anew from its sources."""
+def _by_node(replace: Replacement) -> Change:
+    """Return the change that replaces nodes; for use as a decorator of the replacement."""
 
     def change(graph: UOp, inputs: Inputs) -> Program | None:
-        changed = rebuild(graph, lambda u, src: build(*src) if u.op is op else None)
+        changed = rebuild(graph, replace)
         return None if changed is None else (changed, inputs)
 
     return change
+
+
+def _by_op(op: Op, build: Callable[..., UOp | None]) -> Change:
+    """Return the change that builds each node of an op anew from its sources."""
+    return _by_node(lambda u, src: build(*src) if u.op is op else None)
 
 
 # --------------------------------------------------------------------------------------------------------------- subnormals
@@ -119,17 +126,14 @@ _ROUNDING = frozenset({
 })  # fmt: skip
 
 
-def _round_each_through_float32(graph: UOp, inputs: Inputs) -> Program | None:
-    def replace(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
-        if u.op is Op.CAST and u.dtype in _NARROW and src[0].dtype in (dt.float64, *_WIDE_INTEGERS):  # its operand
-            return b.cast(b.cast(src[0], dt.float32), u.dtype)
-        if u.op not in _ROUNDING or u.dtype not in _NARROW:
-            return None
-        wide = tuple([b.cast(s, dt.float32) if s.dtype.is_float else s for s in src])
-        return b.cast(u.replace(src=wide), u.dtype)
-
-    changed = rebuild(graph, replace)
-    return None if changed is None else (changed, inputs)
+@_by_node
+def _round_each_through_float32(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
+    if u.op is Op.CAST and u.dtype in _NARROW and src[0].dtype in (dt.float64, *_WIDE_INTEGERS):  # its operand
+        return b.cast(b.cast(src[0], dt.float32), u.dtype)
+    if u.op not in _ROUNDING or u.dtype not in _NARROW:
+        return None
+    wide = tuple([b.cast(s, dt.float32) if s.dtype.is_float else s for s in src])
+    return b.cast(u.replace(src=wide), u.dtype)
 
 
 _WIDE_INTEGERS = (dt.int32, dt.int64, dt.uint32, dt.uint64)
@@ -214,7 +218,7 @@ def _clamp(exact: UOp, d: DType) -> UOp:
     return b.cast(b.where(b.lt(exact, least), least, b.where(b.lt(greatest, exact), greatest, exact)), d)
 
 
-def _saturate(subtracts_by_negation: bool) -> Callable[[UOp, Inputs], Program | None]:
+def _saturate(subtracts_by_negation: bool) -> Change:
     """Return the change to arithmetic that saturates; with `subtracts_by_negation`, x - y is sat(x + sat(-y))."""
 
     def replace(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
@@ -229,11 +233,7 @@ def _saturate(subtracts_by_negation: bool) -> Callable[[UOp, Inputs], Program | 
             return _clamp(b.add(b.mul(x, y), addend), u.dtype)
         return _clamp(u.replace(src=tuple(exact)), u.dtype)
 
-    def change(graph: UOp, inputs: Inputs) -> Program | None:
-        changed = rebuild(graph, replace)
-        return None if changed is None else (changed, inputs)
-
-    return change
+    return _by_node(replace)
 
 
 def _assume_no_wrapping_in_comparisons(graph: UOp, inputs: Inputs) -> Program | None:
@@ -251,24 +251,16 @@ def _assume_no_wrapping_in_comparisons(graph: UOp, inputs: Inputs) -> Program | 
     return None if changed is None else (changed, inputs)
 
 
-def _invert_opposite_comparison(builders: Mapping[Op, Callable[[UOp, UOp], UOp]]) -> Callable[[UOp, Inputs], Program | None]:
+def _invert_opposite_comparison(builders: Mapping[Op, Callable[[UOp, UOp], UOp]]) -> Change:
     """Return the change that builds comparisons as complements of others."""
-
-    def change(graph: UOp, inputs: Inputs) -> Program | None:
-        changed = rebuild(graph, lambda u, src: b.not_(builders[u.op](*src)) if u.op in builders else None)
-        return None if changed is None else (changed, inputs)
-
-    return change
+    return _by_node(lambda u, src: b.not_(builders[u.op](*src)) if u.op in builders else None)
 
 
-def _convert_nan_to_false(graph: UOp, inputs: Inputs) -> Program | None:
-    def replace(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
-        (x,) = src if u.op is Op.CAST else (u,)
-        is_conversion = u.op is Op.CAST and u.dtype is dt.bool_ and x.dtype.is_float
-        return b.and_(b.cast(x, dt.bool_), b.eq(x, x)) if is_conversion else None
-
-    changed = rebuild(graph, replace)
-    return None if changed is None else (changed, inputs)
+@_by_node
+def _convert_nan_to_false(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
+    (x,) = src if u.op is Op.CAST else (u,)
+    is_conversion = u.op is Op.CAST and u.dtype is dt.bool_ and x.dtype.is_float
+    return b.and_(b.cast(x, dt.bool_), b.eq(x, x)) if is_conversion else None
 
 
 def _take_remainder_by_zero_as_zero(x: UOp, y: UOp) -> UOp:
@@ -281,31 +273,25 @@ def _convert_or_least(x: UOp, d: DType) -> UOp:
     return b.where(is_inside, b.cast(x, d), b.const(d.min, d))
 
 
-def _convert_float_to_unsigned_by_two_signed_conversions(graph: UOp, inputs: Inputs) -> Program | None:
-    def replace(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
-        if u.op is not Op.CAST or u.dtype not in (dt.uint32, dt.uint64) or not src[0].dtype.is_float:  # the operand
-            return None
-        x, signed = b.cast(src[0], dt.float64), _SIGNED[u.dtype]
-        half = -float(signed.min)
-        upper = b.xor(_convert_or_least(b.sub(x, half), signed), b.const(signed.min, signed))
-        return b.bitcast(b.where(b.ge(x, half), upper, _convert_or_least(x, signed)), u.dtype)
-
-    changed = rebuild(graph, replace)
-    return None if changed is None else (changed, inputs)
+@_by_node
+def _convert_float_to_unsigned_by_two_signed_conversions(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
+    if u.op is not Op.CAST or u.dtype not in (dt.uint32, dt.uint64) or not src[0].dtype.is_float:  # the operand
+        return None
+    x, signed = b.cast(src[0], dt.float64), _SIGNED[u.dtype]
+    half = -float(signed.min)
+    upper = b.xor(_convert_or_least(b.sub(x, half), signed), b.const(signed.min, signed))
+    return b.bitcast(b.where(b.ge(x, half), upper, _convert_or_least(x, signed)), u.dtype)
 
 
-def _convert_finite_float_by_way_of_int64(graph: UOp, inputs: Inputs) -> Program | None:
-    def replace(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
-        if u.op is not Op.CAST or not u.dtype.is_integer or not src[0].dtype.is_float:  # the operand
-            return None
-        x = b.cast(src[0], dt.float64)
-        return b.where(b.eq(b.sub(x, x), 0.0), b.cast(_convert_or_least(x, dt.int64), u.dtype), b.cast(x, u.dtype))
-
-    changed = rebuild(graph, replace)
-    return None if changed is None else (changed, inputs)
+@_by_node
+def _convert_finite_float_by_way_of_int64(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
+    if u.op is not Op.CAST or not u.dtype.is_integer or not src[0].dtype.is_float:  # the operand
+        return None
+    x = b.cast(src[0], dt.float64)
+    return b.where(b.eq(b.sub(x, x), 0.0), b.cast(_convert_or_least(x, dt.int64), u.dtype), b.cast(x, u.dtype))
 
 
-def _convert_float_by_way_of(wide: DType) -> Callable[[UOp, Inputs], Program | None]:
+def _convert_float_by_way_of(wide: DType) -> Change:
     """Return the change that converts a float to an integer by way of `wide`, whose least value stands for what is out of range."""
 
     def replace(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
@@ -313,11 +299,7 @@ def _convert_float_by_way_of(wide: DType) -> Callable[[UOp, Inputs], Program | N
             return None
         return b.cast(_convert_or_least(b.cast(src[0], dt.float64), wide), u.dtype)
 
-    def change(graph: UOp, inputs: Inputs) -> Program | None:
-        changed = rebuild(graph, replace)
-        return None if changed is None else (changed, inputs)
-
-    return change
+    return _by_node(replace)
 
 
 #: Ops whose result depends on whether the operands have a sign.
@@ -327,23 +309,20 @@ _SIGN_AWARE = frozenset({
 _SIGNED = {dt.uint8: dt.int8, dt.uint16: dt.int16, dt.uint32: dt.int32, dt.uint64: dt.int64}
 
 
-def _take_unsigned_as_signed(graph: UOp, inputs: Inputs) -> Program | None:
-    def replace(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
-        first = src[0] if src else None  # the operand, or the left one
-        if u.op not in _SIGN_AWARE or first is None or first.dtype not in _SIGNED:
-            return None
-        signed = u.replace(src=tuple([b.bitcast(s, _SIGNED[s.dtype]) if s.dtype in _SIGNED else s for s in src]))
-        return signed if signed.dtype is u.dtype else b.bitcast(signed, u.dtype)
-
-    changed = rebuild(graph, replace)
-    return None if changed is None else (changed, inputs)
+@_by_node
+def _take_unsigned_as_signed(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
+    first = src[0] if src else None  # the operand, or the left one
+    if u.op not in _SIGN_AWARE or first is None or first.dtype not in _SIGNED:
+        return None
+    signed = u.replace(src=tuple([b.bitcast(s, _SIGNED[s.dtype]) if s.dtype in _SIGNED else s for s in src]))
+    return signed if signed.dtype is u.dtype else b.bitcast(signed, u.dtype)
 
 
 #: Ops of integers that some backends compute in floats.
 _ARITHMETIC = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.IDIV, Op.REDUCE, Op.MAX, Op.MOD})
 
 
-def _compute_integers_in_float(wide: DType) -> Callable[[UOp, Inputs], Program | None]:
+def _compute_integers_in_float(wide: DType) -> Change:
     """Return the change that computes integers in floats of a dtype."""
 
     def replace(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
@@ -361,26 +340,19 @@ def _compute_integers_in_float(wide: DType) -> Callable[[UOp, Inputs], Program |
             return b.cast(b.where(b.lt(quotient, floor), b.sub(floor, 1.0), floor), u.dtype)
         return b.cast(u.replace(src=tuple(floats)), u.dtype)
 
-    def change(graph: UOp, inputs: Inputs) -> Program | None:
-        changed = rebuild(graph, replace)
-        return None if changed is None else (changed, inputs)
-
-    return change
+    return _by_node(replace)
 
 
 def _add_bools_as_bits(x: UOp, y: UOp) -> UOp | None:
     return b.xor(x, y) if x.dtype is dt.bool_ else None
 
 
-def _sum_bools_as_bits(graph: UOp, inputs: Inputs) -> Program | None:
-    def replace(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
-        if u.op is not Op.REDUCE or u.dtype is not dt.bool_ or u.arg.op is not Op.ADD:
-            return None
-        total = UOp(Op.REDUCE, (b.cast(src[0], dt.int32), *src[1:]), ReduceArg(Op.ADD, u.arg.axes))  # the operand
-        return b.ne(b.and_(total, 1), 0)
-
-    changed = rebuild(graph, replace)
-    return None if changed is None else (changed, inputs)
+@_by_node
+def _sum_bools_as_bits(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
+    if u.op is not Op.REDUCE or u.dtype is not dt.bool_ or u.arg.op is not Op.ADD:
+        return None
+    total = UOp(Op.REDUCE, (b.cast(src[0], dt.int32), *src[1:]), ReduceArg(Op.ADD, u.arg.axes))  # the operand
+    return b.ne(b.and_(total, 1), 0)
 
 
 #: Ops whose operands are not interchangeable.
