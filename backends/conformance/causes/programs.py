@@ -402,7 +402,7 @@ _OTHER_OPS = [
     if {op, other} not in _MIRRORED
 ]
 # fmt: off
-#: All causes of this kind, in the order in which they are asked.
+#: All causes of this kind, in the order in which they are asked: where several hold, the simpler one is claimed.
 PROGRAM_CAUSES = (
     ProgramCause("flush-subnormals", "subnormal operands and results become zero",
                  _flush_inputs, _contains_or_is_flushed),
@@ -414,10 +414,10 @@ PROGRAM_CAUSES = (
                  _by_op(Op.IDIV, _divide_truncating)),
     ProgramCause("truncating-remainder", "a remainder has the sign of the dividend, where Mod has that of the divisor",
                  _by_op(Op.MOD, _remainder_of_truncating_division)),
-    ProgramCause("truncating-remainder-or-zero", "a remainder has the sign of the dividend, and is zero for a zero divisor",
-                 _by_op(Op.MOD, _remainder_of_truncating_division_or_zero)),
     ProgramCause("remainder-by-zero", "a remainder by zero is zero, where Mod gives the dividend",
                  _by_op(Op.MOD, _take_remainder_by_zero_as_zero)),
+    ProgramCause("truncating-remainder-or-zero", "a remainder has the sign of the dividend, and is zero for a zero divisor",
+                 _by_op(Op.MOD, _remainder_of_truncating_division_or_zero)),
     ProgramCause("quotient-by-zero", "a quotient by zero has all bits set, where Idiv gives zero",
                  _by_op(Op.IDIV, _divide_to_all_ones_by_zero)),
     ProgramCause("quotient-by-zero-adjusted", "a quotient by zero has all bits set, less 1 unless the dividend is zero",

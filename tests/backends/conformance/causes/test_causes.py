@@ -341,3 +341,9 @@ def test_products_of_wide_integers_saturate(d: DType) -> None:
     most = int(d.max)
     expected, segment = expect(on(b.mul, (d, [most, most, 3]), (d, [most, 2, 4])))
     assert causes_of(expected, segment, np.array([most, most, 12], _numpy(d)), STRICT) == {"saturating-arithmetic": 2}
+
+
+def test_of_two_causes_that_hold_the_simpler_one_is_claimed() -> None:
+    """No pair has operands of different signs, so that a remainder that truncates is the same."""
+    expected, segment = expect(on(b.mod, (I32, [5, 7, 9]), (I32, [0, 4, 3])))
+    assert causes_of(expected, segment, np.array([0, 3, 0], np.int32), STRICT) == {"remainder-by-zero": 1}
