@@ -558,3 +558,10 @@ def test_a_wrong_result_is_judged_and_explained(uops: Uops, tmp_path: Path) -> N
     assert judged["wrong"] == 2 and judged["outputs"][0]["causes"] == {"remainder-by-zero": 2}
     assert uops("run", "mod.uops", "--backend", "numpy", "--judge", "--level", "core").exit_code == 0
     assert uops("run", "mod.uops", "--backend", "numpy").exit_code == 0
+
+
+@pytest.mark.parametrize(("row", "dialect"), [("OptOp/Split", "kernel"), ("Bestiary/UNROLL", "bestiary")])
+def test_a_program_of_another_dialect_is_named(uops: Uops, tmp_path: Path, row: str, dialect: str) -> None:
+    (tmp_path / "example.uops").write_text(uops("spec", row, "--example").stdout)
+    result = uops("run", "example.uops")
+    assert result.exit_code == 2 and f"as in --dialect {dialect}" in result.output and "TENSOR.D1" in result.output

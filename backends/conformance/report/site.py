@@ -119,14 +119,15 @@ def _find_report_files(path: Path) -> list[Path]:
 def describe_series_key(doc: Json) -> str:
     """Describe what a report is about: the subject, and the tier, rows, dialect, sample and schedules of its cells."""
     sample, schedules, subject = doc.get("sample"), doc.get("schedules"), doc.get("subject", RowSubject.BACKEND.value)
-    kind = schedules.get("kind", "heuristics") if isinstance(schedules, dict) else "heuristics"
+    policy = schedules if isinstance(schedules, dict) else {}
+    kind, details = policy.get("kind", "heuristics"), [f"{k} {policy[k]}" for k in ("seed", "beam") if k in policy]
     parts = [
         "" if subject == RowSubject.BACKEND.value else str(subject),
         str(doc["tier"]),
         "" if doc["rows"] == "*" else f"rows {doc['rows']}",
         f"dialect {doc['dialect']}" if doc.get("dialect") else "",
         f"sample of {doc.get('cases')}, seed {sample.get('seed')}" if isinstance(sample, dict) else "",
-        "" if kind == "heuristics" else f"schedules {kind}",
+        "" if kind == "heuristics" else " ".join(["schedules", str(kind), *details]),
     ]
     return ", ".join([doc["backend"]["name"], *filter(None, parts)])
 

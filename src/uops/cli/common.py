@@ -235,6 +235,7 @@ def read_and_verify_program_wrapping_kernel(file: str, dialect: Dialect, allow_n
 
     Raises SpecError, also for native text unless it is allowed (R167).
     """
+    from uops.spec.errors import SpecError
     from uops.spec.verify.dialects import LAUNCH_DIALECTS, Dialect
     from uops.spec.verify.infer import infer_tensor_kernel_or_bestiary_dialect
     from uops.spec.verify.verifier import verify
@@ -248,7 +249,14 @@ def read_and_verify_program_wrapping_kernel(file: str, dialect: Dialect, allow_n
             verify(entering.graph, Dialect.TENSOR)
             return root
         root = root if is_launch(root) else entering.graph
-    verify(root, dialect)
+    try:
+        verify(root, dialect)
+    except SpecError as e:
+        written = infer_tensor_kernel_or_bestiary_dialect(root)
+        if dialect is not Dialect.TENSOR or written is Dialect.TENSOR:
+            raise
+        hint = f"the program looks like one of the {written.value} dialect: name it, as in --dialect {written.value}"
+        raise SpecError(f"{e}\n{hint}", claim=e.claim) from None
     return root
 
 

@@ -51,12 +51,12 @@ def test_reports_of_one_question_are_a_series_in_the_order_of_their_start(make_r
     "change",
     [
         {"tier": "full"}, {"rows": "A*"}, {"dialect": "kernel"}, {"sample": {"seed": 1, "of": 9}}, {"subject": "compiler"},
-        {"schedules": {"kind": "none"}},
+        {"schedules": {"kind": "none"}}, {"schedules": {"kind": "forced", "seed": 3}},
     ],
     ids=lambda c: next(iter(c)),
 )  # fmt: skip
 def test_another_question_is_another_series(make_run: MakeRun, tmp_path: Path, change: dict[str, Any]) -> None:
-    write(tmp_path / "a", make_run())
+    write(tmp_path / "a", make_run(), **({"schedules": {"kind": "forced", "seed": 2}} if "seed" in str(change) else {}))
     write(tmp_path / "b", make_run(), **change)
     assert len(s.read_series([tmp_path])) == 2
 
