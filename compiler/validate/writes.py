@@ -267,15 +267,25 @@ def restrict_to_common_ordered_iteration_if_needed(
     is_held = any(not has_known_int64_values(s.index) or any(v.loaded for v in T.collect_unknowns(s.index)) for s in sites)
     if not before or not after or not (is_held or any(not is_index_injective_by_mixed_radix(s) for s in before)):
         return before, after
-    n = 0
+    n, has_other_loops = 0, {len(s.loops) for s in before} != {len(s.loops) for s in after}
     while all(len(s.loops) > n and is_ordered(s.loops[n]) for s in sites):
         same = all(s.loops[n] is x[0].loops[n] for x in (before, after) for s in x)
-        if not same or loop_counter(before[0].loops[n]) != loop_counter(after[0].loops[n]):
+        counter = loop_counter(before[0].loops[n])
+        if not same or counter != loop_counter(after[0].loops[n]):
             break
+        if has_other_loops and _hull_of_counter(counter, before) != _hull_of_counter(counter, after):
+            break  # it is a part of a loop that was split
         n += 1
     return [_restrict_to_iteration_of_outer_loops(s, n) for s in before], [
         _restrict_to_iteration_of_outer_loops(s, n) for s in after
     ]
+
+
+def _hull_of_counter(counter: Unknown, sites: Sequence[AccessSite]) -> Interval:
+    """Return the least interval that holds the counter wherever one of the sites is executed."""
+    bounds = [derive_atom_bounds_unless_contradictory(extract_nonnegative_sums(s.condition)) or {} for s in sites]
+    ranges = [b.get(counter, (counter.low, counter.high)) for b in bounds]
+    return min(low for low, _ in ranges), max(high for _, high in ranges)
 
 
 def _restrict_to_iteration_of_outer_loops(s: AccessSite, outer_loop_count: int) -> AccessSite:
