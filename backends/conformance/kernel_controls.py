@@ -7,7 +7,7 @@ vector, `RunsFirstIteration` the first iteration of some axis types. The suite's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 
 from uops.backends.conformance.controls import Interp
@@ -16,7 +16,7 @@ from uops.interp import run
 from uops.spec.ir import build as b
 from uops.spec.ir.args import AddrSpace, RangeArg
 from uops.spec.ir.axes import GRID, UNROLLED, WORKGROUP, AxisType
-from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.node import UOp, rebuild, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import base_memory
 from uops.spec.result import Result
@@ -34,15 +34,6 @@ class _MisreadingControl(Interp):
 
     def misread(self, graph: UOp, inputs: dict[str, object]) -> UOp:
         raise NotImplementedError
-
-
-def rebuild(root: UOp, change: Callable[[UOp], UOp]) -> UOp:
-    """Return a graph with `change` applied to every node, sources first. Bodies of Calls are part of it."""
-    done: dict[UOp, UOp] = {}
-    for u in toposort(root):
-        src = tuple([done[s] for s in u.src])
-        done[u] = change(u if src == u.src else u.replace(src=src))
-    return done[root]
 
 
 def _retype(u: UOp, kinds: Iterable[AxisType], kind: AxisType) -> UOp:

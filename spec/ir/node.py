@@ -432,6 +432,15 @@ def _visit_postorder(u: UOp, order: dict[UOp, None], known_orders: dict[UOp, lis
     order[u] = None
 
 
+def rebuild(root: UOp, change: Callable[[UOp], UOp]) -> UOp:
+    """Return a graph with `change` applied to every node, sources first. Bodies of Calls are part of it."""
+    done: dict[UOp, UOp] = {}
+    for u in toposort(root):
+        src = tuple([done[s] for s in u.src])
+        done[u] = change(u if src == u.src else u.replace(src=src))
+    return done[root]
+
+
 def collect_users(order: Iterable[UOp]) -> dict[UOp, list[UOp]]:
     """Return node -> its users among `order`, in order. A user is listed once per use."""
     users: dict[UOp, list[UOp]] = {}

@@ -22,15 +22,15 @@ from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import ReduceArg
 from uops.spec.ir.dtypes import DType
-from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.node import UOp, rebuild, toposort
 from uops.spec.ir.ops import COMPARE, RING_OPS, Op
 
 Array = npt.NDArray[Any]
 Inputs = Mapping[str, Any]
 #: A program and its inputs.
 Program = tuple[UOp, Inputs]
-#: The replacement of a node, given its new sources; None to keep the op.
-Replacement = Callable[[UOp, tuple[UOp, ...]], UOp | None]
+#: The replacement of a node whose sources are replaced already; None to keep it.
+Replacement = Callable[[UOp], UOp | None]
 #: A change of a program; None where it has no node to change.
 Change = Callable[[UOp, Inputs], Program | None]
 
@@ -52,31 +52,19 @@ class ProgramCause:
     accepts: Callable[[AllowedSet, Array], npt.NDArray[np.bool_]] = _contains
 
 
-def rebuild(graph: UOp, replace: Replacement) -> UOp | None:
-    """Return the graph with nodes replaced, sources first; None if `replace` keeps every node."""
-    done: dict[UOp, UOp] = {}
-    has_changed = False
-    for u in toposort(graph):
-        src = tuple([done[s] for s in u.src])
-        new = replace(u, src)
-        has_changed |= new is not None
-        done[u] = u.replace(src=src) if new is None else new
-    return done[graph] if has_changed else None
-
-
 def _by_node(replace: Replacement) -> Change:
     """Return the change that replaces nodes; for use as a decorator of the replacement."""
 
     def change(graph: UOp, inputs: Inputs) -> Program | None:
-        changed = rebuild(graph, replace)
-        return None if changed is None else (changed, inputs)
+        changed = rebuild(graph, lambda u: replace(u) or u)
+        return None if changed is graph else (changed, inputs)
 
     return change
 
 
 def _by_op(op: Op, build: Callable[..., UOp | None]) -> Change:
     """Return the change that builds each node of an op anew from its sources."""
-    return _by_node(lambda u, src: build(*src) if u.op is op else None)
+    return _by_node(lambda u: build(*u.src) if u.op is op else None)
 
 
 # --------------------------------------------------------------------------------------------------------------- subnormals
@@ -90,16 +78,15 @@ def is_subnormal(a: Array, d: DType) -> npt.NDArray[np.bool_]:
 
 
 def _flush_inputs(graph: UOp, inputs: Inputs) -> Program | None:
-    def replace(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
-        if u.op is not Op.CONST or not u.dtype.is_float or not 0 < abs(u.const) < u.dtype.smallest_normal:
-            return None
-        return b.const(math.copysign(0.0, u.const), u.dtype)
-
     flushed = {k: _flush(v) if isinstance(v, np.ndarray) else v for k, v in inputs.items()}
-    changed = rebuild(graph, replace)
-    if changed is None and all(flushed[k] is inputs[k] for k in inputs):
+    changed = rebuild(graph, lambda u: _flush_constant(u) or u)
+    return None if changed is graph and all(flushed[k] is inputs[k] for k in inputs) else (changed, flushed)
+
+
+def _flush_constant(u: UOp) -> UOp | None:
+    if u.op is not Op.CONST or not u.dtype.is_float or not 0 < abs(u.const) < u.dtype.smallest_normal:
         return None
-    return (graph if changed is None else changed), flushed
+    return b.const(math.copysign(0.0, u.const), u.dtype)
 
 
 def _flush(a: Array) -> Array:
@@ -127,12 +114,12 @@ _ROUNDING = frozenset({
 
 
 @_by_node
-def _round_each_through_float32(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
-    if u.op is Op.CAST and u.dtype in _NARROW and src[0].dtype in (dt.float64, *_WIDE_INTEGERS):  # its operand
-        return b.cast(b.cast(src[0], dt.float32), u.dtype)
+def _round_each_through_float32(u: UOp) -> UOp | None:
+    if u.op is Op.CAST and u.dtype in _NARROW and u.operand.dtype in (dt.float64, *_WIDE_INTEGERS):
+        return b.cast(b.cast(u.operand, dt.float32), u.dtype)
     if u.op not in _ROUNDING or u.dtype not in _NARROW:
         return None
-    wide = tuple([b.cast(s, dt.float32) if s.dtype.is_float else s for s in src])
+    wide = tuple([b.cast(s, dt.float32) if s.dtype.is_float else s for s in u.src])
     return b.cast(u.replace(src=wide), u.dtype)
 
 
@@ -221,10 +208,10 @@ def _clamp(exact: UOp, d: DType) -> UOp:
 def _saturate(subtracts_by_negation: bool) -> Change:
     """Return the change to arithmetic that saturates; with `subtracts_by_negation`, x - y is sat(x + sat(-y))."""
 
-    def replace(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
+    def replace(u: UOp) -> UOp | None:
         if u.op not in RING_OPS | {Op.MULACC} or not u.dtype.is_integer or u.dtype is dt.index:
             return None
-        exact = [b.cast(s, dt.index) for s in src]
+        exact = [b.cast(s, dt.index) for s in u.src]
         if u.op is Op.SUB and subtracts_by_negation:
             minuend, subtrahend = exact
             return _clamp(b.add(minuend, b.cast(_clamp(b.neg(subtrahend), u.dtype), dt.index)), u.dtype)
@@ -239,28 +226,27 @@ def _saturate(subtracts_by_negation: bool) -> Change:
 def _assume_no_wrapping_in_comparisons(graph: UOp, inputs: Inputs) -> Program | None:
     exact: dict[UOp, UOp] = {}  # integer node -> its value as an index, which is not bounded
 
-    def replace(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
+    def replace(u: UOp) -> UOp | None:
         if u.dtype.is_integer and u.dtype is not dt.index:
             wraps = u.op in RING_OPS and all(s in exact for s in u.src)
-            exact[u] = u.replace(src=tuple([exact[s] for s in u.src])) if wraps else b.cast(u.replace(src=src), dt.index)
+            exact[u] = u.replace(src=tuple([exact[s] for s in u.src])) if wraps else b.cast(u, dt.index)
         if u.op not in COMPARE or not any(s.op in RING_OPS and s in exact for s in u.src):
             return None
         return u.replace(src=tuple([exact[s] for s in u.src]))
 
-    changed = rebuild(graph, replace)
-    return None if changed is None else (changed, inputs)
+    return _by_node(replace)(graph, inputs)
 
 
 def _invert_opposite_comparison(builders: Mapping[Op, Callable[[UOp, UOp], UOp]]) -> Change:
     """Return the change that builds comparisons as complements of others."""
-    return _by_node(lambda u, src: b.not_(builders[u.op](*src)) if u.op in builders else None)
+    return _by_node(lambda u: b.not_(builders[u.op](*u.src)) if u.op in builders else None)
 
 
 @_by_node
-def _convert_nan_to_false(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
-    (x,) = src if u.op is Op.CAST else (u,)
-    is_conversion = u.op is Op.CAST and u.dtype is dt.bool_ and x.dtype.is_float
-    return b.and_(b.cast(x, dt.bool_), b.eq(x, x)) if is_conversion else None
+def _convert_nan_to_false(u: UOp) -> UOp | None:
+    if u.op is not Op.CAST or u.dtype is not dt.bool_ or not u.operand.dtype.is_float:
+        return None
+    return b.and_(u, b.eq(u.operand, u.operand))
 
 
 def _take_remainder_by_zero_as_zero(x: UOp, y: UOp) -> UOp:
@@ -274,30 +260,30 @@ def _convert_or_least(x: UOp, d: DType) -> UOp:
 
 
 @_by_node
-def _convert_float_to_unsigned_by_two_signed_conversions(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
-    if u.op is not Op.CAST or u.dtype not in (dt.uint32, dt.uint64) or not src[0].dtype.is_float:  # the operand
+def _convert_float_to_unsigned_by_two_signed_conversions(u: UOp) -> UOp | None:
+    if u.op is not Op.CAST or u.dtype not in (dt.uint32, dt.uint64) or not u.operand.dtype.is_float:
         return None
-    x, signed = b.cast(src[0], dt.float64), _SIGNED[u.dtype]
+    x, signed = b.cast(u.operand, dt.float64), _SIGNED[u.dtype]
     half = -float(signed.min)
     upper = b.xor(_convert_or_least(b.sub(x, half), signed), b.const(signed.min, signed))
     return b.bitcast(b.where(b.ge(x, half), upper, _convert_or_least(x, signed)), u.dtype)
 
 
 @_by_node
-def _convert_finite_float_by_way_of_int64(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
-    if u.op is not Op.CAST or not u.dtype.is_integer or not src[0].dtype.is_float:  # the operand
+def _convert_finite_float_by_way_of_int64(u: UOp) -> UOp | None:
+    if u.op is not Op.CAST or not u.dtype.is_integer or not u.operand.dtype.is_float:
         return None
-    x = b.cast(src[0], dt.float64)
+    x = b.cast(u.operand, dt.float64)
     return b.where(b.eq(b.sub(x, x), 0.0), b.cast(_convert_or_least(x, dt.int64), u.dtype), b.cast(x, u.dtype))
 
 
 def _convert_float_by_way_of(wide: DType) -> Change:
     """Return the change that converts a float to an integer by way of `wide`, whose least value stands for what is out of range."""
 
-    def replace(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
-        if u.op is not Op.CAST or not u.dtype.is_integer or not src[0].dtype.is_float or u.dtype.bits > wide.bits:  # the operand
+    def replace(u: UOp) -> UOp | None:
+        if u.op is not Op.CAST or not u.dtype.is_integer or not u.operand.dtype.is_float or u.dtype.bits > wide.bits:
             return None
-        return b.cast(_convert_or_least(b.cast(src[0], dt.float64), wide), u.dtype)
+        return b.cast(_convert_or_least(b.cast(u.operand, dt.float64), wide), u.dtype)
 
     return _by_node(replace)
 
@@ -310,11 +296,11 @@ _SIGNED = {dt.uint8: dt.int8, dt.uint16: dt.int16, dt.uint32: dt.int32, dt.uint6
 
 
 @_by_node
-def _take_unsigned_as_signed(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
-    first = src[0] if src else None  # the operand, or the left one
+def _take_unsigned_as_signed(u: UOp) -> UOp | None:
+    first = u.src[0] if u.src else None  # the operand, or the left one
     if u.op not in _SIGN_AWARE or first is None or first.dtype not in _SIGNED:
         return None
-    signed = u.replace(src=tuple([b.bitcast(s, _SIGNED[s.dtype]) if s.dtype in _SIGNED else s for s in src]))
+    signed = u.replace(src=tuple([b.bitcast(s, _SIGNED[s.dtype]) if s.dtype in _SIGNED else s for s in u.src]))
     return signed if signed.dtype is u.dtype else b.bitcast(signed, u.dtype)
 
 
@@ -325,11 +311,11 @@ _ARITHMETIC = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.IDIV, Op.REDUCE, Op.MAX, Op.
 def _compute_integers_in_float(wide: DType) -> Change:
     """Return the change that computes integers in floats of a dtype."""
 
-    def replace(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
-        d = src[0].dtype if src else u.dtype  # of the left operand
+    def replace(u: UOp) -> UOp | None:
+        d = u.src[0].dtype if u.src else u.dtype  # of the left operand
         if u.op not in _ARITHMETIC | COMPARE or not d.is_integer or d is dt.index or d.bits < 32:
             return None
-        floats = [b.cast(s, wide) if s.dtype is d else s for s in src]
+        floats = [b.cast(s, wide) if s.dtype is d else s for s in u.src]
         if u.op in COMPARE:
             return u.replace(src=tuple(floats))
         if u.op is Op.MOD:  # a remainder of floats is exact
@@ -348,10 +334,10 @@ def _add_bools_as_bits(x: UOp, y: UOp) -> UOp | None:
 
 
 @_by_node
-def _sum_bools_as_bits(u: UOp, src: tuple[UOp, ...]) -> UOp | None:
+def _sum_bools_as_bits(u: UOp) -> UOp | None:
     if u.op is not Op.REDUCE or u.dtype is not dt.bool_ or u.arg.op is not Op.ADD:
         return None
-    total = UOp(Op.REDUCE, (b.cast(src[0], dt.int32), *src[1:]), ReduceArg(Op.ADD, u.arg.axes))  # the operand
+    total = UOp(Op.REDUCE, (b.cast(u.operand, dt.int32), *u.ranges), ReduceArg(Op.ADD, u.arg.axes))
     return b.ne(b.and_(total, 1), 0)
 
 
