@@ -9,6 +9,7 @@ All others are compared with the allowed sets of `uops.interp.allowed` (R30, R31
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,7 @@ import numpy.typing as npt
 from uops.backends.arrays import DTYPE_OF
 from uops.backends.conformance.cases.native import MEANINGS
 from uops.backends.conformance.model import ConformanceCase, ConformanceLevel, Failure, Segment
+from uops.backends.contract import TENSOR_SURFACE
 from uops.interp import run
 from uops.interp.allowed import AllowedSet, compute_allowed_sets
 from uops.interp.opaque import use_meanings
@@ -61,9 +63,13 @@ class Expectation:
         self.by_bits = case.is_exact or all(u.op in MOVES and not _is_nan(u) for u in toposort(case.graph))
 
     @classmethod
-    def of_program(cls, graph: UOp, inputs: Mapping[str, Any]) -> Expectation:
-        """Return the expectation of a TENSOR program that is no case of the suite."""
-        return cls(ConformanceCase("", dt.void, "", graph, dict(inputs), ()))
+    def of_program(cls, graph: UOp, inputs: Mapping[str, Any], surface: str = TENSOR_SURFACE) -> Expectation:
+        """Return the expectation of a program that is no case of the suite: it has no segments."""
+        return cls(ConformanceCase("", dt.void, "", graph, dict(inputs), (), surface))
+
+    def get_whole_outputs_as_segments(self, level: ConformanceLevel) -> tuple[Segment, ...]:
+        """Return one segment per output, with all of its elements."""
+        return tuple(Segment("program", key, 0, math.prod(want.shape)) for key, want in self.at(level).items())
 
     @functools.cached_property
     def strict(self) -> dict[int | str, AllowedSet]:
@@ -130,9 +136,9 @@ def describe_shape_dtype_mismatch(want: AllowedSet, got: Array) -> str | None:
 
 
 def judge(expected: Expectation, result: Result, level: ConformanceLevel) -> list[SegmentVerdict]:
-    """Return one verdict per segment of the case."""
-    got = outputs_of(result)
-    return [_judge_segment(expected, s, got.get(s.output), level) for s in expected.case.segments]
+    """Return one verdict per segment of the case; per output for a program that is no case."""
+    got, segments = outputs_of(result), expected.case.segments or expected.get_whole_outputs_as_segments(level)
+    return [_judge_segment(expected, s, got.get(s.output), level) for s in segments]
 
 
 def _judge_segment(expected: Expectation, s: Segment, got: Array | None, level: ConformanceLevel) -> SegmentVerdict:

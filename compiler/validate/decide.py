@@ -81,6 +81,11 @@ def extract_nonnegative_sums(given: Condition) -> list[LinearSum]:
     return sums  # type: ignore[return-value]
 
 
+def derive_condition_bounds_unless_contradictory(condition: Condition) -> dict[Atom, Interval] | None:
+    """Return the bounds of single atoms where a condition holds; None if it contradicts itself."""
+    return derive_atom_bounds_unless_contradictory(extract_nonnegative_sums(condition))
+
+
 def derive_atom_bounds_unless_contradictory(nonnegative_sums: Sequence[LinearSum]) -> dict[Atom, Interval] | None:
     """Return the bounds of single atoms if the sums are at least 0; None if these facts contradict each other."""
     bounds: dict[Atom, Interval] = {}

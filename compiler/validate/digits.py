@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 from uops.compiler.validate import terms as T
-from uops.compiler.validate.decide import derive_atom_bounds_unless_contradictory, extract_nonnegative_sums
+from uops.compiler.validate.decide import derive_condition_bounds_unless_contradictory
 from uops.compiler.validate.sites import AccessSite
 from uops.compiler.validate.terms import Atom, Condition, Interval, LinearSum, Operation, Unknown
 
@@ -25,7 +25,7 @@ def find_sufficient_touch_condition(site: AccessSite, element: LinearSum) -> Con
     significant one, as windows may overlap. Values of memory are assumed equal if they occur in both. Returns None if no digits
     are found.
     """
-    bounds = derive_atom_bounds_unless_contradictory(extract_nonnegative_sums(site.condition)) or {}
+    bounds = derive_condition_bounds_unless_contradictory(site.condition) or {}
     put: dict[Unknown, LinearSum] = {}
     done: _UnifiedPairs = set()
     for t, c in site.index.terms:

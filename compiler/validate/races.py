@@ -20,8 +20,7 @@ from uops.compiler.validate import terms as T
 from uops.compiler.validate.decide import (
     POINTS,
     decide_by_solver,
-    derive_atom_bounds_unless_contradictory,
-    extract_nonnegative_sums,
+    derive_condition_bounds_unless_contradictory,
     is_proved_by_linear_arithmetic,
     rename_unknown,
 )
@@ -291,7 +290,7 @@ def _claim_stores_and_find_two_clashing_threads(
         return ()
     axes = [v for v, _ in site.index.terms]
     if view is not None and view.ndim == len(axes) and all(v in axes for v in thread_counters):
-        bounds = derive_atom_bounds_unless_contradictory(extract_nonnegative_sums(site.condition)) or {}
+        bounds = derive_condition_bounds_unless_contradictory(site.condition) or {}
         values = {v: _values_of_unknown_along_its_axis(v, bounds, axes) for v in thread_counters}  # type: ignore[arg-type]
         threads = _linearize_counters(thread_counters, values)
         owners = view

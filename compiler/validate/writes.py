@@ -22,7 +22,7 @@ from uops.compiler.validate.decide import (
     build_open_grid_unless_large_or_loaded,
     decide_by_solver,
     decide_by_trying_every_point,
-    derive_atom_bounds_unless_contradictory,
+    derive_condition_bounds_unless_contradictory,
     extract_nonnegative_sums,
     has_known_int64_values,
     rename_unknown,
@@ -130,7 +130,7 @@ def is_index_injective_by_mixed_radix(
     """
     bounds_of_sites = []
     for s in (site,) if other is None else (site, other):
-        bounds = derive_atom_bounds_unless_contradictory(extract_nonnegative_sums(s.condition))
+        bounds = derive_condition_bounds_unless_contradictory(s.condition)
         if bounds is None:
             return True
         bounds_of_sites.append(bounds)
@@ -283,7 +283,7 @@ def restrict_to_common_ordered_iteration_if_needed(
 
 def _hull_of_counter(counter: Unknown, sites: Sequence[AccessSite]) -> Interval:
     """Return the least interval that holds the counter wherever one of the sites is executed."""
-    bounds = [derive_atom_bounds_unless_contradictory(extract_nonnegative_sums(s.condition)) or {} for s in sites]
+    bounds = [derive_condition_bounds_unless_contradictory(s.condition) or {} for s in sites]
     ranges = [b.get(counter, (counter.low, counter.high)) for b in bounds]
     return min(low for low, _ in ranges), max(high for _, high in ranges)
 
@@ -580,7 +580,7 @@ def _decide_loads_within_sites(
 
 def _decide_reads_only_marked(site: AccessSite, allowed_mask: PointValues, place: str) -> ValidationVerdict | None:
     """Decide that a site touches only marked elements; None if there are too many."""
-    low, high = T.bounds(site.index, derive_atom_bounds_unless_contradictory(extract_nonnegative_sums(site.condition)) or {})
+    low, high = T.bounds(site.index, derive_condition_bounds_unless_contradictory(site.condition) or {})
     if low >= 0 and allowed_mask[low : high + 1].all():
         return ValidationVerdict(ObligationKind.READS, place, DecisionMethod.SUMS)
     points = tabulate_elements_and_execution_mask(site)

@@ -21,7 +21,7 @@ from uops.backends.conformance.judge import (
     outputs_of,
 )
 from uops.backends.conformance.model import REFUSED, ConformanceLevel, Segment
-from uops.interp.allowed import AllowedSet, compute_allowed_sets
+from uops.interp.allowed import AllowedResult, AllowedSet, compute_allowed_sets
 from uops.spec.ir import dtypes as dt
 from uops.spec.result import Result
 
@@ -51,18 +51,43 @@ _LEAST_ZEROS = 4
 
 def judge_and_explain(expected: Expectation, result: Result, level: ConformanceLevel) -> list[SegmentVerdict]:
     """Judge every segment of a case, and count wrong elements by cause. The first failures are one example per cause."""
-    arrays, verdicts = outputs_of(result), judge(expected, result, level)
+    arrays, verdicts, changed = outputs_of(result), judge(expected, result, level), ChangedPrograms(expected, level)
     for v in verdicts:
         if v.failed:
-            _add_causes_with_an_example_of_each(v, expected, arrays.get(v.segment.output), level)
+            _add_causes_with_an_example_of_each(v, changed, arrays.get(v.segment.output))
     return verdicts
 
 
-def _add_causes_with_an_example_of_each(
-    verdict: SegmentVerdict, expected: Expectation, got: Array | None, level: ConformanceLevel
-) -> None:
-    s, want = verdict.segment, expected.at(level)[verdict.segment.output]
-    masks = find_causes(expected, s, got, level)
+class ChangedPrograms:
+    """The programs into which the causes change that of a case, each evaluated at most once, for all segments of the case."""
+
+    def __init__(self, expected: Expectation, level: ConformanceLevel) -> None:
+        self.expected, self.level = expected, level
+        self._sets: dict[str, AllowedResult | None] = {}
+
+    def get_output(self, cause: ProgramCause, output: int | str) -> AllowedSet | None:
+        """Return the allowed set of an output; None if the program cannot be changed or evaluated, or lacks the output."""
+        if cause.id not in self._sets:
+            self._sets[cause.id] = self._evaluate(cause)
+        sets = self._sets[cause.id]
+        if sets is None:
+            return None
+        if isinstance(output, str):
+            return sets.buffers.get(output)
+        return sets.values[output] if output < len(sets.values) else None
+
+    def _evaluate(self, cause: ProgramCause) -> AllowedResult | None:
+        case = self.expected.case
+        try:
+            changed = cause.change(case.meaning or case.graph, case.inputs)
+            return None if changed is None else compute_allowed_sets(*changed, level=self.level.value)
+        except Exception:  # a hypothesis that cannot be evaluated must not end a run
+            return None
+
+
+def _add_causes_with_an_example_of_each(verdict: SegmentVerdict, changed: ChangedPrograms, got: Array | None) -> None:
+    expected, s = changed.expected, verdict.segment
+    want, masks = expected.at(changed.level)[s.output], find_causes(changed, s, got)
     verdict.causes = {cause: int(np.count_nonzero(mask)) for cause, mask in masks.items()}
     if got is None or FORM in masks:
         verdict.failures = [replace(f, cause=FORM) for f in verdict.failures]
@@ -74,60 +99,43 @@ def _add_causes_with_an_example_of_each(
     verdict.failures = examples + [replace(f, cause=None if f.element is None else causes.get(f.element)) for f in others]
 
 
-def find_causes(expected: Expectation, segment: Segment, got: Array | None, level: ConformanceLevel) -> dict[str, Mask]:
+def find_causes(changed: ChangedPrograms, segment: Segment, got: Array | None) -> dict[str, Mask]:
     """Return for each cause which elements of a segment it explains; empty if all are right. Each wrong element has one cause."""
-    want = expected.at(level)[segment.output]
+    want = changed.expected.at(changed.level)[segment.output]
     if got is None or describe_shape_dtype_mismatch(want, got):
         return {FORM: np.ones(max(1, segment.stop - segment.start), np.bool_)}
     part = slice(segment.start, segment.stop)
-    wrong = ~expected.accepts(segment.output, got, level)[part]
+    wrong = ~changed.expected.accepts(segment.output, got, changed.level)[part]
     if not wrong.any():
         return {}
-    cause = _find_program_cause(expected, segment, got, level)
+    cause = _find_program_cause(changed, segment, got)
     if cause is not None:
         return {cause.id: wrong}
     return _find_element_causes(want, np.asarray(want.best).reshape(-1)[part], got.reshape(-1)[part], wrong)
 
 
-def _find_program_cause(expected: Expectation, segment: Segment, got: Array, level: ConformanceLevel) -> ProgramCause | None:
+def _find_program_cause(changed: ChangedPrograms, segment: Segment, got: Array) -> ProgramCause | None:
     """Return the first cause whose program may give every element of the segment; None for an exact case."""
-    case = expected.case
-    if case.is_exact:
+    if changed.expected.case.is_exact:
         return None
-    for cause in PROGRAM_CAUSES:
-        try:
-            changed = cause.change(case.meaning or case.graph, case.inputs)
-            sets = None if changed is None else _compute_output(*changed, segment.output, level)
-        except Exception:  # a hypothesis that cannot be evaluated must not end a run
-            continue
-        if sets is not None and _explains_segment(cause, sets, expected, segment, got, level):
-            return cause
-    return None
+    return next((cause for cause in PROGRAM_CAUSES if _explains_segment(cause, changed, segment, got)), None)
 
 
-def _explains_segment(
-    cause: ProgramCause, changed: AllowedSet, expected: Expectation, segment: Segment, got: Array, level: ConformanceLevel
-) -> bool:
+def _explains_segment(cause: ProgramCause, changed: ChangedPrograms, segment: Segment, got: Array) -> bool:
     """Return True if the changed program may give every element of the segment.
 
     A program that leaves more elements open than the case's own explains nothing.
     """
-    want, part = expected.at(level)[segment.output], slice(segment.start, segment.stop)
-    if changed.shape != got.shape or changed.dtype is not want.dtype:
+    want, given = changed.expected.at(changed.level)[segment.output], changed.get_output(cause, segment.output)
+    part = slice(segment.start, segment.stop)
+    if given is None or given.shape != got.shape or given.dtype is not want.dtype:
         return False
-    if changed.kinds(part).get("any", 0) > want.kinds(part).get("any", 0):
+    if given.kinds(part).get("any", 0) > want.kinds(part).get("any", 0):
         return False
-    if expected.by_bits:
-        return bool(np.all((bits_of(got) == bits_of(changed.best)).reshape(-1)[part]))
+    if changed.expected.by_bits:
+        return bool(np.all((bits_of(got) == bits_of(given.best)).reshape(-1)[part]))
     with np.errstate(all="ignore"):
-        return bool(np.all(np.asarray(cause.accepts(changed, got)).reshape(-1)[part]))
-
-
-def _compute_output(graph: Any, inputs: Any, output: int | str, level: ConformanceLevel) -> AllowedSet | None:
-    sets = compute_allowed_sets(graph, inputs, level=level.value)
-    if isinstance(output, str):
-        return sets.buffers.get(output)
-    return sets.values[output] if output < len(sets.values) else None
+        return bool(np.all(np.asarray(cause.accepts(given, got)).reshape(-1)[part]))
 
 
 def _find_element_causes(want: AllowedSet, best: Array, got: Array, wrong: Mask) -> dict[str, Mask]:

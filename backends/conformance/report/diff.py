@@ -136,17 +136,18 @@ def diff_reports(before: Json, after: Json, level: ConformanceLevel) -> ReportDi
     )
 
 
-def split_failures(doc: Json, other: Json, level: str) -> tuple[list[Json], list[Json], list[Json]]:
+def split_failures(doc: Json, other: Json, level: ConformanceLevel) -> tuple[list[Json], list[Json], list[Json]]:
     """Return the cells that fail in `doc` and pass in `other`, those that do so the other way round, and those that fail in both.
 
     A cell that one of them did not run is in none of the three.
     """
-    beside = {cell_of(c): c for c in other["cells"]}
-    pairs = [(c, beside[cell_of(c)]) for c in doc["cells"] if cell_of(c) in beside]
-    statuses = [(c, o, CellStatus(c[level]["status"]), CellStatus(o[level]["status"])) for c, o in pairs]
-    here = [c for c, _, a, b in statuses if a is CellStatus.FAIL and b is CellStatus.PASS]
-    there = [o for _, o, a, b in statuses if a is CellStatus.PASS and b is CellStatus.FAIL]
-    return here, there, [c for c, _, a, b in statuses if a is b is CellStatus.FAIL]
+    a, b = _map_cell_statuses(doc, level), _map_cell_statuses(other, level)
+    fail, right = CellStatus.FAIL, CellStatus.PASS
+
+    def select(cells: list[Json], here: CellStatus, there: CellStatus) -> list[Json]:
+        return [c for c in cells if (a.get(cell_of(c)), b.get(cell_of(c))) == (here, there)]
+
+    return select(doc["cells"], fail, right), select(other["cells"], right, fail), select(doc["cells"], fail, fail)
 
 
 def _read_head(doc: Json, key: str) -> Any:

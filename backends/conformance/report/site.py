@@ -40,9 +40,10 @@ _STATUS_RANK = {s.value: k for k, s in enumerate(WORST)}
 
 @dataclass(frozen=True, slots=True)
 class SiteReport:
-    """One report: its document, and its page, None where the directory has none."""
+    """One report: its document and its text, and its page, None where the directory has none."""
 
     doc: Json
+    text: str
     page: Path | None
 
     @property
@@ -98,7 +99,8 @@ def read_series(paths: Iterable[str | Path]) -> list[ReportSeries]:
     reports: dict[str, SiteReport] = {}
     for file in dict.fromkeys(f for path in paths for f in _find_report_files(Path(path))):
         doc, page = read_report(file), file.with_name("index.html")
-        reports.setdefault(to_canonical_json(doc), SiteReport(doc, page if page.is_file() else None))
+        text = to_canonical_json(doc)
+        reports.setdefault(text, SiteReport(doc, text, page if page.is_file() else None))
     by_title: dict[str, list[SiteReport]] = {}
     for report in sorted(reports.values(), key=lambda r: r.start_time):
         by_title.setdefault(describe_series_key(report.doc), []).append(report)
@@ -169,7 +171,7 @@ def _copy_report(report: SiteReport, folder: Path, name: str) -> str:
     """Copy a report and its page to a folder of the site, and return the link to the page, or else to the report."""
     target = folder / name
     target.mkdir(parents=True, exist_ok=True)
-    write_text(target / "report.json", to_canonical_json(report.doc))
+    write_text(target / "report.json", report.text)
     if report.page is None:
         return f"{name}/report.json"
     if report.page.resolve() != (target / "index.html").resolve():

@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from uops.backends.conformance.causes.summary import CauseSummary, count_explained_cells, summarize_causes
+from uops.backends.conformance.model import ConformanceLevel
+from uops.backends.conformance.report.diff import split_failures
 from uops.backends.conformance.report.page import format_percent
 from uops.cli.texts import Text
 from uops.spec.untrusted import describe_path
@@ -198,10 +200,8 @@ def _describe_failure(failure: Json) -> str:
 
 def _print_failures_beside(out: Console, doc: Json, other: Json) -> None:
     """Print the cells that fail on one of two backends alone, by row."""
-    from uops.backends.conformance.report.diff import split_failures
-
     level, names = doc["level"], (doc["backend"]["name"], other["backend"]["name"])
-    here, there, both = split_failures(doc, other, level)
+    here, there, both = split_failures(doc, other, ConformanceLevel(level))
     counts = (
         f"{number(len(here))} cells fail on {names[0]} alone, {number(len(there))} on {names[1]} alone, {number(len(both))} on both"
     )
@@ -213,8 +213,6 @@ def _print_failures_beside(out: Console, doc: Json, other: Json) -> None:
 
 def summary_to_json(doc: Json, report: Path, change: ReportDiff | None, other: Json | None = None) -> Json:
     """Return the summary as JSON; the report has the details."""
-    from uops.backends.conformance.report.diff import split_failures
-
     head = {
         k: doc[k]
         for k in ("subject", "backend", "tier", "rows", "dialect", "schedules", "level", "complete", "scores", "silent_rows")
@@ -225,7 +223,7 @@ def summary_to_json(doc: Json, report: Path, change: ReportDiff | None, other: J
         for c in summarize_causes(doc, doc["level"])
     ]
     if other is not None:
-        here, there, both = split_failures(doc, other, doc["level"])
+        here, there, both = split_failures(doc, other, ConformanceLevel(doc["level"]))
         beside = {"only_here": _name_cells(here), "only_there": _name_cells(there), "both": len(both)}
         head["against"] = {"backend": other["backend"], **beside}
     return head | {

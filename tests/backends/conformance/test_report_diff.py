@@ -166,7 +166,7 @@ def test_failures_of_two_backends_are_split(make_run: MakeRun) -> None:
     here = build_document(make_run({EIGHT: CellStatus.FAIL, ORDINARY: CellStatus.FAIL}))
     there = build_document(make_run({ZERO: CellStatus.PASS, ORDINARY: CellStatus.NOT_RUN}))
     only_here, only_there, both = (
-        [(c["row"], c["dtype"], c["edge"]) for c in part] for part in split_failures(here, there, "strict")
+        [(c["row"], c["dtype"], c["edge"]) for c in part] for part in split_failures(here, there, ConformanceLevel.STRICT)
     )
     assert sorted(only_here) == sorted([ZERO, EIGHT]) and only_there == [] and both == [("Elementwise/Max", "bfloat16", "nan")]
-    assert [len(part) for part in split_failures(there, here, "strict")] == [0, 2, 1]
+    assert [len(part) for part in split_failures(there, here, ConformanceLevel.STRICT)] == [0, 2, 1]

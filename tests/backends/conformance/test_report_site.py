@@ -109,7 +109,7 @@ def test_a_badge_says_the_score_and_of_how_many_rows(
 ) -> None:
     doc = build_document(make_run())
     doc["scores"]["strict"]["conformance"] = conformance
-    svg = s.render_badge(s.SiteReport(doc, None), STRICT)
+    svg = s.render_badge(s.SiteReport(doc, "", None), STRICT)
     texts = [t.text for t in ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
     rows = f", 4 of {doc['specification']['rows']} rows" if conformance is not None else ""
     assert texts == ["fake conformance, strict", words + rows]
@@ -120,7 +120,7 @@ def test_a_trend_goes_from_the_least_score_to_100_percent(make_run: MakeRun, tmp
     docs = [build_document(make_run()) for _ in range(4)]
     for doc, score in zip(docs, (0.5, 1.0, None, 0.75)):
         doc["scores"]["strict"]["conformance"] = score
-    reports = [s.SiteReport(doc, None) for doc in docs]
+    reports = [s.SiteReport(doc, "", None) for doc in docs]
     points = s.compute_trend_points_in_pixels(reports, STRICT)
     assert [y for _, y, _ in points] == [32, 4, 18] and [x for x, _, _ in points] == [4, 80, 156]
     assert s.compute_trend_points_in_pixels(reports[:1], STRICT) == []

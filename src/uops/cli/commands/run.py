@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -126,19 +125,14 @@ def judge_program_result(root: UOp, inputs: Mapping[str, Any], result: Result, l
     """
     from uops.backends.conformance.causes.find import judge_and_explain
     from uops.backends.conformance.judge import Expectation
-    from uops.backends.conformance.model import ConformanceCase, ConformanceLevel, Segment
+    from uops.backends.conformance.model import ConformanceLevel
     from uops.backends.contract import KERNEL_SURFACE, TENSOR_SURFACE
-    from uops.spec.ir import dtypes as dt
     from uops.spec.verify.dialects import Dialect
     from uops.spec.verify.infer import infer_tensor_kernel_or_bestiary_dialect
 
     is_tensor = infer_tensor_kernel_or_bestiary_dialect(root) is Dialect.TENSOR
-    case = ConformanceCase("", dt.void, "", root, dict(inputs), (), TENSOR_SURFACE if is_tensor else KERNEL_SURFACE)
-    at_level, expected = ConformanceLevel(level), Expectation(case)
-    sets = expected.at(at_level)
-    segments = tuple(Segment("program", key, 0, math.prod(want.shape)) for key, want in sets.items())
-    whole = Expectation(dataclasses.replace(case, segments=segments))
-    return judge_and_explain(whole, result, at_level)
+    expected = Expectation.of_program(root, inputs, TENSOR_SURFACE if is_tensor else KERNEL_SURFACE)
+    return judge_and_explain(expected, result, ConformanceLevel(level))
 
 
 def _print_verdicts(verdicts: Sequence[SegmentVerdict], level: str) -> None:

@@ -15,6 +15,7 @@ from uops.backends.conformance.causes.programs import PROGRAM_CAUSES
 from uops.backends.conformance.judge import Expectation
 from uops.backends.conformance.model import ConformanceCase, ConformanceLevel, Segment
 from uops.interp import run
+from uops.interp.allowed import compute_allowed_sets
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
@@ -112,7 +113,7 @@ def expect(program: tuple[UOp, Mapping[str, Any]]) -> tuple[Expectation, Segment
 
 
 def causes_of(expected: Expectation, segment: Segment, got: Any, level: ConformanceLevel) -> dict[str, int]:
-    return {cause: int(mask.sum()) for cause, mask in f.find_causes(expected, segment, got, level).items()}
+    return {cause: int(mask.sum()) for cause, mask in f.find_causes(f.ChangedPrograms(expected, level), segment, got).items()}
 
 
 def result_with(cause_id: str) -> Any:
@@ -347,3 +348,13 @@ def test_of_two_causes_that_hold_the_simpler_one_is_claimed() -> None:
     """No pair has operands of different signs, so that a remainder that truncates is the same."""
     expected, segment = expect(on(b.mod, (I32, [5, 7, 9]), (I32, [0, 4, 3])))
     assert causes_of(expected, segment, np.array([0, 3, 0], np.int32), STRICT) == {"remainder-by-zero": 1}
+
+
+def test_a_changed_program_is_evaluated_once_for_all_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected, _ = expect(on(b.mod, (I32, [5, 7, 9, 11]), (I32, [0, 4, 0, 3])))
+    evaluated = list[Any]()
+    monkeypatch.setattr(f, "compute_allowed_sets", lambda *a, **k: evaluated.append(a) or compute_allowed_sets(*a, **k))
+    changed, got = f.ChangedPrograms(expected, STRICT), np.array([0, 3, 0, 2], np.int32)
+    for start in (0, 2):
+        assert list(f.find_causes(changed, Segment("half", 0, start, start + 2), got)) == ["remainder-by-zero"]
+    assert len(evaluated) == len({graph for graph, *_ in evaluated})
