@@ -521,3 +521,28 @@ def test_values_are_kept_in_the_output_where_it_is_not_read(worker):
     assert not refuted(parse(ONTO.format(read="%4")), parse(AROUND), worker)
     bad = refuted(parse(ONTO.format(read="%2")), parse(AROUND), worker)
     assert {v.kind for v in bad} == {ObligationKind.ONCE}
+
+
+LAST_WINS = """
+%0 = param (1), slot=0 : f32
+%1 = range 4, axis_id=0, type=loop
+%2 = after %0, %1
+%3 = index %2, 0
+%4 = load %3
+%5 = index %0, 0
+%6 = param (4), slot=1 : f32
+%7 = index %6, %1
+%8 = load %7
+%9 = add %4, %8
+%10 = store %5, %9{gate}
+%11 = end %10, %1
+%12 = sink %11, name="sum"
+"""
+
+
+def test_iterations_in_order_that_are_left_out_are_not_covered_by_the_first(worker):
+    """Each iteration stores the same element, of which the last one counts."""
+    gated = LAST_WINS.format(gate=", %13").replace("%10 = store", "%13 = cmplt %1, 1\n%10 = store")
+    before, after = parse(LAST_WINS.format(gate="")), parse(gated)
+    assert not [v for v in refuted(before, before, worker) if v.kind is ObligationKind.COVER]
+    assert [v for v in refuted(before, after, worker) if v.kind is ObligationKind.COVER]
