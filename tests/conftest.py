@@ -9,6 +9,7 @@ import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +38,26 @@ STACKS = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Write the stacks of a worker that crashes to a file, which the controller shows at the end: its stderr is far above."""
+    """Write the stacks and the stderr of a worker that crashes to files, which the controller shows at the end.
+
+    CPython turns faulthandler off before a fatal error of its own: it has then written to stderr, so to what pytest captures.
+    """
     if hasattr(config, "workerinput"):
-        file = Path(config.workerinput["stacks"], config.workerinput["workerid"]).open("w")  # noqa: SIM115 - open until the worker ends
-        config.add_cleanup(file.close)
-        faulthandler.enable(file)
+        stacks, stderr = (_open_for_worker(config, kind) for kind in ("stacks", "stderr"))
+        faulthandler.enable(stacks)
+        captured = config.pluginmanager.getplugin("capturemanager")._global_capturing.err
+        if captured is not None and hasattr(captured, "targetfd"):  # neither -s nor --capture=sys
+            os.dup2(stderr.fileno(), captured.tmpfile.fileno())
+            os.dup2(stderr.fileno(), captured.targetfd)
     else:
         config.stash[STACKS] = tempfile.TemporaryDirectory(prefix="uops-stacks-")
+
+
+def _open_for_worker(config: Any, kind: str) -> FileIO:
+    """Open a file that the controller shows if this worker crashes."""
+    file = FileIO(Path(config.workerinput["stacks"], f"{config.workerinput['workerid']} {kind}"), "w+")
+    config.add_cleanup(file.close)
+    return file
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -60,11 +74,13 @@ def pytest_testnodedown(node: Any, error: object) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Show the stacks of the workers that crashed."""
-    for file in sorted(Path(config.stash[STACKS].name).iterdir()):
-        if text := file.read_text():
-            terminalreporter.section(f"stacks of {file.name}")
-            terminalreporter.write_line(text)
+    """Show what the workers that crashed left."""
+    folder = Path(config.stash[STACKS].name)
+    for status in sorted(folder.glob("* status")):
+        for file in sorted(folder.glob(f"{status.name.split()[0]} *")):
+            if text := file.read_text(errors="replace"):
+                terminalreporter.section(file.name)
+                terminalreporter.write_line(text)
 
 
 def pytest_collection_finish() -> None:
