@@ -51,6 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
             os.dup2(stderr.fileno(), captured.targetfd)
     else:
         config.stash[STACKS] = tempfile.TemporaryDirectory(prefix="uops-stacks-")
+        config.add_cleanup(config.stash[STACKS].cleanup)
 
 
 def _open_for_worker(config: Any, kind: str) -> FileIO:

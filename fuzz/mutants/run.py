@@ -76,9 +76,9 @@ class MutantRun:
         threads = [
             threading.Thread(target=self._hunt_pending_until_stopped, args=(pending,), daemon=True) for _ in range(self.jobs)
         ]
-        for t in threads:
-            t.start()
         try:
+            for t in threads:
+                t.start()
             while any(t.is_alive() for t in threads):
                 self._stop.wait(0.2)
                 on_poll(self)
@@ -88,7 +88,8 @@ class MutantRun:
             self._stop.set()
             self.complete = False
         for t in threads:
-            t.join()
+            if t.ident is not None:  # Ctrl-C may come before the last has started
+                t.join()
         self.journal.close()
         if self._failure is not None:
             raise self._failure
