@@ -4,11 +4,12 @@ A family makes a graph around its op from a `ChoiceSource`. As in `uops.fuzz.gen
 nothing. The law is that a graph means what its legal form means (R100 to R124, the rulings of `legalize`);
 `describe_legalize_disagreement` runs both.
 
-Never generated: a Trap, and float additions whose order could show (floats hold small integers).
+Never generated: a Trap, and float sums and products whose order could show (floats hold small integers).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -35,6 +36,7 @@ from uops.spec.ir import args as A
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.axes import AxisType
+from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.result import Result
@@ -50,6 +52,14 @@ PAIR = ("D0", "D1")
 DEVICES: list[A.Device] = ["CPU", "GPU", PAIR]
 #: Devices that an ALLREDUCE leaves its result on.
 TARGETS: list[A.Device] = ["CPU", "D1", PAIR, ("X", "Y", "Z")]
+#: Factors of a float product whose order cannot show: elements are at most 8, and a float32 holds all integers up to 8**8.
+MAX_FACTORS = 8
+
+
+def draw_reduction(m: BestiaryMaker, d: DType, count: int) -> Op:
+    """Draw the op of a reduction of `count` elements, whose order cannot show."""
+    op = m.draw.choice(REDUCES)
+    return Op.ADD if op is Op.MUL and d.is_float and count > MAX_FACTORS else op
 
 
 # ------------------------------------------------------------------------------------------------------------------- tensors
@@ -57,9 +67,10 @@ TARGETS: list[A.Device] = ["CPU", "D1", PAIR, ("X", "Y", "Z")]
 
 def make_reduce_axis(m: BestiaryMaker) -> UOp:
     """Make a REDUCE_AXIS of any axes."""
-    t = m.make_tensor_in_memory(m.draw_dtype(), m.draw_shape(3))
-    axes = tuple(k for k in range(len(t.shape)) if m.draw.chance(50))
-    return node(Op.REDUCE_AXIS, t, arg=A.ReduceArg(m.draw.choice(REDUCES), axes))
+    d, shape = m.draw_dtype(), m.draw_shape(3)
+    t = m.make_tensor_in_memory(d, shape)
+    axes = tuple(k for k in range(len(shape)) if m.draw.chance(50))
+    return node(Op.REDUCE_AXIS, t, arg=A.ReduceArg(draw_reduction(m, d, math.prod(shape)), axes))
 
 
 def make_pad(m: BestiaryMaker) -> UOp:
@@ -303,10 +314,11 @@ def make_reduce_bounded_by_outer_range(m: BestiaryMaker) -> UOp:
 
 def make_reduce_over_ranges(m: BestiaryMaker) -> UOp:
     """Make a B_REDUCE of a scalar or vector over one to three ranges."""
-    d, op = m.draw_dtype(NUMBERS), m.draw.choice(REDUCES)
+    d = m.draw_dtype(NUMBERS)
     i, *inner = [
         m.make_range(axis_type_choices=(AxisType.REDUCE, AxisType.UNROLL, AxisType.LOOP)) for _ in range(m.draw.integer(1, 3))
     ]
+    op = draw_reduction(m, d, count_iterations(i, *inner))
     value = m.make_scalar_over_ranges(d, i, *inner)
     if m.draw.chance(30):
         value = node(Op.VECTORIZE, value, m.make_scalar_over_ranges(d, i, *inner))

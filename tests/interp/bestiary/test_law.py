@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 import uops
 from uops.fuzz.generate.bestiary.families import (
     FAMILIES,
+    MAX_FACTORS,
     case,
     describe_legalize_disagreement,
     generate_family_case,
@@ -83,6 +85,15 @@ def test_generated_graphs_are_well_formed_text(family: str) -> None:
         assert {k: np.asarray(x).tobytes() for k, x in again.inputs.items()} == {
             k: np.asarray(x).tobytes() for k, x in c.inputs.items()
         }
+
+
+def test_no_order_of_a_float_product_can_show() -> None:
+    counts = []
+    for seed in range(600):
+        for u in toposort(case("reduce", seed).graph):
+            if u.op is Op.B_REDUCE and u.arg.op is Op.MUL and u.dtype.is_float:
+                counts.append(math.prod(r.src[0].arg.value for r in u.src[1:]))
+    assert 2 < max(counts) <= MAX_FACTORS
 
 
 def test_the_families_make_every_op_of_the_document() -> None:
