@@ -40,7 +40,7 @@ from uops.backends.conformance.model import (
     SchedulePolicy,
     Segment,
 )
-from uops.backends.contract import TENSOR_SURFACE, Capabilities
+from uops.backends.contract import TENSOR_SURFACE, Capabilities, Missing
 from uops.backends.registry import BackendInfo
 from uops.backends.testing.journal import Journal
 from uops.backends.testing.programs import has_empty_program
@@ -142,7 +142,16 @@ def run_conformance(
 
 def _is_declared(case: ConformanceCase, capabilities: Capabilities) -> bool:
     """Return True if a backend declares what a case needs."""
-    return capabilities.can_be_asked(case.surface) and capabilities.missing(case.row, case.dtype) is None
+    return capabilities.can_be_asked(case.surface) and _find_declared_gap(case, capabilities) is None
+
+
+def _find_declared_gap(case: ConformanceCase, capabilities: Capabilities) -> Missing | None:
+    """Return the declared gap that covers a case: of its row and dtype, or of a dtype of another value in its program."""
+    if gap := capabilities.missing(case.row, case.dtype):
+        return gap
+    used = {u.dtype for u in toposort(case.graph)} & {*dt.STORABLE} - {*capabilities.dtypes}
+    absent = next((d for d in dt.STORABLE if d in used), None)
+    return absent and Missing(case.row, absent.name, f"no dtype {absent.name}, which a value in the program has")
 
 
 def draw_sample(cases: Sequence[ConformanceCase], count: int, seed: int) -> list[ConformanceCase]:
@@ -219,7 +228,9 @@ def _initialize_cells(run: ConformanceRun, required: Iterable[ConformanceCase], 
         for level in ConformanceLevel:
             status, reason = _find_declared_status(case, capabilities, level)
             for cell in case.cells():
-                run.cells[level].setdefault(cell, CellResult(cell, status, reason=reason, surface=case.surface))
+                result = run.cells[level].setdefault(cell, CellResult(cell, status, reason=reason, surface=case.surface))
+                if result.status is CellStatus.NOT_RUN:  # one case that cannot be asked leaves the cell undecided
+                    result.status, result.reason = status, reason
 
 
 def _find_declared_status(
@@ -230,8 +241,8 @@ def _find_declared_status(
         return CellStatus.NOT_ASKABLE, f"the backend does not declare the surface {case.surface}"
     if level.value not in capabilities.levels:
         return CellStatus.UNSUPPORTED, f"declared not to be at level {level.value}"
-    missing = capabilities.missing(case.row, case.dtype)
-    return (CellStatus.UNSUPPORTED, missing.reason) if missing else (CellStatus.NOT_RUN, None)
+    gap = _find_declared_gap(case, capabilities)
+    return (CellStatus.UNSUPPORTED, gap.reason) if gap else (CellStatus.NOT_RUN, None)
 
 
 def _judge_and_record_outcomes(

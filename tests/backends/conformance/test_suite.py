@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -162,6 +163,17 @@ def test_what_a_backend_declares_and_refuses_fails_and_is_not_run() -> None:
         assert after["required"] == before["required"] == before["run"] == after["run"] + len(refused)
         assert after["passed"] == before["passed"] - len(refused)
         assert after["coverage"] < before["coverage"] and after["conformance"] < before["conformance"]
+
+
+def test_no_program_is_asked_that_has_a_value_of_an_undeclared_dtype() -> None:
+    name = "uops.backends.conformance.controls:RefusingFloat32"
+    info = query_info_isolating_foreign_backend(name)
+    without = Capabilities(tuple(d for d in info.capabilities.dtypes if d is not dt.float32), surfaces=info.capabilities.surfaces)
+    run = run_conformance(name, replace(info, capabilities=without), rows="*/Cast", jobs=1)
+    cells = run.cells[ConformanceLevel.CORE].values()
+    assert {c.status for c in cells} == {CellStatus.PASS, CellStatus.UNSUPPORTED}
+    reasons = {c.reason for c in cells if c.status is CellStatus.UNSUPPORTED and c.cell.dtype != "float32"}
+    assert reasons == {"no dtype float32, which a value in the program has"}
 
 
 def test_a_cell_that_is_refused_in_part_fails_and_counts_what_was_judged() -> None:
