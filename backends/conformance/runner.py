@@ -151,7 +151,7 @@ def _find_declared_gap(case: ConformanceCase, capabilities: Capabilities) -> Mis
         return gap
     used = {u.dtype for u in toposort(case.graph)} & {*dt.STORABLE} - {*capabilities.dtypes}
     absent = next((d for d in dt.STORABLE if d in used), None)
-    return absent and Missing(case.row, absent.name, f"no dtype {absent.name}, which a value in the program has")
+    return None if absent is None else Missing(case.row, absent.name, f"no dtype {absent.name}, which a value in the program has")
 
 
 def draw_sample(cases: Sequence[ConformanceCase], count: int, seed: int) -> list[ConformanceCase]:

@@ -14,6 +14,7 @@ from click.testing import Result
 
 import uops as package
 from uops.cli.commands.new_backend import render_package
+from uops.spec.extras import find_source_checkout
 
 Uops = Callable[..., Result]
 EXAMPLE = Path(__file__).parents[2] / "examples" / "backend-template"
@@ -21,7 +22,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "backend-template"
 
 def test_the_example_is_what_the_command_writes() -> None:
     files = {str(p.relative_to(EXAMPLE)): p.read_text() for p in EXAMPLE.rglob("*") if p.suffix in (".py", ".toml", ".ini")}
-    assert render_package("template") == files
+    assert render_package("template", EXAMPLE) == files
 
 
 def test_the_package_bears_its_name_and_runs(uops: Uops, tmp_path: Path) -> None:
@@ -36,6 +37,16 @@ def test_the_package_bears_its_name_and_runs(uops: Uops, tmp_path: Path) -> None
         [*command, "--report", str(tmp_path / "report")], env={**os.environ, "PYTHONPATH": paths}, capture_output=True, check=False
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+
+
+def test_tox_takes_uops_from_the_checkout_that_the_command_runs_from(
+    uops: Uops, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert uops("new-backend", "mine", "--directory", str(tmp_path / "a")).exit_code == 0
+    assert f"{{env:UOPS_SOURCE:{find_source_checkout() or 'PATH_OF_UOPS'}}}" in (tmp_path / "a/tox.ini").read_text()
+    monkeypatch.setattr(sys.modules[render_package.__module__], "find_source_checkout", lambda: None)
+    assert uops("new-backend", "mine", "--directory", str(tmp_path / "b")).exit_code == 0
+    assert "{env:UOPS_SOURCE:PATH_OF_UOPS}" in (tmp_path / "b/tox.ini").read_text()
 
 
 @pytest.mark.parametrize(

@@ -63,12 +63,13 @@ def _describe(name: str) -> Json:
 def describe_features(declared: Capabilities) -> str:
     """Return what a backend declares, in words. Sizes of memory are in KB."""
     from uops.backends.contract import Capabilities
-    from uops.spec.rows.rows import ROWS
+    from uops.spec.rows.named.base import RowSubject
+    from uops.spec.rows.rows import rows_of_subject
 
-    everything = Capabilities()
-    dtypes, lacking = len(declared.dtypes), [r for r in ROWS.values() if declared.missing(r.id) is not None]
+    everything, rows = Capabilities(), rows_of_subject(RowSubject.BACKEND)
+    dtypes, lacking = len(declared.dtypes), [r for r in rows if declared.missing(r.id) is not None]
     words = ["every dtype" if dtypes == len(everything.dtypes) else f"{dtypes} of {len(everything.dtypes)} dtypes"]
-    words.append(f"{len(ROWS) - len(lacking)} of {len(ROWS)} rows" if lacking else "every row")
+    words.append(f"{len(rows) - len(lacking)} of {len(rows)} rows" if lacking else "every row")
     words.append("surfaces " + ", ".join(declared.surfaces))
     if max(declared.vector_widths) > 1:
         words.append(f"vectors of {max(declared.vector_widths)} lanes")

@@ -10,6 +10,7 @@ from string import Template
 import click
 
 from uops.cli.common import echo
+from uops.spec.extras import find_source_checkout
 from uops.spec.untrusted import describe_path, escape_to_one_line
 
 #: What a name may be: part of the names of a distribution, a module and an entry point.
@@ -43,7 +44,7 @@ def new_backend(name: str, directory: Path | None) -> None:
     place = directory or Path(name)
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise click.BadParameter(f"{describe_path(place)} exists and is not an empty directory", param_hint="--directory")
-    for path, text in render_package(name).items():
+    for path, text in render_package(name, place).items():
         target = place / path
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -55,9 +56,19 @@ def new_backend(name: str, directory: Path | None) -> None:
     echo("docs/writing-a-backend.md says what to change, and how to declare what you lack (uops conform --probe).")
 
 
-def render_package(name: str) -> dict[str, str]:
-    """Return the files of the package by path."""
+def render_package(name: str, place: Path) -> dict[str, str]:
+    """Return the files of the package at a place, by path."""
     folder = resources.files("uops.cli") / "template"
     class_name = "".join(word.capitalize() for word in name.split("_"))
-    words = {"name": name, "package": f"uops_{name}", "class_name": class_name}
+    words = {"name": name, "package": f"uops_{name}", "class_name": class_name, "source": _tox_path_of_checkout(place)}
     return {path.format(**words): Template((folder / file).read_text()).substitute(words) for path, file in _FILES.items()}
+
+
+def _tox_path_of_checkout(place: Path) -> str:
+    """Return where tox finds the checkout that this package is imported from; a placeholder for an installed package."""
+    checkout, folder = find_source_checkout(), place.absolute()
+    if checkout is None:
+        return "PATH_OF_UOPS"
+    if folder.is_relative_to(checkout):
+        return "{tox_root}" + "/.." * len(folder.relative_to(checkout).parts)
+    return str(checkout)
