@@ -330,10 +330,9 @@ class _JitSessions:
         """Return the name of a new object, after making room for it in `current`."""
         if self.current is None or self.linked == SESSION:
             _initialize_llvm()
-            self.current, self.linked = (
-                llvm.create_lljit_compiler(_create_target_machine(detect_host_without_gfni(), LlvmTier.FAST)),
-                0,
-            )
+            machine = _create_target_machine(detect_host_without_gfni(), LlvmTier.FAST)
+            # JITLink lays out an object as one block. RuntimeDyld maps each section by itself, and aborts if two are 2 GB apart.
+            self.current, self.linked = llvm.create_lljit_compiler(machine, use_jit_link=True), 0
         self.linked += 1
         return f"uops{self.linked}"
 
