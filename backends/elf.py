@@ -86,8 +86,12 @@ class ElfFile:
         return [self._unpack(wide if self.is_64_bit else narrow, start + k * size) for k in range(count)]
 
     def contents(self, section: ElfSection) -> bytes:
-        """Return the bytes of a section."""
-        return bytes(section.size) if section.is_zeros else self.image[section.start : section.start + section.size]
+        """Return the bytes of a section. Raises ValueError if they are not in the file."""
+        if section.is_zeros:
+            return bytes(section.size)
+        if section.start + section.size > len(self.image):
+            raise ValueError("a section leaves the file")
+        return self.image[section.start : section.start + section.size]
 
     @functools.cached_property
     def symbols(self) -> list[Symbol]:
@@ -128,14 +132,18 @@ class ElfFile:
         return all(start + size <= len(self.image) for start, size in parts)
 
 
+#: An ELF file of these bytes. The last few are kept: an object is checked, and then linked.
+parse_elf = functools.lru_cache(maxsize=8)(ElfFile)
+
+
 def undefined_symbols(image: bytes) -> tuple[str, ...]:
     """Return the names, sorted, that an object refers to and does not define. Raises ValueError on another format than ELF."""
-    return tuple(sorted({s.name for s in ElfFile(image).symbols if s.name and s.section == UNDEFINED}))
+    return tuple(sorted({s.name for s in parse_elf(image).symbols if s.name and s.section == UNDEFINED}))
 
 
 def defined_symbols(image: bytes) -> frozenset[str]:
     """Return the names that an object defines. Raises ValueError as `undefined_symbols` does."""
-    return frozenset(s.name for s in ElfFile(image).symbols if s.name and s.section != UNDEFINED)
+    return frozenset(s.name for s in parse_elf(image).symbols if s.name and s.section != UNDEFINED)
 
 
 def defines_symbol(image: bytes, symbol: str) -> bool:
@@ -150,7 +158,7 @@ def is_linkable_or_host_lacks_elf(image: bytes, *symbols: str) -> bool:
         return True
     try:
         same_machine = image[:6] == host_header[:6] and image[18:20] == host_header[18:20]  # class, byte order and processor
-        return same_machine and ElfFile(image).lies_within_file() and defined_symbols(image).issuperset(symbols)
+        return same_machine and parse_elf(image).lies_within_file() and defined_symbols(image).issuperset(symbols)
     except (ValueError, IndexError, OverflowError, struct.error):  # a table that points outside the file, a name that is not text
         return False
 

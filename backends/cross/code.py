@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from uops.backends.cross.link import link_object
 from uops.backends.cross.processors import Processor
 from uops.backends.cross.support import SUPPORT_SYMBOLS
+from uops.backends.link import link_object
 
 #: The address of a native engine's memory, which lies behind the stack that qemu gives 32-bit programs; its bytes; and the bytes at
 #: its beginning that hold code.

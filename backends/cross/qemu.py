@@ -17,9 +17,9 @@ from typing import BinaryIO
 from uops.backends.cross.child import ChildProcess
 from uops.backends.cross.code import BASE, DATA, SIZE, NativeCode
 from uops.backends.cross.codegen import GENERATOR
-from uops.backends.cross.link import link_object
 from uops.backends.cross.processors import Processor
 from uops.backends.elf import ElfFile
+from uops.backends.link import link_object
 from uops.spec.errors import Crash
 
 #: Address of the program that waits for calls.

@@ -21,6 +21,7 @@ from llvmlite import binding as llvm
 from llvmlite.binding.newpassmanagers import NewPassManager
 
 from uops.backends.elf import undefined_symbols
+from uops.backends.llvm.executable import CodeBlock, is_self_contained
 from uops.spec.errors import CompileError, Crash
 
 
@@ -302,11 +303,12 @@ def emit_assembly(source: str, target: Host, tier: LlvmTier) -> str:
 class LinkedObject:
     """Linked code, valid as long as this object lives.
 
-    `addresses` are those of the symbols asked for, in order. `tracker` frees the code, and keeps its session alive.
+    `addresses` are those of the symbols asked for, in order. `owner` frees the code; it is LLVM's tracker, which keeps its session
+    alive, or a CodeBlock.
     """
 
     addresses: tuple[int, ...]
-    tracker: Any
+    owner: Any
 
     @property
     def address(self) -> int:
@@ -341,7 +343,17 @@ _sessions = _JitSessions()
 
 
 def load_object(image: bytes, *symbols: str) -> LinkedObject:
-    """Link an object into this process, and resolve these symbols. Raises Crash if LLVM cannot."""
+    """Link an object into this process, and return the addresses of these symbols. Raises Crash if that cannot be done."""
+    if not is_self_contained(image):
+        return link_by_llvm(image, *symbols)
+    block = CodeBlock(image)
+    if lacking := [symbol for symbol in symbols if symbol not in block.symbols]:
+        raise Crash(f"linking: the object lacks {', '.join(lacking)}")
+    return LinkedObject(tuple(block.symbols[symbol] for symbol in symbols), block)
+
+
+def link_by_llvm(image: bytes, *symbols: str) -> LinkedObject:
+    """Link any object for this machine as `load_object` does; it may refer to symbols of this process."""
     with _lock:
         library = llvm.JITLibraryBuilder().add_object_img(image).add_current_process()
         for symbol in symbols:
@@ -356,6 +368,6 @@ def load_object(image: bytes, *symbols: str) -> LinkedObject:
 
 
 def keep_alive(linked: LinkedObject) -> None:
-    """Keep linked code until the process ends, as threads may run it while Python exits."""
-    for owner in (linked.tracker, linked.tracker.session):
+    """Keep code that LLVM linked until the process ends, as threads may run it while Python exits."""
+    for owner in (linked.owner, linked.owner.session):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(owner))

@@ -16,10 +16,10 @@ from uops.backends.cross import code, codegen, engines
 from uops.backends.cross import target as target_module
 from uops.backends.cross.arguments import ArrayArgument, describe_array_arguments
 from uops.backends.cross.backend import Aarch64Backend
-from uops.backends.cross.link import link_object
 from uops.backends.cross.processors import PROCESSORS
 from uops.backends.cross.target import CrossKernel, CrossTarget, compile_support_functions
 from uops.backends.elf import ElfFile
+from uops.backends.link import link_object
 from uops.backends.llvm.binding import LlvmTier
 from uops.compiler.target import load_or_remake_kernel
 from uops.spec.errors import Crash, Unsupported

@@ -14,6 +14,7 @@ from llvmlite import binding as llvm
 
 import uops
 from uops.backends.cache import ObjectCache
+from uops.backends.calling import ENTRY, HostKernel
 from uops.backends.llvm import binding
 from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
@@ -101,6 +102,7 @@ import sys
 from pathlib import Path
 import numpy as np
 from uops.backends.cache import ObjectCache
+from uops.backends.calling import ENTRY, HostKernel
 from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 from uops.spec.ir import build as B, dtypes as dt
@@ -165,18 +167,18 @@ def test_kernels_that_are_gone_leave_next_to_nothing(kernels, tier: LlvmTier) ->
     assert min(left(64), left(64)) < 64 * LEFT[tier]
 
 
-def test_a_kernel_outlives_the_sessions_that_come_after_its_own(kernels) -> None:
+def test_code_that_llvm_linked_outlives_the_sessions_after_its_own(kernels) -> None:
     target = LlvmTarget(LlvmTier.FAST, ObjectCache(None))
     binary = target.compile(target.render(square_plus(kernels, 0.5)))
-    first, *others = [target.load(binary) for _ in range(3 * binding.SESSION)]
-    sessions = {id(k._owner.tracker.session): weakref.ref(k._owner.tracker.session) for k in (first, *others)}
+    first, *others = [binding.link_by_llvm(binary, ENTRY) for _ in range(3 * binding.SESSION)]
+    sessions = {id(k.owner.session): weakref.ref(k.owner.session) for k in (first, *others)}
     assert len(sessions) in (3, 4)
     del others
     gc.collect()
     alive = [s() for s in sessions.values() if s() is not None]
-    assert {id(s) for s in alive} == {id(first._owner.tracker.session), id(binding._sessions.current)}
+    assert {id(s) for s in alive} == {id(first.owner.session), id(binding._sessions.current)}
     out, x = np.zeros(8), np.arange(8.0)
-    first([out.ctypes.data, x.ctypes.data], [])
+    HostKernel(first.address, first, 0)([out.ctypes.data, x.ctypes.data], [])
     assert out.tolist() == EXPECTED
 
 

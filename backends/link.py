@@ -1,7 +1,8 @@
-"""A linker for kernels of other processors: an ELF object, placed at an address, with its relocations applied.
+"""A linker for kernels, of this processor and of others: an ELF object, placed at an address, with its relocations applied.
 
 Takes: an object, an address and the addresses of functions that it may call. Gives: the bytes at that address, and the addresses of
-its functions. Raises Crash for what it does not know. Sources: the ELF supplements of the AArch64, RISC-V, s390x and i386 ABIs.
+its functions. Raises Crash for what it does not know. Sources: the ELF supplements of the x86-64, AArch64, RISC-V, s390x and i386
+ABIs.
 """
 
 from __future__ import annotations
@@ -10,11 +11,15 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from uops.backends.elf import UNDEFINED, ElfFile, Relocation
+from uops.backends.elf import UNDEFINED, ElfFile, Relocation, parse_elf
 from uops.spec.errors import Crash
 
 #: The section number of a symbol that is a number.
 _ABSOLUTE = 0xFFF1
+#: Greatest alignment of a section in bytes; a damaged object may ask for any.
+_MOST_ALIGNMENT = 1 << 16
+#: Numbers of processors (`ElfFile.machine`).
+X86_64 = 62
 _AARCH64, _RISCV, _S390, _I386 = 183, 243, 22, 3
 
 
@@ -191,35 +196,40 @@ _KINDS: dict[int, dict[int, Apply]] = {
         4: _store("I"), 5: _store("I", relative=True), 22: _store("Q"), 23: _store("Q", relative=True),
         17: _half_distance("H"), 18: _half_distance("H"), 19: _half_distance("I"), 20: _half_distance("I"),
     },
+    X86_64: {1: _store("Q"), 2: _store("I", relative=True), 4: _store("I", relative=True), 24: _store("Q", relative=True)},
     _I386: {1: _store("I"), 2: _store("I", relative=True), 4: _store("I", relative=True)},
 }  # fmt: skip
 #: RISC-V's kinds whose symbol is the instruction with the upper part; they come after that one.
 _LOW_PARTS = (24, 25)
 
 
-def link_object(image: bytes, base: int, functions: Mapping[str, int]) -> LinkedImage:
-    """Place the sections of an object from the address `base` on.
+def link_object(image: bytes, base: int | Callable[[int], int], functions: Mapping[str, int]) -> LinkedImage:
+    """Place the sections of an object from the address `base` on, or from the one that the function `base` returns for their bytes.
 
     Raises Crash if a symbol or a kind of relocation is unknown, or if the object is damaged.
     """
     try:
-        return _link_whole_object(ElfFile(image), base, functions)
+        return _link_whole_object(parse_elf(image), base, functions)
     except (ValueError, IndexError, KeyError, OverflowError, struct.error) as e:  # a table points outside of the file
         raise Crash(f"linking: the object is damaged: {e}") from e
 
 
-def _link_whole_object(elf: ElfFile, base: int, functions: Mapping[str, int]) -> LinkedImage:
+def _link_whole_object(elf: ElfFile, base: int | Callable[[int], int], functions: Mapping[str, int]) -> LinkedImage:
     starts, size = dict[int, int](), 0
     for k, section in enumerate(elf.sections):
         if section.has_memory:
+            if section.alignment > _MOST_ALIGNMENT:
+                raise ValueError(f"a section is aligned to {section.alignment} bytes")
             size = -(-size // max(1, section.alignment)) * max(1, section.alignment)
             starts[k] = size
             size += section.size
+    contents = {k: elf.contents(elf.sections[k]) for k in starts}
+    address = base if isinstance(base, int) else base(size)
     linked = bytearray(size)
     for k, start in starts.items():
-        linked[start : start + elf.sections[k].size] = elf.contents(elf.sections[k])
-    values = [_address_of_symbol(elf, k, base, starts, functions) for k in range(len(elf.symbols))]
-    _apply_relocations(elf, linked, base, starts, values)
+        linked[start : start + elf.sections[k].size] = contents[k]
+    values = [_address_of_symbol(elf, k, address, starts, functions) for k in range(len(elf.symbols))]
+    _apply_relocations(elf, linked, address, starts, values)
     own = {s.name: v for s, v in zip(elf.symbols, values, strict=True) if s.section != UNDEFINED and s.name and v is not None}
     return LinkedImage(bytes(linked), own)
 

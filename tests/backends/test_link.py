@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from uops.backends.cross.codegen import GENERATOR
-from uops.backends.cross.link import link_object
+from uops.backends.link import link_object
 from uops.spec.errors import Crash
 
 #: A function that calls another one, by `auipc` and `jalr`.
