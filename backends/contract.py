@@ -38,6 +38,8 @@ NATIVE_SURFACE = "native"
 SURFACES = (TENSOR_SURFACE, KERNEL_SURFACE, RENDERER_SURFACE, DEVICES_SURFACE, NATIVE_SURFACE)
 #: Languages of native text (R168): C, OpenCL C, CUDA C and the instructions of LLVM IR.
 LANGUAGES = ("c", "opencl", "cuda", "llvm")
+#: Traits that a backend may declare: ways to differ from `strict` on purpose. Its cells that differ so alone are scored apart.
+TRAITS = ("flushes-subnormals", "other-nan-bits", "saturates-floats")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ class Capabilities:
 
     `bestiary` says that `run` also takes graphs of the second document; a backend without it is given their legal forms.
     `language` is that of native text, one of `LANGUAGES`. `abilities` are those of a target of this compiler.
+    `traits` are of `TRAITS`: each stands for a second allowed result of each program, and what is outside of that still fails.
     """
 
     dtypes: tuple[DType, ...] = dt.STORABLE
@@ -83,8 +86,12 @@ class Capabilities:
     bestiary: bool = False
     language: str = "c"
     abilities: tuple[str, ...] = ()
+    traits: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        for trait in self.traits:
+            if trait not in TRAITS:
+                raise ValueError(f"traits must be among {', '.join(TRAITS)}, got {trait!r:.80}")
         if self.language not in LANGUAGES:
             raise ValueError(f"language must be one of {', '.join(LANGUAGES)}, got {self.language!r:.80}")
 
@@ -146,7 +153,7 @@ class Capabilities:
 #: Field that is a sequence -> JSON type of its elements.
 _SEQUENCES: dict[str, type] = {
     "dtypes": str, "unsupported": dict, "deviations": dict, "levels": str, "vector_widths": int, "tensor_cores": str,
-    "surfaces": str, "abilities": str,
+    "surfaces": str, "abilities": str, "traits": str,
 }  # fmt: skip
 
 

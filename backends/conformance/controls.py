@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from uops import __version__
+from uops.backends.arrays import DTYPE_OF
 from uops.backends.conformance.judge import interpret
 from uops.backends.contract import COMPILED_SURFACES, Backend, Capabilities, Deviation, Inputs, Missing
 from uops.spec.errors import Unsupported
@@ -106,6 +107,35 @@ class Zeros(_SpoilingControl):
     def spoil(self, value: Any, inputs: Inputs) -> Any:
         """Return zeros in place of `value`."""
         return np.zeros_like(value)
+
+
+class FlushingSubnormals(_SpoilingControl):
+    """A control that makes subnormal operands and results zero, as it declares; its sums are wrong beside that."""
+
+    name = "control-flushing"
+
+    def capabilities(self) -> Capabilities:
+        """Declare the trait."""
+        return Capabilities(surfaces=COMPILED_SURFACES, traits=("flushes-subnormals",))
+
+    def run(self, graph: UOp, inputs: Inputs) -> Result:
+        """Evaluate the graph on flushed inputs, and flush the results."""
+        self.adds = any(u.op is Op.ADD for u in toposort(graph))
+        return super().run(graph, {k: self._flush(v) if isinstance(v, np.ndarray) else v for k, v in inputs.items()})
+
+    def spoil(self, value: Any, inputs: Inputs) -> Any:
+        """Return zeros in place of the subnormals of `value`; of a sum, in place of its infinities, too."""
+        flushed = self._flush(np.asarray(value))
+        return np.where(np.isinf(flushed), 0, flushed).astype(flushed.dtype) if self.adds else flushed
+
+    @staticmethod
+    def _flush(a: Any) -> Any:
+        d = DTYPE_OF.get(a.dtype)
+        if d is None or not d.is_float:
+            return a
+        with np.errstate(all="ignore"):
+            small = np.abs(a.astype(np.float64)) < d.smallest_normal
+        return np.where(small, np.copysign(np.zeros_like(a), a), a).astype(a.dtype)
 
 
 class AllBitsSet(_SpoilingControl):

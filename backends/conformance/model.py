@@ -24,11 +24,13 @@ REFUSED = "refused"
 class CellStatus(Enum):
     """The status of a cell. Only PASS counts as passed; UNSUPPORTED and NOT_RUN stay in the denominator of coverage.
 
+    BY_TRAIT is a cell all of whose wrong elements are what a declared trait of the backend gives.
     NOT_ASKABLE is a cell of a surface that the backend does not declare. It is counted apart, and in neither denominator.
     """
 
     PASS = "pass"
     FAIL = "fail"
+    BY_TRAIT = "by trait"
     XFAIL = "expected failure"
     UNSUPPORTED = "unsupported"
     NOT_ASKABLE = "not askable"
@@ -188,4 +190,4 @@ class CellResult:
 
 
 #: Statuses of cells whose program ran.
-RAN = frozenset({CellStatus.PASS, CellStatus.FAIL, CellStatus.XFAIL})
+RAN = frozenset({CellStatus.PASS, CellStatus.FAIL, CellStatus.BY_TRAIT, CellStatus.XFAIL})

@@ -25,6 +25,7 @@ from uops.backends.conformance.cases import generate_cases
 from uops.backends.conformance.cases.compiled import enters_pipeline_at_or_before
 from uops.backends.conformance.cases.native import translate_native_text
 from uops.backends.conformance.causes.find import classify_run_without_result, judge_and_explain
+from uops.backends.conformance.causes.traits import find_traits_of_all_causes
 from uops.backends.conformance.decided import CaseRecord, journal_heading, read_case_records
 from uops.backends.conformance.judge import Expectation, SegmentVerdict
 from uops.backends.conformance.model import (
@@ -59,7 +60,12 @@ LIMITS = client.Limits(timeout=60.0)
 CHOSEN = SchedulePolicy()
 Progress = Callable[[int, int], None]
 #: Statuses of judged cells, best first; a cell has the worst status of its cases.
-_RANK = {CellStatus.PASS: 0, CellStatus.XFAIL: 1, CellStatus.UNSUPPORTED: 2, CellStatus.NOT_RUN: 3, CellStatus.FAIL: 4}
+_RANK = {
+    s: k
+    for k, s in enumerate(
+        (CellStatus.PASS, CellStatus.BY_TRAIT, CellStatus.XFAIL, CellStatus.UNSUPPORTED, CellStatus.NOT_RUN, CellStatus.FAIL)
+    )
+}
 
 
 @dataclass(slots=True)
@@ -301,6 +307,16 @@ def judge_outcome(expected: Expectation, outcome: client.Outcome, level: Conform
     return verdicts
 
 
+def _find_status_of_failure(
+    cell: ConformanceCell, verdict: SegmentVerdict, level: ConformanceLevel, capabilities: Capabilities
+) -> tuple[CellStatus, str | None]:  # fmt: skip
+    """Return the status of a cell with wrong elements, and the declaration that covers them."""
+    if traits := find_traits_of_all_causes(capabilities.traits, verdict.causes):
+        return CellStatus.BY_TRAIT, traits
+    deviation = capabilities.deviation(cell.row, dt.DTYPES[cell.dtype], level.value)
+    return (CellStatus.XFAIL, f"{deviation.reason} [{deviation.link}]") if deviation else (CellStatus.FAIL, None)
+
+
 def _merge_verdict_into_cell(
     run: ConformanceRun, case: ConformanceCase, verdict: SegmentVerdict, level: ConformanceLevel, capabilities: Capabilities
 ) -> None:
@@ -310,8 +326,7 @@ def _merge_verdict_into_cell(
     if verdict.refused:  # no declared deviation covers a refusal
         status, reason = CellStatus.FAIL, REFUSED
     elif verdict.failed:
-        deviation = capabilities.deviation(cell.row, dt.DTYPES[cell.dtype], level.value)
-        status, reason = (CellStatus.XFAIL, f"{deviation.reason} [{deviation.link}]") if deviation else (CellStatus.FAIL, None)
+        status, reason = _find_status_of_failure(cell, verdict, level, capabilities)
     if verdict.refused or verdict.failed:
         run.reproducers[case.id] = translate_native_text(case, capabilities.language)
     fresh = result.status is CellStatus.NOT_RUN

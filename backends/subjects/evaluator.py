@@ -44,6 +44,8 @@ class Evaluator(Library, Backend):
     distributions: ClassVar[tuple[str, ...]]
     #: Rows that the library lacks by our reading of its documents.
     lacks: ClassVar[tuple[Missing, ...]] = ()
+    #: Traits of the library (`uops.backends.contract.TRAITS`), by its documents or by design.
+    traits: ClassVar[tuple[str, ...]] = ()
     #: True if the library lacks functions for some dtypes, which only asking it tells.
     is_probed: ClassVar[bool] = False
     #: False if the library is asked whole graphs alone.
@@ -83,7 +85,7 @@ class Evaluator(Library, Backend):
             for rows, graph in list_probes(d):
                 if declared.missing(rows[0], d) is None and (reason := self._run_on_ones_and_describe_refusal(graph)):
                     missing += [Missing(row, d.name, reason) for row in rows]
-        return Capabilities(tuple(self.dtypes), tuple(missing))
+        return Capabilities(tuple(self.dtypes), tuple(missing), traits=self.traits)
 
     def _run_on_ones_and_describe_refusal(self, graph: UOp) -> str | None:
         """Return in the library's words why it refuses a program, or None."""

@@ -29,6 +29,8 @@ class Jax(Evaluator):
         Missing("Decomposed/Mulacc", "fp8*", "JAX has no fused multiply-add"),
     )
 
+    traits = ("flushes-subnormals",)  # JAX's document "The Sharp Bits"; https://github.com/jax-ml/jax/issues/16200
+
     def __init__(self) -> None:
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
         self.jax = import_library("jax", self.extra)

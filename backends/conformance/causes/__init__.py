@@ -8,6 +8,6 @@ a hypothesis, which is tested in one of two ways:
 - `elements`: a property of the expected and the given element, such as a NaN where a number is expected;
 - `find`: both of them asked in order. An element to which none applies stays unexplained.
 
-`summary` counts the cells of a run by cause. If a program gives no result, the cause is its exception or refusal without numbers, a
-timeout, a crash or a trap. An output of another form is a cause, too.
+`traits` are causes that a backend declares. `summary` counts the cells of a run by cause. If a program gives no result, the cause
+is its exception or refusal without numbers, a timeout, a crash or a trap. An output of another form is a cause, too.
 """

@@ -17,7 +17,9 @@ from uops.spec.rows.named.base import RowSubject
 
 Json = dict[str, Any]
 #: Statuses, best first.
-WORSE = (CellStatus.PASS, CellStatus.XFAIL, CellStatus.UNSUPPORTED, CellStatus.NOT_RUN, CellStatus.FAIL)
+WORSE = (
+    CellStatus.PASS, CellStatus.BY_TRAIT, CellStatus.XFAIL, CellStatus.UNSUPPORTED, CellStatus.NOT_RUN, CellStatus.FAIL
+)  # fmt: skip
 #: A cell that a report lacks, or says that it did not ask.
 _NOT_ASKED = (None, CellStatus.NOT_ASKABLE)
 _RANK = {s: k for k, s in enumerate(WORSE)}

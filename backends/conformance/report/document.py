@@ -208,6 +208,7 @@ def _count_and_score_cells(everything: list[CellResult]) -> Json:
         "refused": sum(r.is_refusal for r in results),
         "conformance": passed / required if required else None,
         "coverage": ran / required if required else None,
+        "with_traits": (passed + totals[CellStatus.BY_TRAIT]) / required if required else None,
         "asked": required / len(everything) if everything else None,
         "rows": {"asked": len(asked_rows), "not_asked": sorted({r.cell.row for r in everything} - asked_rows)},
         "totals": {s.value: totals[s] for s in CellStatus},

@@ -26,13 +26,15 @@ HERE = Path(__file__).parent
 
 #: Precedence of statuses: a cell of several edge classes shows the first of these that one of them has.
 WORST = (
-    CellStatus.FAIL, CellStatus.NOT_RUN, CellStatus.UNSUPPORTED, CellStatus.XFAIL, CellStatus.PASS, CellStatus.NOT_ASKABLE
+    CellStatus.FAIL, CellStatus.NOT_RUN, CellStatus.UNSUPPORTED, CellStatus.XFAIL, CellStatus.BY_TRAIT, CellStatus.PASS,
+    CellStatus.NOT_ASKABLE
 )  # fmt: skip
 _RANK = {s.value: k for k, s in enumerate(WORST)}
 #: Status -> CSS class.
 KEY = {
     CellStatus.PASS: "pass",
     CellStatus.FAIL: "fail",
+    CellStatus.BY_TRAIT: "trait",
     CellStatus.XFAIL: "xfail",
     CellStatus.UNSUPPORTED: "none",
     CellStatus.NOT_ASKABLE: "mute",
@@ -43,6 +45,7 @@ _KEY_OF = {s.value: k for s, k in KEY.items()}
 MEANING = {
     CellStatus.PASS: "every element is in its allowed set",
     CellStatus.FAIL: "an element is outside its allowed set, or the program gave no result or was refused",
+    CellStatus.BY_TRAIT: "every wrong element is what a trait gives that the backend declares: in no score but its own",
     CellStatus.XFAIL: "fails as the backend declared before the run, with a link",
     CellStatus.UNSUPPORTED: "declared before the run as not there",
     CellStatus.NOT_ASKABLE: "of a surface that the backend does not declare: counted apart, in no score but its own",

@@ -31,6 +31,7 @@ MOST_NAMED = 6
 _STYLE = {
     "pass": "green",
     "fail": "bold red",
+    "by trait": "cyan",
     "expected failure": "yellow",
     "unsupported": "dim",
     "not askable": "magenta",
@@ -54,6 +55,9 @@ def print_conformance_summary(out: Console, doc: Json, report: Path, change: Rep
         out.print(Text("interrupted: what was not reached counts as not run", "bold yellow"))
     out.print(Text(format_pass_rate_and_rows_asked(doc), "bold"), soft_wrap=True)
     out.print(_make_table_of_scores_by_level(doc))
+    if count := doc["scores"][doc["level"]]["totals"].get("by trait", 0):
+        share = format_percent(doc["scores"][doc["level"]]["with_traits"])
+        out.print(Text(f"{share} % with the traits that the backend declares, by which {number(count)} cells differ", "cyan"))
     for line in describe_unasked_cells_and_rows(doc):
         out.print(Text(line, "magenta"), soft_wrap=True)
     if doc["schedules"]["kind"] == "forced":
@@ -114,7 +118,7 @@ def _make_table_of_scores_by_level(doc: Json) -> Table:
         ]
         cells = [Text(part, "bold" if decides and k == 0 else "dim" if k else "") for pair in scores for k, part in enumerate(pair)]
         counts = score["totals"]
-        totals = [Text(number(counts[status]), style if counts[status] else "dim") for status, style in _STYLE.items()]
+        totals = [Text(number(n), style if n else "dim") for status, style in _STYLE.items() for n in (counts.get(status, 0),)]
         rows = f"{score['rows']['asked']} / {doc['specification']['rows']}"
         asked = Text(f"{format_percent(score['asked'])} %"), Text(rows, "dim")
         table.add_row(Text(level, "bold" if decides else ""), *cells, *asked, *totals)

@@ -189,9 +189,9 @@ def test_distances_are_short(x: float, shown: str) -> None:
 def test_a_square_shows_the_worst_of_its_edge_classes() -> None:
     verdicts = [{"status": s.value, "max_ulp": 0.5 * k} for k, s in enumerate(CellStatus)]
     assert set(p.WORST) == set(CellStatus)
-    assert p.CellBadge.from_verdicts(verdicts) == p.CellBadge("fail", "1/6", 2.5)
+    assert p.CellBadge.from_verdicts(verdicts) == p.CellBadge("fail", "1/7", 3.0)
     assert p.CellBadge.from_verdicts(verdicts[:1] * 3) == p.CellBadge("pass", "3", 0.0)
-    assert p.CellBadge.from_verdicts([verdicts[0], verdicts[2]]) == p.CellBadge("xfail", "1/2", 1.0)
+    assert p.CellBadge.from_verdicts([verdicts[0], verdicts[3]]) == p.CellBadge("xfail", "1/2", 1.5)
     mute = {"status": "not askable", "max_ulp": 0.0}
     assert p.CellBadge.from_verdicts([verdicts[0], mute]) == p.CellBadge("pass", "1/2", 0.0)
 

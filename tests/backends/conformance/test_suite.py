@@ -292,6 +292,26 @@ def _statuses(found: Any, level: ConformanceLevel) -> dict[ConformanceCell, Cell
     return {c: r.status for c, r in found.cells[level].items()}
 
 
+def test_cells_that_differ_by_a_declared_trait_alone_are_scored_apart() -> None:
+    name = "uops.backends.conformance.controls:FlushingSubnormals"
+    info = query_info_isolating_foreign_backend(name)
+    with_trait = run_conformance(name, info, rows="Elementwise/M*", jobs=1).cells[ConformanceLevel.STRICT]
+    undeclared = replace(info, capabilities=replace(info.capabilities, traits=()))
+    without = run_conformance(name, undeclared, rows="Elementwise/M*", jobs=1).cells[ConformanceLevel.STRICT]
+    flushed = {c for c, r in without.items() if r.status is CellStatus.FAIL}
+    assert flushed and {r.status for c, r in without.items() if c not in flushed} == {CellStatus.PASS}
+    assert flushed == {c for c, r in with_trait.items() if r.status is CellStatus.BY_TRAIT}
+    assert all("R19" in str(with_trait[c].reason) and with_trait[c].failures for c in flushed)
+    before, after = (compute_total_and_surface_scores(cells.values()) for cells in (without, with_trait))
+    assert after["passed"] == before["passed"] < before["required"] and after["conformance"] == before["conformance"]
+    assert before["with_traits"] == before["conformance"] < after["with_traits"] == 1
+
+
+def test_a_trait_excuses_nothing_else() -> None:
+    statuses = Counter(r.status for r in _run("FlushingSubnormals").cells[ConformanceLevel.STRICT].values())
+    assert statuses[CellStatus.BY_TRAIT] and statuses[CellStatus.FAIL]
+
+
 def test_the_empty_backend_scores_nothing() -> None:
     found = _run("Empty", "*")
     assert set(_statuses(found, ConformanceLevel.CORE).values()) == {CellStatus.UNSUPPORTED}

@@ -81,6 +81,8 @@ def describe_features(declared: Capabilities) -> str:
         words.append(f"{len(declared.tensor_cores)} tensor-core instructions")
     if declared.abilities:
         words.append("abilities " + ", ".join(a.replace("_", " ") for a in declared.abilities))
+    if declared.traits:
+        words.append("traits " + ", ".join(declared.traits))
     if declared.deviations:
         words.append(f"{len(declared.deviations)} deviations")
     return "; ".join(words)
