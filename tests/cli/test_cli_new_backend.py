@@ -14,7 +14,7 @@ from click.testing import Result
 
 import uops as package
 from uops.cli.commands.new_backend import render_package
-from uops.spec.extras import find_source_checkout
+from uops.spec import extras
 
 Uops = Callable[..., Result]
 EXAMPLE = Path(__file__).parents[2] / "examples" / "backend-template"
@@ -43,8 +43,8 @@ def test_tox_takes_uops_from_the_checkout_that_the_command_runs_from(
     uops: Uops, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert uops("new-backend", "mine", "--directory", str(tmp_path / "a")).exit_code == 0
-    assert f"{{env:UOPS_SOURCE:{find_source_checkout() or 'PATH_OF_UOPS'}}}" in (tmp_path / "a/tox.ini").read_text()
-    monkeypatch.setattr(sys.modules[render_package.__module__], "find_source_checkout", lambda: None)
+    assert f"{{env:UOPS_SOURCE:{extras.find_source_checkout() or 'PATH_OF_UOPS'}}}" in (tmp_path / "a/tox.ini").read_text()
+    monkeypatch.setattr(extras, "find_source_checkout", lambda: None)
     assert uops("new-backend", "mine", "--directory", str(tmp_path / "b")).exit_code == 0
     assert "{env:UOPS_SOURCE:PATH_OF_UOPS}" in (tmp_path / "b/tox.ini").read_text()
 

@@ -10,7 +10,6 @@ from string import Template
 import click
 
 from uops.cli.common import echo
-from uops.spec.extras import find_source_checkout
 from uops.spec.untrusted import describe_path, escape_to_one_line
 
 #: What a name may be: part of the names of a distribution, a module and an entry point.
@@ -66,6 +65,8 @@ def render_package(name: str, place: Path) -> dict[str, str]:
 
 def _tox_path_of_checkout(place: Path) -> str:
     """Return where tox finds the checkout that this package is imported from; a placeholder for an installed package."""
+    from uops.spec.extras import find_source_checkout
+
     checkout, folder = find_source_checkout(), place.absolute()
     if checkout is None:
         return "PATH_OF_UOPS"
