@@ -166,6 +166,22 @@ def test_the_page_keeps_two_scores_apart_and_explains_them(report: Path) -> None
     assert "passed of" in text and "run of" in text and "stay in the denominator" in text
 
 
+def test_cells_by_trait_have_a_score_of_their_own(make_run: MakeRun, tmp_path: Path) -> None:
+    run = make_run()
+    for cells in run.cells.values():
+        (cell,) = [r for r in cells.values() if r.status is CellStatus.XFAIL]
+        cell.status, cell.reason = CellStatus.BY_TRAIT, "flushes-subnormals"
+    write_report(run, tmp_path)
+    text = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert text.count("</b> % with the traits that the backend declares") == 2 and "<b>50.00</b> % with" in text
+    (status,) = {
+        c["strict"]["status"]
+        for c in json.loads((tmp_path / "report.json").read_text())["cells"]
+        if c["strict"]["reason"] == "flushes-subnormals"
+    }
+    assert status == "by trait"
+
+
 def test_an_interrupted_run_says_so(make_run: MakeRun, tmp_path: Path) -> None:
     write_report(make_run(complete=False), tmp_path)
     assert "This run was interrupted" in (tmp_path / "index.html").read_text(encoding="utf-8")
