@@ -111,7 +111,7 @@ class ElfFile:
         at = strings + name
         return Symbol(self.image[at : self.image.index(b"\0", at)].decode() if name else "", section, value)
 
-    @property
+    @functools.cached_property
     def relocations(self) -> list[Relocation]:
         """The relocations of all sections."""
         return [r for s in self.sections if s.kind in (_REL, _RELA) for r in self._read_relocations(s)]

@@ -203,6 +203,11 @@ _KINDS: dict[int, dict[int, Apply]] = {
 _LOW_PARTS = (24, 25)
 
 
+def knows_relocations(elf: ElfFile) -> bool:
+    """Return True if every kind of relocation of an object is known."""
+    return {r.kind for r in elf.relocations} <= _KINDS.get(elf.machine, {}).keys()
+
+
 def link_object(image: bytes, base: int | Callable[[int], int], functions: Mapping[str, int]) -> LinkedImage:
     """Place the sections of an object from the address `base` on, or from the one that the function `base` returns for their bytes.
 

@@ -1,6 +1,6 @@
 """Executable memory of this process, for code that calls nothing outside of itself.
 
-Takes: an ELF object for x86-64 without undefined symbols. Gives: a `CodeBlock` with the addresses of its functions. LLVM's linker
+Takes: an ELF object for x86-64 that `is_self_contained`. Gives: a `CodeBlock` with the addresses of its functions. LLVM's linker
 takes four times as long for such an object.
 """
 
@@ -14,17 +14,21 @@ import struct
 from typing import Any
 
 from uops.backends.elf import UNDEFINED, parse_elf
-from uops.backends.link import X86_64, link_object
+from uops.backends.link import X86_64, knows_relocations, link_object
 from uops.spec.errors import Crash
 
 
 def is_self_contained(image: bytes) -> bool:
-    """Return True if an object is one for x86-64 that refers to no symbol of others. Raises Crash if it is damaged."""
+    """Return True if an object is one for x86-64 that refers to no symbol of others, and whose relocations are known.
+
+    Raises Crash if it is damaged.
+    """
     if not image.startswith(b"\x7fELF"):
         return False
     try:
         elf = parse_elf(image)
-        return elf.machine == X86_64 and elf.is_64_bit and not any(s.name and s.section == UNDEFINED for s in elf.symbols)
+        calls_others = any(s.name and s.section == UNDEFINED for s in elf.symbols)
+        return elf.machine == X86_64 and elf.is_64_bit and not calls_others and knows_relocations(elf)
     except (ValueError, IndexError, OverflowError, struct.error) as e:  # a table points outside of the file
         raise Crash(f"linking: the object is damaged: {e}") from e
 

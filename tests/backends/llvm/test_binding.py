@@ -84,6 +84,16 @@ def test_functions_and_addresses_in_tables_are_linked(link: Callable[..., bindin
     assert list(out) == [3.0, 2.0] and len(set(linked.addresses)) == 2
 
 
+def test_an_object_with_a_table_of_addresses_of_its_own_is_left_to_llvm() -> None:
+    """A function of an object that others could replace is found by way of a table, which is no part of the object."""
+    image = _compile("define void @f() { ret void }\ndefine void @k(ptr %p) { store ptr @f, ptr %p ret void }\n")
+    assert not is_self_contained(image)
+    linked = binding.load_object(image, "k", "f")
+    out = ctypes.c_void_p()
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(linked.address)(ctypes.addressof(out))
+    assert out.value == linked.addresses[1]
+
+
 def test_a_damaged_object_is_linked_or_is_a_crash() -> None:
     image = _compile(_TABLES)
     with pytest.raises(Crash, match="the object lacks other"):
