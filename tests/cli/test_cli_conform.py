@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -502,3 +503,68 @@ def test_two_backends_are_judged_side_by_side(uops: Uops, tmp_path: Path) -> Non
 def test_against_compares_cells(uops: Uops, options: tuple[str, ...]) -> None:
     result = uops("conform", "-b", "numpy", "--against", "interp", *options)
     assert result.exit_code == 2 and "leave out" in result.output
+
+
+def write_blessings(path: Path, *entries: tuple[str, ...]) -> str:
+    keys = ("row", "dtype", "edge", "reason", "link")
+    path.write_text("".join("[[cells]]\n" + "".join(f'{k} = "{v}"\n' for k, v in zip(keys, e, strict=True)) for e in entries))
+    return str(path)
+
+
+WHY = ("no carry", "https://example.org/1")
+
+
+def test_blessed_cells_stay_failures_and_the_status_heeds_them(uops: Uops, suite: Any, tmp_path: Path) -> None:
+    suite.statuses |= {ADD: CellStatus.FAIL, LIMIT: CellStatus.FAIL}
+    both = write_blessings(tmp_path / "both.toml", ("Elementwise/Add", "int*", "*", *WHY))
+    shown = uops("conform", "-b", INTERP, "--bless", both)
+    assert shown.exit_code == 0 and "2 of 2 failing cells are blessed" in " ".join(shown.output.split())
+    doc = json.loads((tmp_path / "report/report.json").read_text())
+    assert doc["scores"]["strict"]["totals"]["fail"] == 2 and doc["scores"]["strict"]["passed"] == 1
+    one = write_blessings(tmp_path / "one.toml", (*ADD, *WHY))
+    shown = uops("conform", "-b", INTERP, "--bless", one)
+    assert shown.exit_code == 1 and "1 of 2 failing cells are blessed" in " ".join(shown.output.split())
+
+
+def test_blessed_cells_that_pass_end_a_run_with_status_1(uops: Uops, suite: Any, tmp_path: Path) -> None:
+    suite.statuses |= {ADD: CellStatus.FAIL}
+    stale = write_blessings(tmp_path / "stale.toml", (*ADD, *WHY), (*LIMIT, *WHY), ("Elementwise/Sub", "int8", "zero", *WHY))
+    shown = uops("conform", "-b", INTERP, "--bless", stale, "--json")
+    assert shown.exit_code == 1 and json.loads(shown.stdout)
+    assert shown.stderr.count("remove the entry") == 1 and "Elementwise/Add int8 limit" in shown.stderr
+
+
+def test_a_new_file_of_blessed_cells_lists_those_that_fail(uops: Uops, suite: Any, tmp_path: Path) -> None:
+    suite.statuses |= {ADD: CellStatus.FAIL, ("Elementwise/Mul", "int8", "zero"): CellStatus.FAIL}
+    new = tmp_path / "new.toml"
+    assert uops("conform", "-b", INTERP, "--bless", str(new)).exit_code == 1
+    entries = tomllib.loads(new.read_text())["cells"]
+    assert [(e["row"], e["dtype"], e["edge"]) for e in entries] == [ADD, ("Elementwise/Mul", "int8", "*")]
+    shown = uops("conform", "-b", INTERP, "--bless", str(new))
+    assert shown.exit_code == 2 and "entry 1: reason must be text that is not empty" in " ".join(shown.output.split())
+    new.write_text(new.read_text().replace('""', '"known"'))
+    assert uops("conform", "-b", INTERP, "--bless", str(new)).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[[cells", "is no TOML"),
+        ("x = 1", "expected [[cells]] alone"),
+        ("[[cells]]\nrow = 'x'", "entry 1: expected row, dtype, edge, reason, link"),
+        ("cells = [3]", "entry 1: expected row"),
+    ],
+)
+def test_a_malformed_file_of_blessed_cells_is_refused_before_the_run(
+    uops: Uops, suite: Any, tmp_path: Path, text: str, says: str
+) -> None:
+    (tmp_path / "bad.toml").write_text(text)
+    shown = uops("conform", "-b", INTERP, "--bless", str(tmp_path / "bad.toml"))
+    assert shown.exit_code == 2 and says in " ".join(shown.output.split()) and not suite.calls
+    shown = uops("conform", "-b", INTERP, "--bless", str(tmp_path / "none" / "b.toml"))
+    assert shown.exit_code == 2 and "cannot be written" in " ".join(shown.output.split()) and not suite.calls
+
+
+def test_blessing_is_of_cells(uops: Uops, suite: Any) -> None:
+    assert uops("conform", "-b", INTERP, "--bless", "b.toml", "--probe").exit_code == 2
+    assert uops("conform", "-b", INTERP, "--bless", "b.toml", "--tier", "exhaustive").exit_code == 2

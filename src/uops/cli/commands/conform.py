@@ -20,6 +20,7 @@ import click
 from click.core import ParameterSource
 
 from uops import __version__
+from uops.cli.blessing import bless_failing_cells_and_print, require_readable_or_new
 from uops.cli.common import (
     INTERRUPTED,
     USER_ERROR,
@@ -38,6 +39,7 @@ from uops.spec.untrusted import describe_path, escape_to_one_line
 if TYPE_CHECKING:
     from uops.backends.conformance.exhaustive import Tally
     from uops.backends.conformance.model import ConformanceLevel
+    from uops.backends.conformance.report.blessed import BlessedReport
     from uops.backends.conformance.report.diff import ReportDiff
     from uops.backends.conformance.runner import ConformanceRun
     from uops.spec.verify.dialects import Dialect
@@ -77,6 +79,7 @@ FIRST = 2.0
 )
 @click.option("--journal", type=click.Path(dir_okay=False), metavar="FILE", help="Record the verdicts, and resume from it.")
 @click.option("--baseline", type=click.Path(exists=True), metavar="FILE", help="A report; fail if this run is worse.")
+@click.option("--bless", type=click.Path(dir_okay=False), metavar="FILE", help="Cells that may fail; a new file is written.")
 @click.option("--diff", nargs=2, type=click.Path(exists=True), metavar="A B", help="Only compare two reports: is B worse than A?")
 @click.option("--against", metavar="NAME", help="Judge this backend, too, and list the cells that fail on one of the two.")
 @click.option("--timeout", type=float, metavar="SECONDS", help="Time limit of one program.  [default: 60]")
@@ -86,7 +89,7 @@ FIRST = 2.0
 def conform(
     ctx: click.Context, backend_name: str | None, subject: str, tier: str, level: str, opts: str, seed: int, beam: int,
     sample: int | None, rows: str, dialect: str | None, jobs: int, report: str, journal: str | None, baseline: str | None,
-    diff: tuple[str, str] | None, against: str | None, timeout: float | None, probe: bool, as_json: bool,
+    bless: str | None, diff: tuple[str, str] | None, against: str | None, timeout: float | None, probe: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Judge a backend against the specification and write a report.
 
@@ -103,6 +106,10 @@ def conform(
 
     With --against, a second backend is judged first, with the same options, such as the eager mode of a compiler. Its report is in
     the folder `against` of the report, and has no part in the exit status.
+
+    With --bless, failing cells that the file lists do not count for the exit status, though they stay failures in the report. Each
+    entry of the file has a reason and a link. An entry whose cells pass ends the run with status 1. A file that does not exist is
+    written, with the cells that fail.
 
     With --journal, an interrupted run resumes if backend, tier, schedules and sources are unchanged. Its report is that of an
     uninterrupted run. The exhaustive tier keeps its own journal in the report directory.
@@ -125,6 +132,11 @@ def conform(
         raise click.UsageError("name the backend to judge with --backend NAME (or compare two reports with --diff A B)")
     if against and (tier == "exhaustive" or probe):
         raise click.UsageError("--against compares cells of the smoke and the full tier: leave out --tier exhaustive and --probe")
+    if bless and (tier == "exhaustive" or probe):
+        raise click.UsageError("--bless is about cells of the smoke and the full tier: leave out --tier exhaustive and --probe")
+    blessings = Path(bless) if bless else None
+    if blessings:
+        require_readable_or_new(blessings)
     if tier == "exhaustive" and baseline:
         raise click.UsageError("the exhaustive tier has no cells to compare with a baseline: leave out --baseline")
     if why := find_reason_unwritable(Path(report)):
@@ -145,7 +157,9 @@ def conform(
     if timeout is not None and not 0 < timeout < math.inf:
         raise click.BadParameter(f"expected a positive number of seconds, got {timeout:g}", param_hint="--timeout")
     how = {"rows": rows, "schedules": SchedulePolicy(opts, seed, beam), "journal": journal and Path(journal), "jobs": jobs}
-    wanted = _Wanted(tier, ConformanceLevel(level), Path(report), baseline, as_json, how, probe, against)
+    wanted = _Wanted(
+        tier, ConformanceLevel(level), Path(report), baseline, as_json, how, probe, against, Path(bless) if bless else None
+    )
     if subject == "compiler":
         _judge_compiler_and_write_report(ctx, backend_name=backend_name or TARGET, wanted=wanted)
     elif subject == "backend":
@@ -211,6 +225,7 @@ class _Wanted(NamedTuple):
     suite_options: Json
     probe: bool = False
     against: str | None = None
+    bless: Path | None = None
 
 
 def _judge_backend_and_write_report(backend_name: str, wanted: _Wanted, **how: Any) -> int:
@@ -304,7 +319,8 @@ def _write_report_and_get_status(
             summary.print_conformance_summary(make_console_that_escapes_controls(), doc, report, change, other)
     if wanted.probe:
         return _print_gaps_and_get_status(run, wanted) or (USER_ERROR if unwritten else 0)
-    return warn_and_get_report_exit_status(doc, change) or (USER_ERROR if unwritten else 0)
+    blessed = bless_failing_cells_and_print(doc, wanted.bless, err=wanted.as_json) if wanted.bless else None
+    return warn_and_get_report_exit_status(doc, change, blessed) or (USER_ERROR if unwritten else 0)
 
 
 def _print_gaps_and_get_status(run: ConformanceRun, wanted: _Wanted) -> int:
@@ -320,13 +336,14 @@ def _print_gaps_and_get_status(run: ConformanceRun, wanted: _Wanted) -> int:
     return int(bool(gaps.partly_refused) or any(c.failed or not c.is_refusal for c in run.failing_cells(wanted.level)))
 
 
-def warn_and_get_report_exit_status(doc: Json, change: ReportDiff | None) -> int:
+def warn_and_get_report_exit_status(doc: Json, change: ReportDiff | None, blessed: BlessedReport | None = None) -> int:
     """Return the exit status 0, 1, 2 or 130, as the command's help describes it."""
     if not doc["complete"]:
         return INTERRUPTED
     score = doc["scores"][doc["level"]]
     totals = score["totals"]
-    if totals["fail"] + totals["not run"]:
+    failing = totals["fail"] if blessed is None else len(blessed.others) + len(blessed.stale)
+    if failing + totals["not run"]:
         return 1
     compared = 0 if change is None else warn_if_disjoint_and_get_diff_status(change, "the baseline and this run")
     if not score["run"] and compared != 1:
