@@ -505,6 +505,14 @@ def test_against_compares_cells(uops: Uops, options: tuple[str, ...]) -> None:
     assert result.exit_code == 2 and "leave out" in result.output
 
 
+def test_cells_by_trait_are_counted_apart_and_fail_no_run(uops: Uops, suite: Any) -> None:
+    assert "trait" not in uops("conform", "-b", INTERP).output
+    suite.statuses |= {ADD: CellStatus.BY_TRAIT}
+    shown = uops("conform", "-b", INTERP)
+    assert shown.exit_code == 0 and "by trait" in shown.output and "66.66 %" in shown.output
+    assert "100 % with the traits that the backend declares; cells by trait: 1" in " ".join(shown.output.split())
+
+
 def write_blessings(path: Path, *entries: tuple[str, ...]) -> str:
     keys = ("row", "dtype", "edge", "reason", "link")
     path.write_text("".join("[[cells]]\n" + "".join(f'{k} = "{v}"\n' for k, v in zip(keys, e, strict=True)) for e in entries))

@@ -57,7 +57,7 @@ def print_conformance_summary(out: Console, doc: Json, report: Path, change: Rep
     out.print(_make_table_of_scores_by_level(doc))
     if count := doc["scores"][doc["level"]]["totals"].get("by trait", 0):
         share = format_percent(doc["scores"][doc["level"]]["with_traits"])
-        out.print(Text(f"{share} % with the traits that the backend declares, by which {number(count)} cells differ", "cyan"))
+        out.print(Text(f"{share} % with the traits that the backend declares; cells by trait: {number(count)}", "cyan"))
     for line in describe_unasked_cells_and_rows(doc):
         out.print(Text(line, "magenta"), soft_wrap=True)
     if doc["schedules"]["kind"] == "forced":
@@ -108,7 +108,9 @@ def _shorten(rows: list[str]) -> str:
 def _make_table_of_scores_by_level(doc: Json) -> Table:
     table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
     table.add_column("level")
-    for name in ("conformance", "", "coverage", "", "asked", "rows", *_STYLE):
+    some_by_trait = any(score["totals"].get("by trait") for score in doc["scores"].values())
+    styles = {status: style for status, style in _STYLE.items() if some_by_trait or status != "by trait"}
+    for name in ("conformance", "", "coverage", "", "asked", "rows", *styles):
         table.add_column(name, justify="right")
     for level, score in doc["scores"].items():
         decides = level == doc["level"]
@@ -118,7 +120,7 @@ def _make_table_of_scores_by_level(doc: Json) -> Table:
         ]
         cells = [Text(part, "bold" if decides and k == 0 else "dim" if k else "") for pair in scores for k, part in enumerate(pair)]
         counts = score["totals"]
-        totals = [Text(number(n), style if n else "dim") for status, style in _STYLE.items() for n in (counts.get(status, 0),)]
+        totals = [Text(number(n), style if n else "dim") for status, style in styles.items() for n in (counts.get(status, 0),)]
         rows = f"{score['rows']['asked']} / {doc['specification']['rows']}"
         asked = Text(f"{format_percent(score['asked'])} %"), Text(rows, "dim")
         table.add_row(Text(level, "bold" if decides else ""), *cells, *asked, *totals)
