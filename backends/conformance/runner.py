@@ -312,7 +312,8 @@ def _find_status_of_failure(
 ) -> tuple[CellStatus, str | None]:  # fmt: skip
     """Return the status of a cell with wrong elements, and the declaration that covers them."""
     if traits := find_traits_of_all_causes(capabilities.traits, verdict.causes):
-        return CellStatus.BY_TRAIT, traits
+        permitted = level is ConformanceLevel.CORE and traits.permitted_at_core
+        return CellStatus.PASS if permitted else CellStatus.BY_TRAIT, traits.text
     deviation = capabilities.deviation(cell.row, dt.DTYPES[cell.dtype], level.value)
     return (CellStatus.XFAIL, f"{deviation.reason} [{deviation.link}]") if deviation else (CellStatus.FAIL, None)
 
@@ -327,6 +328,8 @@ def _merge_verdict_into_cell(
         status, reason = CellStatus.FAIL, REFUSED
     elif verdict.failed:
         status, reason = _find_status_of_failure(cell, verdict, level, capabilities)
+        if status is CellStatus.PASS:
+            verdict = replace(verdict, failed=0, failures=[], causes={})
     if verdict.refused or verdict.failed:
         run.reproducers[case.id] = translate_native_text(case, capabilities.language)
     fresh = result.status is CellStatus.NOT_RUN

@@ -307,6 +307,14 @@ def test_cells_that_differ_by_a_declared_trait_alone_are_scored_apart() -> None:
     assert before["with_traits"] == before["conformance"] < after["with_traits"] == 1
 
 
+def test_a_backend_that_declares_to_flush_conforms_at_core_R19() -> None:
+    run = _run("FlushingSubnormals", "Elementwise/Mul")
+    core = run.cells[ConformanceLevel.CORE].values()
+    assert {r.status for r in core} == {CellStatus.PASS} and not any(r.failed or r.failures or r.causes for r in core)
+    assert any("R19" in str(r.reason) for r in core)
+    assert CellStatus.BY_TRAIT in _statuses(run, ConformanceLevel.STRICT).values()
+
+
 def test_a_trait_excuses_nothing_else() -> None:
     statuses = Counter(r.status for r in _run("FlushingSubnormals").cells[ConformanceLevel.STRICT].values())
     assert statuses[CellStatus.BY_TRAIT] and statuses[CellStatus.FAIL]
