@@ -155,8 +155,9 @@ def _find_declared_gap(case: ConformanceCase, capabilities: Capabilities) -> Mis
     """Return the declared gap that covers a case: of its row and dtype, or of a dtype of another value in its program."""
     if gap := capabilities.missing(case.row, case.dtype):
         return gap
-    used = {u.dtype for u in toposort(case.graph)} & {*dt.STORABLE} - {*capabilities.dtypes}
-    absent = next((d for d in dt.STORABLE if d in used), None)
+    undeclared = [d for d in dt.STORABLE if d not in capabilities.dtypes]
+    used = {u.dtype for u in toposort(case.graph)} if undeclared else ()
+    absent = next((d for d in undeclared if d in used), None)
     return None if absent is None else Missing(case.row, absent.name, f"no dtype {absent.name}, which a value in the program has")
 
 

@@ -13,7 +13,7 @@ import os
 import struct
 from typing import Any
 
-from uops.backends.elf import UNDEFINED, parse_elf
+from uops.backends.elf import parse_elf, undefined_symbols
 from uops.backends.link import X86_64, knows_relocations, link_object
 from uops.spec.errors import Crash
 
@@ -27,8 +27,7 @@ def is_self_contained(image: bytes) -> bool:
         return False
     try:
         elf = parse_elf(image)
-        calls_others = any(s.name and s.section == UNDEFINED for s in elf.symbols)
-        return elf.machine == X86_64 and elf.is_64_bit and not calls_others and knows_relocations(elf)
+        return elf.machine == X86_64 and elf.is_64_bit and not undefined_symbols(image) and knows_relocations(elf)
     except (ValueError, IndexError, OverflowError, struct.error) as e:  # a table points outside of the file
         raise Crash(f"linking: the object is damaged: {e}") from e
 
