@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import ml_dtypes
 import numpy as np
+import numpy.typing as npt
 
 from uops.backends.worker.frames import BadFrame, describe_exception
 from uops.spec.errors import SpecError
@@ -37,6 +38,21 @@ def as_array(value: Any) -> Array:
     """Return a value as an array. A Python int beyond int64 becomes an array of an object, as index values do (R08)."""
     is_beyond_int64 = isinstance(value, int) and not dt.int64.min <= value <= dt.int64.max
     return np.asarray(value, object) if is_beyond_int64 else np.asarray(value)
+
+
+def is_subnormal(a: Array, d: DType) -> npt.NDArray[np.bool_]:
+    """Return where a float array is subnormal."""
+    with np.errstate(all="ignore"):
+        magnitude = np.abs(a.astype(np.float64))
+        return np.asarray((magnitude > 0) & (magnitude < d.smallest_normal))
+
+
+def flush_subnormals(a: Array) -> Array:
+    """Return an array with zeros of the same sign in place of subnormals; the array itself if it has none."""
+    d = DTYPE_OF.get(a.dtype)
+    if d is None or not d.is_float or not (small := is_subnormal(a, d)).any():
+        return a
+    return np.where(small, np.copysign(np.zeros_like(a), a), a).astype(a.dtype)
 
 
 def is_int(value: Any) -> bool:

@@ -39,7 +39,7 @@ SURFACES = (TENSOR_SURFACE, KERNEL_SURFACE, RENDERER_SURFACE, DEVICES_SURFACE, N
 #: Languages of native text (R168): C, OpenCL C, CUDA C and the instructions of LLVM IR.
 LANGUAGES = ("c", "opencl", "cuda", "llvm")
 #: Traits that a backend may declare: ways to differ from `strict` on purpose. Its cells that differ so alone are scored apart.
-TRAITS = ("flushes-subnormals", "other-nan-bits", "saturates-floats")
+FLUSHES_SUBNORMALS, OTHER_NAN_BITS, SATURATES_FLOATS = TRAITS = ("flushes-subnormals", "other-nan-bits", "saturates-floats")
 
 
 @dataclass(frozen=True, slots=True)

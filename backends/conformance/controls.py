@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from uops import __version__
-from uops.backends.arrays import DTYPE_OF
+from uops.backends.arrays import flush_subnormals
 from uops.backends.conformance.judge import interpret
-from uops.backends.contract import COMPILED_SURFACES, Backend, Capabilities, Deviation, Inputs, Missing
+from uops.backends.contract import COMPILED_SURFACES, FLUSHES_SUBNORMALS, Backend, Capabilities, Deviation, Inputs, Missing
 from uops.spec.errors import Unsupported
 from uops.spec.ir.args import SourceArg
 from uops.spec.ir.build import binary
@@ -116,26 +116,17 @@ class FlushingSubnormals(_SpoilingControl):
 
     def capabilities(self) -> Capabilities:
         """Declare the trait."""
-        return Capabilities(surfaces=COMPILED_SURFACES, traits=("flushes-subnormals",))
+        return Capabilities(surfaces=COMPILED_SURFACES, traits=(FLUSHES_SUBNORMALS,))
 
     def run(self, graph: UOp, inputs: Inputs) -> Result:
         """Evaluate the graph on flushed inputs, and flush the results."""
         self.adds = any(u.op is Op.ADD for u in toposort(graph))
-        return super().run(graph, {k: self._flush(v) if isinstance(v, np.ndarray) else v for k, v in inputs.items()})
+        return super().run(graph, {k: flush_subnormals(v) if isinstance(v, np.ndarray) else v for k, v in inputs.items()})
 
     def spoil(self, value: Any, inputs: Inputs) -> Any:
         """Return zeros in place of the subnormals of `value`; of a sum, in place of its infinities, too."""
-        flushed = self._flush(np.asarray(value))
+        flushed = flush_subnormals(np.asarray(value))
         return np.where(np.isinf(flushed), 0, flushed).astype(flushed.dtype) if self.adds else flushed
-
-    @staticmethod
-    def _flush(a: Any) -> Any:
-        d = DTYPE_OF.get(a.dtype)
-        if d is None or not d.is_float:
-            return a
-        with np.errstate(all="ignore"):
-            small = np.abs(a.astype(np.float64)) < d.smallest_normal
-        return np.where(small, np.copysign(np.zeros_like(a), a), a).astype(a.dtype)
 
 
 class AllBitsSet(_SpoilingControl):

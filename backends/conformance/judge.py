@@ -22,7 +22,7 @@ from uops.backends.conformance.cases.native import MEANINGS
 from uops.backends.conformance.model import ConformanceCase, ConformanceLevel, Failure, Segment
 from uops.backends.contract import TENSOR_SURFACE
 from uops.interp import run
-from uops.interp.allowed import AllowedSet, compute_allowed_sets
+from uops.interp.allowed import AllowedResult, AllowedSet, compute_allowed_sets
 from uops.interp.opaque import use_meanings
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp, toposort
@@ -56,10 +56,13 @@ class SegmentVerdict:
 
 
 class Expectation:
-    """The allowed results of a case, computed once and used for every backend and control."""
+    """The allowed results of a case, computed once and used for every backend and control.
 
-    def __init__(self, case: ConformanceCase) -> None:
-        self.case = case
+    `flushes_subnormals` allows results of a flush to zero at level core, which a backend may declare (R19, subnormals).
+    """
+
+    def __init__(self, case: ConformanceCase, flushes_subnormals: bool = False) -> None:
+        self.case, self._flushes_subnormals = case, flushes_subnormals
         self.by_bits = case.is_exact or all(u.op in MOVES and not _is_nan(u) for u in toposort(case.graph))
 
     @classmethod
@@ -74,12 +77,25 @@ class Expectation:
     @functools.cached_property
     def strict(self) -> dict[int | str, AllowedSet]:
         """The allowed set of each output at level `strict`."""
-        return _compute_allowed_outputs(self.case, ConformanceLevel.STRICT)
+        return self._compute_allowed_outputs(ConformanceLevel.STRICT)
 
     @functools.cached_property
     def core(self) -> dict[int | str, AllowedSet]:
         """The allowed set of each output at level `core`."""
-        return _compute_allowed_outputs(self.case, ConformanceLevel.CORE)
+        return self._compute_allowed_outputs(ConformanceLevel.CORE)
+
+    def _compute_allowed_outputs(self, level: ConformanceLevel) -> dict[int | str, AllowedSet]:
+        if self.case.is_exact:
+            return _compute_exact_outputs(self.case)
+        sets = self.compute_allowed_sets_of_program(self.case.meaning or self.case.graph, self.case.inputs, level)
+        outputs: dict[int | str, AllowedSet] = dict(enumerate(sets.values))
+        outputs.update(sets.buffers)
+        return outputs
+
+    def compute_allowed_sets_of_program(self, graph: UOp, inputs: Mapping[str, Any], level: ConformanceLevel) -> AllowedResult:
+        """Return the allowed sets of a program, of this case or a changed one, by what the backend declares."""
+        may_flush = self._flushes_subnormals and level is ConformanceLevel.CORE
+        return compute_allowed_sets(graph, inputs, level=level.value, ftz=may_flush)
 
     def at(self, level: ConformanceLevel) -> dict[int | str, AllowedSet]:
         """Return the allowed set of each output at a level."""
@@ -98,15 +114,6 @@ class Expectation:
 def _is_nan(u: UOp) -> bool:
     """Return True for a NaN constant, which stands for any NaN rather than one bit pattern (R20)."""
     return u.op is Op.CONST and u.arg.value != u.arg.value
-
-
-def _compute_allowed_outputs(case: ConformanceCase, level: ConformanceLevel) -> dict[int | str, AllowedSet]:
-    if case.is_exact:
-        return _compute_exact_outputs(case)
-    sets = compute_allowed_sets(case.meaning or case.graph, case.inputs, level=level.value)
-    outputs: dict[int | str, AllowedSet] = dict(enumerate(sets.values))
-    outputs.update(sets.buffers)
-    return outputs
 
 
 def _compute_exact_outputs(case: ConformanceCase) -> dict[int | str, AllowedSet]:

@@ -25,7 +25,7 @@ from uops.backends.conformance.cases import generate_cases
 from uops.backends.conformance.cases.compiled import enters_pipeline_at_or_before
 from uops.backends.conformance.cases.native import translate_native_text
 from uops.backends.conformance.causes.find import classify_run_without_result, judge_and_explain
-from uops.backends.conformance.causes.traits import find_traits_of_all_causes
+from uops.backends.conformance.causes.traits import describe_traits_of_all_causes
 from uops.backends.conformance.decided import CaseRecord, journal_heading, read_case_records
 from uops.backends.conformance.judge import Expectation, SegmentVerdict
 from uops.backends.conformance.model import (
@@ -41,7 +41,7 @@ from uops.backends.conformance.model import (
     SchedulePolicy,
     Segment,
 )
-from uops.backends.contract import TENSOR_SURFACE, Capabilities, Missing
+from uops.backends.contract import FLUSHES_SUBNORMALS, TENSOR_SURFACE, Capabilities, Missing
 from uops.backends.registry import BackendInfo
 from uops.backends.testing.journal import Journal
 from uops.backends.testing.programs import has_empty_program
@@ -73,7 +73,7 @@ class ConformanceRun:
     """The outcome of one run; `cells[level]` has every cell of the tier, those that the backend cannot be asked among them.
 
     `dialect` is that in which the backend was given the programs, None for the suite's own. `subject` is the part that is judged;
-    `backend` and `version` are its name and version where it is none (R171). `surfaces` are those that the backend declares.
+    `backend` and `version` are its name and version where it is none (R171). The backend declares `surfaces` and `traits`.
     `sample` says what the cases were drawn from, if they are not all of the tier.
     `applied` counts the moves of random schedules, and `validated` the claims proved of kernels, if requested (`UOPS_VALIDATE=1`).
     """
@@ -91,6 +91,7 @@ class ConformanceRun:
     applied: Counter[str] = field(default_factory=Counter)
     validated: Counter[str] = field(default_factory=Counter)
     surfaces: tuple[str, ...] = (TENSOR_SURFACE,)
+    traits: tuple[str, ...] = ()
     subject: RowSubject = RowSubject.BACKEND
     dialect: Dialect | None = None
     sample: SampleOrigin | None = None
@@ -120,11 +121,13 @@ def run_conformance(
     if sample is not None:
         run.sample = SampleOrigin(sample_seed, len(required), frozenset(c.row for c in required))
         required = draw_sample([c for c in required if _is_declared(c, capabilities)], sample, sample_seed)
-    run.cases, run.schedules, run.surfaces, run.dialect = len(required), schedules, capabilities.surfaces, dialect
+    run.surfaces, run.traits = capabilities.surfaces, capabilities.traits
+    run.cases, run.schedules, run.dialect = len(required), schedules, dialect
     asked = [c for c in required if capabilities.can_be_asked(c.surface)]
     supported = [c for c in asked if _is_declared(c, capabilities)]
     _initialize_cells(run, required, capabilities)
     heading = journal_heading(backend, run.version, tier, schedules) | ({"dialect": dialect.value} if dialect else {})
+    heading |= {"traits": list(run.traits)} if run.traits else {}
     to_worker_case = functools.partial(_to_worker_case, capabilities=capabilities, dialect=dialect)
     with nullcontext() if journal is None else closing(Journal(journal, heading)) as open_journal:
         records = {} if open_journal is None else read_case_records(open_journal, supported)
@@ -264,7 +267,7 @@ def _judge_and_record_outcomes(
         for part, outcome in outcomes:
             applied.update(outcome.applied)
             validated.update(outcome.validated)
-            expected = Expectation(part)
+            expected = Expectation(part, flushes_subnormals=FLUSHES_SUBNORMALS in capabilities.traits)
             levels = [level for level in ConformanceLevel if level.value in capabilities.levels]
             record.parts += [(part.id, level, judge_outcome(expected, outcome, level)) for level in levels]
         now = time.monotonic()
@@ -312,9 +315,8 @@ def _find_status_of_failure(
     cell: ConformanceCell, verdict: SegmentVerdict, level: ConformanceLevel, capabilities: Capabilities
 ) -> tuple[CellStatus, str | None]:  # fmt: skip
     """Return the status of a cell with wrong elements, and the declaration that covers them."""
-    if traits := find_traits_of_all_causes(capabilities.traits, verdict.causes):
-        permitted = level is ConformanceLevel.CORE and traits.permitted_at_core
-        return CellStatus.PASS if permitted else CellStatus.BY_TRAIT, traits.text
+    if traits := describe_traits_of_all_causes(capabilities.traits, verdict.causes):
+        return CellStatus.BY_TRAIT, traits
     deviation = capabilities.deviation(cell.row, dt.DTYPES[cell.dtype], level.value)
     return (CellStatus.XFAIL, f"{deviation.reason} [{deviation.link}]") if deviation else (CellStatus.FAIL, None)
 
@@ -329,8 +331,6 @@ def _merge_verdict_into_cell(
         status, reason = CellStatus.FAIL, REFUSED
     elif verdict.failed:
         status, reason = _find_status_of_failure(cell, verdict, level, capabilities)
-        if status is CellStatus.PASS:
-            verdict = replace(verdict, failed=0, failures=[], causes={})
     if verdict.refused or verdict.failed:
         run.reproducers[case.id] = translate_native_text(case, capabilities.language)
     fresh = result.status is CellStatus.NOT_RUN

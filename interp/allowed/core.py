@@ -280,7 +280,7 @@ def _apply_core_cast(overlay: Overlay, scope: TensorScope, u: UOp, ftz: bool) ->
     """Return the core set of a Cast node: fp8 may saturate, and what is out of an integer's range may be any value (R15)."""
     f, r = LAYOUT[u.operand.dtype], LAYOUT[u.dtype]
     v = overlay.set_of_node_loading_reference(scope, u.operand)
-    if ftz and f.is_float and r.is_float:
+    if ftz and f.is_float and (r.is_float or r.dtype is dt.bool_):
         v = allow_flush_to_zero(f, v)
     out = apply_strict_cast(f, r, v)
     if r.is_float:

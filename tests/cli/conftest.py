@@ -97,7 +97,7 @@ class FakeRun:
         self.cases, self.seconds, self.complete = len(statuses), 0.5, True
         self.schedules, self.applied, self.validated = SchedulePolicy(), Counter[str](), Counter[str]()
         self.reproducers: dict[str, ConformanceCase] = {}
-        self.surfaces = ("tensor",)
+        self.surfaces, self.traits = ("tensor",), ()
         self.subject = RowSubject.BACKEND
         self.dialect: Dialect | None = None
         self.sample: SampleOrigin | None = None

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from uops.backends.conformance.causes.programs import is_subnormal
+from uops.backends.arrays import is_subnormal
 from uops.backends.conformance.judge import bits_of, ulp_distance
 from uops.spec.ir.dtypes import DType
 

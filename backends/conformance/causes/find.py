@@ -21,7 +21,7 @@ from uops.backends.conformance.judge import (
     outputs_of,
 )
 from uops.backends.conformance.model import REFUSED, ConformanceLevel, Segment
-from uops.interp.allowed import AllowedResult, AllowedSet, compute_allowed_sets
+from uops.interp.allowed import AllowedResult, AllowedSet
 from uops.spec.ir import dtypes as dt
 from uops.spec.result import Result
 
@@ -80,7 +80,7 @@ class ChangedPrograms:
         case = self.expected.case
         try:
             changed = cause.change(case.meaning or case.graph, case.inputs)
-            return None if changed is None else compute_allowed_sets(*changed, level=self.level.value)
+            return None if changed is None else self.expected.compute_allowed_sets_of_program(*changed, self.level)
         except Exception:  # a hypothesis that cannot be evaluated must not end a run
             return None
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from uops.backends.arrays import DTYPE_OF
+from uops.backends.arrays import flush_subnormals, is_subnormal
 from uops.interp.allowed import AllowedSet
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -70,15 +70,8 @@ def _by_op(op: Op, build: Callable[..., UOp | None]) -> Change:
 # --------------------------------------------------------------------------------------------------------------- subnormals
 
 
-def is_subnormal(a: Array, d: DType) -> npt.NDArray[np.bool_]:
-    """Return where a float array is subnormal."""
-    with np.errstate(all="ignore"):
-        magnitude = np.abs(a.astype(np.float64))
-        return np.asarray((magnitude > 0) & (magnitude < d.smallest_normal))
-
-
 def _flush_inputs(graph: UOp, inputs: Inputs) -> Program | None:
-    flushed = {k: _flush(v) if isinstance(v, np.ndarray) else v for k, v in inputs.items()}
+    flushed = {k: flush_subnormals(v) if isinstance(v, np.ndarray) else v for k, v in inputs.items()}
     changed = rebuild(graph, lambda u: _flush_constant(u) or u)
     return None if changed is graph and all(flushed[k] is inputs[k] for k in inputs) else (changed, flushed)
 
@@ -87,14 +80,6 @@ def _flush_constant(u: UOp) -> UOp | None:
     if u.op is not Op.CONST or not u.dtype.is_float or not 0 < abs(u.const) < u.dtype.smallest_normal:
         return None
     return b.const(math.copysign(0.0, u.const), u.dtype)
-
-
-def _flush(a: Array) -> Array:
-    """Return an array with zeros of the same sign in place of subnormals; the array itself if it has none."""
-    d = DTYPE_OF.get(a.dtype)
-    if d is None or not d.is_float or not (small := is_subnormal(a, d)).any():
-        return a
-    return np.where(small, np.copysign(np.zeros_like(a), a), a).astype(a.dtype)
 
 
 def _contains_or_is_flushed(changed: AllowedSet, got: Array) -> npt.NDArray[np.bool_]:

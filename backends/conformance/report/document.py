@@ -60,7 +60,8 @@ def build_document(
         "specification": describe_specification(run.subject),
         "versions": package_versions(),
         "subject": run.subject.value,
-        "backend": {"name": run.backend, "version": run.version, "surfaces": list(run.surfaces)},
+        "backend": {"name": run.backend, "version": run.version, "surfaces": list(run.surfaces)}
+        | ({"traits": list(run.traits)} if run.traits else {}),
         "platform": describe_os_and_cpu(),
         "tier": run.tier.value,
         "rows": run.rows,

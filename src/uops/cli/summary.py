@@ -14,6 +14,7 @@ from uops.backends.conformance.causes.summary import CauseSummary, count_explain
 from uops.backends.conformance.model import ConformanceLevel
 from uops.backends.conformance.report.diff import split_failures
 from uops.backends.conformance.report.page import format_percent
+from uops.backends.contract import FLUSHES_SUBNORMALS
 from uops.cli.texts import Text
 from uops.spec.untrusted import describe_path
 
@@ -55,6 +56,8 @@ def print_conformance_summary(out: Console, doc: Json, report: Path, change: Rep
         out.print(Text("interrupted: what was not reached counts as not run", "bold yellow"))
     out.print(Text(format_pass_rate_and_rows_asked(doc), "bold"), soft_wrap=True)
     out.print(_make_table_of_scores_by_level(doc))
+    if FLUSHES_SUBNORMALS in backend.get("traits", ()):
+        out.print(Text("results of a flush of subnormals pass at level core, as the backend declares it (R19, subnormals)", "dim"))
     if count := doc["scores"][doc["level"]]["totals"].get("by trait", 0):
         share = format_percent(doc["scores"][doc["level"]]["with_traits"])
         out.print(Text(f"{share} % with the traits that the backend declares; cells by trait: {number(count)}", "cyan"))

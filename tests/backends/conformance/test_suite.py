@@ -311,8 +311,14 @@ def test_a_backend_that_declares_to_flush_conforms_at_core_R19() -> None:
     run = _run("FlushingSubnormals", "Elementwise/Mul")
     core = run.cells[ConformanceLevel.CORE].values()
     assert {r.status for r in core} == {CellStatus.PASS} and not any(r.failed or r.failures or r.causes for r in core)
-    assert any("R19" in str(r.reason) for r in core)
     assert CellStatus.BY_TRAIT in _statuses(run, ConformanceLevel.STRICT).values()
+
+
+def test_flushed_results_are_wrong_at_core_where_no_backend_declares_to_flush_R19() -> None:
+    info = query_info_isolating_foreign_backend("uops.backends.conformance.controls:FlushingSubnormals")
+    undeclared = replace(info, capabilities=replace(info.capabilities, traits=()))
+    run = run_conformance("uops.backends.conformance.controls:FlushingSubnormals", undeclared, rows="Elementwise/Mul", jobs=1)
+    assert CellStatus.FAIL in _statuses(run, ConformanceLevel.CORE).values()
 
 
 def test_a_trait_excuses_nothing_else() -> None:

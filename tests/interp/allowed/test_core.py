@@ -174,6 +174,14 @@ def test_r19_flushed_terms_move_a_sum():
     assert found.contains(np.array([[0.0]], F)).all()
 
 
+def test_a_cast_to_bool_may_flush_its_operand_too():
+    x = np.array([2.0**-140, 1.0, 0.0], np.float32)
+    graph = b.cast(_p(0, x), dt.bool_)
+    flushed = np.array([False, True, False])
+    assert compute_allowed_sets(graph, {"p0": x}, "core", ftz=True).values[0].contains(flushed).all()
+    assert not compute_allowed_sets(graph, {"p0": x}, "core").values[0].contains(flushed)[0]
+
+
 def _core_members(graph, candidates, ftz=False, **inputs):
     found = compute_allowed_sets(graph, inputs, "core", ftz=ftz).values[0]
     return [bool(found.contains(np.full(found.shape, x).astype(found.best.dtype)).all()) for x in candidates]
