@@ -267,8 +267,8 @@ def _has_one_store_with_reorderable_loops(call: UOp) -> bool:
 def describe_callified(callified: CallifiedProgram, private: frozenset[UOp] = frozenset()) -> ProgramInterface:
     """Return what callers see of a callified program: all but its temporaries and the Buffers that are `private`."""
     arguments, unseen = callified.call.arguments, callified.temporaries | private
-    written = frozenset(arguments[k] for k in callified.call.arg.written) - unseen
-    return ProgramInterface(callified.outputs, tuple(dict.fromkeys(a for a in arguments if a not in unseen)), written)
+    written = frozenset([arguments[k] for k in callified.call.arg.written]) - unseen
+    return ProgramInterface(callified.outputs, tuple(dict.fromkeys([a for a in arguments if a not in unseen])), written)
 
 
 def describe_entering_program(entering: UOp, private: frozenset[UOp] = frozenset()) -> ProgramInterface:

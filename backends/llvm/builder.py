@@ -39,7 +39,7 @@ class IRBuilder:
     def call(self, function: str, result: str, types: tuple[str, ...], *operands: str) -> str:
         """Declare and call a function."""
         self._declared[function] = f"declare {result} @{function}({', '.join(types)})"
-        return self.emit(f"call {result} @{function}({', '.join(f'{t} {x}' for t, x in zip(types, operands))})")
+        return self.emit(f"call {result} @{function}({', '.join([f'{t} {x}' for t, x in zip(types, operands)])})")
 
     def call_masked(self, operation: str, result_type: str, vector_type_name: str, *operands: tuple[str, str]) -> str:
         """Call `llvm.masked.name` on vectors of type `vector_type_name` with (type, value) operands; return the result's name,
@@ -85,4 +85,4 @@ class IRBuilder:
     def declarations(self) -> list[str]:
         """The declarations of functions, and the metadata, that the function uses."""
         weights = [f'{name} = !{{!"branch_weights", i32 {times}, i32 1}}' for times, name in self._weights.items()]
-        return [*(self._declared[name] for name in sorted(self._declared)), *weights]
+        return [*[self._declared[name] for name in sorted(self._declared)], *weights]

@@ -136,7 +136,7 @@ class _KernelRenderer:
 
     def _bind_params_and_allocate_buffers(self) -> None:
         """Emit the entry block: arguments and private memory."""
-        params = sorted((u for u in self.instructions if u.op is Op.PARAM), key=lambda u: int(u.arg.slot))
+        params = sorted([u for u in self.instructions if u.op is Op.PARAM], key=lambda u: int(u.arg.slot))
         for u in params:
             if u.arg.name is None:
                 self._bind_buffer_argument(u)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 
 from uops.spec.ir.native import OPAQUE_BODIES
-from uops.spec.ir.node import UOp, get_op, nodes_with_op, substitute, toposort
+from uops.spec.ir.node import UOp, nodes_with_op, ops_below, substitute, toposort
 from uops.spec.ir.ops import ALU, Op
 
 #: Ops of a scalar that variables determine, which a kernel computes itself.
@@ -42,7 +42,7 @@ def renumber_loops_and_map_nodes(body: UOp) -> tuple[UOp, dict[UOp, UOp]]:
 def order_outside_kernels(root: UOp) -> list[UOp]:
     """Return the nodes of a program in topological order, without the bodies of Calls."""
     order = toposort(root)
-    if Op.CALL not in map(get_op, order):
+    if Op.CALL not in ops_below(root):
         return order
     bodies = {u.body for u in order if u.op is Op.CALL}
     return [u for u in toposort(root, gate=lambda u: u not in bodies) if u not in bodies]
@@ -64,7 +64,7 @@ def substitute_outside_kernels(root: UOp, replacements: dict[UOp, UOp]) -> UOp:
 
     A body has Params of its own (R64), which may be the same nodes as Params outside.
     """
-    if Op.CALL not in map(get_op, toposort(root)):
+    if Op.CALL not in ops_below(root):
         return substitute(root, replacements)
     order = order_outside_kernels(root)
     rebuilt = {u: new for u, new in replacements.items() if new is not u}

@@ -47,4 +47,4 @@ def finite_bounds(u: UOp) -> tuple[int, int] | None:
 
 def max_elements(shape: Iterable[Dim]) -> int:
     """Return the greatest number of elements of a value of this shape."""
-    return math.prod(max_extent(d) for d in shape)
+    return math.prod(map(max_extent, shape))

@@ -13,7 +13,7 @@ from dataclasses import replace
 from uops.compiler.log import log_transform
 from uops.spec.ir import build as B
 from uops.spec.ir.axes import AxisType
-from uops.spec.ir.node import UOp, get_op, nodes_with_op, toposort
+from uops.spec.ir.node import UOp, nodes_with_op, toposort
 from uops.spec.ir.ops import EFFECT_GROUPS, KERNEL_ACCESSES, Op
 from uops.spec.ir.scope import open_ranges, ranges_closed_by
 
@@ -47,7 +47,7 @@ def find_ifs_around(order: Sequence[UOp]) -> dict[UOp, frozenset[UOp]]:
     or Endif is not, nor an After that waits for another effect. `order` has the nodes in topological order.
     """
     ifs: dict[UOp, frozenset[UOp]] = {}
-    if Op.IF not in map(get_op, order):
+    if Op.IF not in {u.op for u in order}:
         return ifs
     for u in order:
         if u.op in _OUTSIDE_OF_IFS:
@@ -181,7 +181,7 @@ def find_parallelizable_outer_thread_loop(instructions: Sequence[UOp]) -> UOp | 
     if loop.bound.op is not Op.CONST or instructions[first] is not loop or len(instructions[last].ranges) != 1:
         return None
     outside = (*instructions[:first], *instructions[last + 1 :])
-    return None if _EFFECTS.intersection(map(get_op, outside)) else loop
+    return None if _EFFECTS.intersection({u.op for u in outside}) else loop
 
 
 def sort_by_nesting(loops: Iterable[UOp]) -> list[UOp]:

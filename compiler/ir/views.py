@@ -134,7 +134,7 @@ class IndexArithmetic:
 
 def view_front_of_memory(memory: UOp, shape: Sequence[Dim]) -> UOp:
     """Return a view of the first elements of a one-dimensional memory, in row-major order of `shape`."""
-    count: Dim = math.prod(n for n in shape if not isinstance(n, UOp))
+    count: Dim = math.prod([n for n in shape if not isinstance(n, UOp)])
     for n in shape:
         count = count if not isinstance(n, UOp) else n if count == 1 else UOp(Op.MUL, (dim_node(count), n))
     front = memory if memory.shape == (count,) else B.shrink(memory, (0,), (count,))

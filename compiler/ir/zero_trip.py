@@ -37,7 +37,7 @@ def gate_loads_of_zero_trip_loops(
     body: UOp, simplify: Callable[[UOp], UOp], valid_elements_by_param: ValidElementCountByParam
 ) -> UOp:
     """Gate each Load in `body` that a loop with no iteration would not have run."""
-    if not any(may_be_zero_trip(r) for r in nodes_with_op(body, Op.RANGE)):
+    if not any(map(may_be_zero_trip, nodes_with_op(body, Op.RANGE))):
         return body
     done: dict[UOp, UOp] = {}
     for u in toposort(body):

@@ -35,7 +35,7 @@ from uops.compiler.place import untranslatable_error
 from uops.spec.ir import build as B
 from uops.spec.ir.args import ReduceArg
 from uops.spec.ir.axes import UNROLLED
-from uops.spec.ir.node import UOp, get_op, nodes_with_op, toposort
+from uops.spec.ir.node import UOp, nodes_with_op, ops_below, toposort
 from uops.spec.ir.ops import ADDRESSING, ALU, OPAQUE_INSTRUCTIONS, Op
 
 
@@ -59,10 +59,9 @@ def expand_vector_axes_and_split_ends(body: UOp) -> UOp:
 
 def _turn_vector_axes_of_native_kernel_into_loops(body: UOp) -> UOp:
     """Return the body with loops for its vector axes, if it holds native text, which is written for scalars (R168)."""
-    order = toposort(body)
-    if OPAQUE_INSTRUCTIONS.isdisjoint(map(get_op, order)):
+    if OPAQUE_INSTRUCTIONS.isdisjoint(ops_below(body)):
         return body
-    return retype_ranges_as_sequential(body, {u for u in order if u.op is Op.RANGE and u.arg.type in UNROLLED})
+    return retype_ranges_as_sequential(body, {u for u in toposort(body) if u.op is Op.RANGE and u.arg.type in UNROLLED})
 
 
 class _AxisExpander:
@@ -81,9 +80,7 @@ class _AxisExpander:
     def expand_nodes(self) -> UOp:
         """Expand every node, sources first, and return the new root."""
         for u in self.order:
-            _RULES.get(u.op, _AxisExpander.expand_elementwise if u.op in ALU else _AxisExpander.rebuild_without_expanded_ranges)(
-                self, u
-            )
+            _RULES[u.op](self, u)
         log_transform("expand", self.order[-1], self.done[self.order[-1]], self.done)
         return self.done[self.order[-1]]
 
@@ -91,7 +88,7 @@ class _AxisExpander:
 
     def shape(self, axis_mask: int) -> tuple[int, ...]:
         """Return the shape of a value that has the axes `axis_mask`."""
-        return tuple(n for k, n in enumerate(self.extents) if axis_mask >> k & 1)
+        return tuple([n for k, n in enumerate(self.extents) if axis_mask >> k & 1])
 
     def build_extents_operand(self, shape: tuple[int, ...]) -> UOp:
         """Return the `extents` operand of a movement op to `shape`, memoized."""
@@ -110,7 +107,7 @@ class _AxisExpander:
             return self.done[original]
         broadcast = self.broadcasts.get((original, axis_mask))
         if broadcast is None:
-            ones = tuple(n if u_mask >> k & 1 else 1 for k, n in enumerate(self.extents) if axis_mask >> k & 1)
+            ones = tuple([n if u_mask >> k & 1 else 1 for k, n in enumerate(self.extents) if axis_mask >> k & 1])
             broadcast = UOp(Op.EXPAND, (self.reshape(self.done[original], ones), self.build_extents_operand(self.shape(axis_mask))))
             self.broadcasts[original, axis_mask] = broadcast
         return broadcast
@@ -220,6 +217,8 @@ class _AxisExpander:
 
 
 _RULES: dict[Op, Callable[[_AxisExpander, UOp], None]] = {
+    **dict.fromkeys(Op, _AxisExpander.rebuild_without_expanded_ranges),
+    **dict.fromkeys(ALU, _AxisExpander.expand_elementwise),
     Op.RANGE: _AxisExpander.replace_range_if_expanded,
     Op.END: _AxisExpander.split_end_per_loop,
     Op.INDEX: _AxisExpander.defer_index,
@@ -228,5 +227,4 @@ _RULES: dict[Op, Callable[[_AxisExpander, UOp], None]] = {
     Op.STORE: _AxisExpander.expand_store,
     Op.REDUCE: _AxisExpander.reduce_expanded_axes_then_loops,
     Op.BITCAST: _AxisExpander.expand_elementwise,
-    Op.CAST: _AxisExpander.expand_elementwise,
 }

@@ -20,8 +20,8 @@ from uops.compiler.ir.loops import find_ifs_around
 from uops.compiler.log import log_transform
 from uops.compiler.passes.branches import branch_around_costly_stores
 from uops.compiler.place import untranslatable_error
-from uops.spec.ir.node import UOp, get_op, toposort
-from uops.spec.ir.ops import ALU, BLOCK_OPENERS, COLLECTIVE, MEMORY_ROOTS, OPAQUE_INSTRUCTIONS, WRITES, Op
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import ALU, BLOCK_CLOSERS, BLOCK_OPENERS, COLLECTIVE, MEMORY_ROOTS, OPAQUE_INSTRUCTIONS, WRITES, Op
 from uops.spec.ir.scope import open_ranges
 
 #: Ops that are no instructions: the root and constants, which stand where they are used, as do vectors of constants. The sizes of
@@ -31,6 +31,7 @@ _STRUCTURE = frozenset({Op.SINK, Op.CONST})
 _REPEATABLE = ALU | {Op.BITCAST, Op.INDEX, Op.STACK, Op.AFTER, Op.IF}
 #: Instructions that must be executed exactly where the Ifs around them are taken, and not less often.
 _EFFECTS = WRITES | OPAQUE_INSTRUCTIONS | COLLECTIVE
+_BLOCK_DELIMITERS = BLOCK_OPENERS | BLOCK_CLOSERS
 _NO_BLOCKS: frozenset[UOp] = frozenset()
 
 
@@ -67,7 +68,7 @@ def order_instructions(kernel: UOp) -> tuple[UOp, ...]:
         sizes = set(toposort(*symbolic))
         used_as_value = {s for u in order if u.op is not Op.PARAM and u.op is not Op.STACK for s in u.src}
         listed = [u for u in listed if u not in sizes or u in used_as_value]
-    if any(s.op is Op.GROUP for s in kernel.src):
+    if Op.GROUP in [s.op for s in kernel.src]:
         needed = {s for u in order if u is not kernel for s in u.src}
         listed = [u for u in listed if u.op is not Op.GROUP or u in needed]
     return tuple(_BlockTree(listed, order).emit_instructions())
@@ -81,17 +82,18 @@ class _BlockTree:
         self.root = order[-1]
         self.open_loops = open_ranges(order)
         self.ifs = find_ifs_around(order)
-        self.endifs = {u.if_node: u for u in instructions if u.op is Op.ENDIF}
-        open_at_end = {r: self.open_loops[u] for u in instructions if u.op is Op.END for r in u.ranges}
-        self._nest_ifs_and_their_inner_loops(open_at_end)
+        delimiters = [u for u in instructions if u.op in _BLOCK_DELIMITERS]
+        self.endifs = {u.if_node: u for u in delimiters if u.op is Op.ENDIF}
+        open_at_end = {r: self.open_loops[u] for u in delimiters if u.op is Op.END for r in u.ranges}
+        self._nest_ifs_and_their_inner_loops([u for u in delimiters if u.op is Op.IF], open_at_end)
         self.enclosing = _close_over_enclosing_blocks(open_at_end, self.root)
         self.parent = {b: self._innermost_block_or_raise_if_unnested(outer) for b, outer in self.enclosing.items()}
 
-    def _nest_ifs_and_their_inner_loops(self, outer_blocks_of_block: dict[UOp, frozenset[UOp]]) -> None:
+    def _nest_ifs_and_their_inner_loops(self, ifs: Sequence[UOp], outer_blocks_of_block: dict[UOp, frozenset[UOp]]) -> None:
         """Add to `outer_blocks_of_block` the blocks around each If, and each If around the loops inside of it."""
-        guarded: dict[UOp, list[UOp]] = {u: [] for u in self.instructions if u.op is Op.IF}
-        if not guarded:
+        if not ifs:
             return
+        guarded: dict[UOp, list[UOp]] = {u: [] for u in ifs}
         for u in self.instructions:
             for f in self.ifs.get(u, ()):
                 guarded[f].append(u)
@@ -121,17 +123,15 @@ class _BlockTree:
         block_of: dict[frozenset[UOp], list[UOp]] = {}
         open_loops, ifs = self.open_loops, self.ifs
         for u in self.instructions:
-            op = u.op
-            if op in BLOCK_OPENERS:
-                blocks.setdefault(self.parent[u], []).append(u)
-            elif op is Op.END:
-                blocks.setdefault(self.parent[min(u.ranges, key=lambda r: len(self.enclosing[r]))], []).append(u)
-            elif op is not Op.ENDIF:
+            if u.op not in _BLOCK_DELIMITERS:
                 opened = open_loops[u] | ifs[u] if u in ifs else open_loops[u]
-                block = block_of.get(opened)
-                if block is None:
-                    block = block_of[opened] = blocks.setdefault(self._innermost_block_or_raise_if_unnested(opened), [])
-                block.append(u)
+                if opened not in block_of:
+                    block_of[opened] = blocks.setdefault(self._innermost_block_or_raise_if_unnested(opened), [])
+                block_of[opened].append(u)
+            elif u.op in BLOCK_OPENERS:
+                blocks.setdefault(self.parent[u], []).append(u)
+            elif u.op is Op.END:
+                blocks.setdefault(self.parent[min(u.ranges, key=lambda r: len(self.enclosing[r]))], []).append(u)
         return blocks
 
     def _refuse_effects_in_ifs_not_guarding_them(self, blocks: dict[UOp | None, list[UOp]]) -> None:
@@ -160,7 +160,7 @@ class _BlockTree:
 
         The members come in topological order, except that a Range or If must follow whatever its body needs.
         """
-        if BLOCK_OPENERS.isdisjoint(map(get_op, members)):
+        if BLOCK_OPENERS.isdisjoint({u.op for u in members}):
             return members
         position = {u: k for k, u in enumerate(members)}
         if_around = {v: u for u in members if u.op is Op.IF for v in bodies[u]}

@@ -29,7 +29,7 @@ from uops.compiler.passes.serialized_memory import give_memory_per_iteration_of_
 from uops.compiler.place import untranslatable_error
 from uops.spec.ir import build as B
 from uops.spec.ir.axes import GRID, SEQUENTIAL, UNROLLED, WORKGROUP, AxisType
-from uops.spec.ir.node import UOp, get_op, toposort
+from uops.spec.ir.node import UOp, ops_below, toposort
 from uops.spec.ir.ops import ALU, BLOCK_CLOSERS, BLOCK_OPENERS, KERNEL_ACCESSES, WRITES, Op
 from uops.spec.ir.scope import base_memory, has_memory_per_iteration, is_private_buffer
 
@@ -51,7 +51,7 @@ def serialize_axes_and_atomics_that_targets_lack(body: UOp) -> UOp:
     Raises CompileError for AtomicAdds of small floats that cannot take turns.
     """
     order = toposort(body)
-    ops = set(map(get_op, order))
+    ops = ops_below(body)
     unrolled = [u for u in order if u.op is Op.RANGE and u.arg.type in UNROLLED]
     shared = set[UOp]()
     if body.arg is not None and body.arg.scheduled and ops.isdisjoint(_CONCURRENT):

@@ -24,7 +24,7 @@ from uops.spec.errors import Crash
 from uops.spec.ir import args as A
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
-from uops.spec.ir.node import UOp, get_op
+from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
 #: The result of a step: the rule that applies, the replacement, and the binding that justifies it.
@@ -64,7 +64,7 @@ def _make_step_that_dispatches_on_source_ops(rules: Sequence[Rule]) -> OpMatcher
         src = u.src
         if len(src) > max_sources:  # a tuple of thousands of ops is no key
             return None
-        source_ops = tuple(map(get_op, src))
+        source_ops = (src[0].op, src[1].op) if len(src) == 2 else tuple([s.op for s in src])
         matcher = matchers.get(source_ops)
         if matcher is None:
             matcher = matchers[source_ops] = _get_or_compile_matcher([r for r in rules if _accepts_source_ops(r, source_ops)])

@@ -63,6 +63,9 @@ class Rewriter(RewriteLog):
                 if u in done:
                     continue
                 if changed.isdisjoint(u.src):
+                    if step[u.op] is match_nothing:
+                        done[u] = u
+                        continue
                     v = u
                 else:
                     changed.add(u)

@@ -12,9 +12,8 @@ import threading
 import weakref
 from _weakref import _remove_dead_weakref  # type: ignore[attr-defined] # the base of the standard library's weak dictionaries
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import Any
 
 from uops.spec.errors import SpecError, SpecValueError
@@ -212,9 +211,6 @@ def _values_if_all_consts(elements: tuple[UOp, ...]) -> tuple[int, ...] | None:
         return None
 
 
-#: The op of a node, as a function: `map(get_op, nodes)` runs no Python code.
-get_op: Callable[[UOp], Op] = attrgetter("op")
-
 _SLOTS = ("_dtype", "_shape", "_device", "_min_max", "_axis")
 #: A rule that derives one property of a node from its arg and its sources' properties.
 Rule = Callable[[UOp], Any]
@@ -303,12 +299,14 @@ class TraversalCache:
     """Memoized traversals, by root.
 
     `orders` has topological orders, `nodes_by_op` the nodes of each op in them. `open_ranges` has the ranges in whose loops a node
-    is (`uops.spec.ir.scope`).
+    is (`uops.spec.ir.scope`). `ops_below` has the ops in an order, `ops_of_lists` those of the nodes that a Linear lists.
     """
 
     orders: dict[UOp, list[UOp]] = field(default_factory=dict)
     nodes_by_op: dict[UOp, dict[Op, list[UOp]]] = field(default_factory=dict)
     open_ranges: dict[UOp, frozenset[UOp]] = field(default_factory=dict)
+    ops_below: dict[UOp, Set[Op]] = field(default_factory=dict)
+    ops_of_lists: dict[UOp, Set[Op]] = field(default_factory=dict)
 
 
 class _ActiveTraversalCache(threading.local):
@@ -354,6 +352,28 @@ def nodes_with_op(root: UOp, op: Op) -> list[UOp]:
     return groups.get(op, [])
 
 
+def ops_below(root: UOp) -> Set[Op]:
+    """Return the ops of the nodes at and below `root`. Memoized as topological orders are."""
+    cache = traversals.cache
+    if cache is None:
+        return {u.op for u in toposort(root)}
+    ops = cache.ops_below.get(root)
+    if ops is None:
+        ops = cache.ops_below[root] = {u.op for u in toposort(root)}
+    return ops
+
+
+def ops_of_list(linear: UOp) -> Set[Op]:
+    """Return the ops of the nodes that a Linear lists."""
+    cache = traversals.cache
+    if cache is None:
+        return {u.op for u in linear.src}
+    ops = cache.ops_of_lists.get(linear)
+    if ops is None:
+        ops = cache.ops_of_lists[linear] = {u.op for u in linear.src}
+    return ops
+
+
 def _group_by_op(root: UOp, cache: TraversalCache) -> dict[Op, list[UOp]]:
     """Group the nodes at and below `root` by op, and memoize the groups. Those of an End or Sink extend those of its effect."""
     memoized_groups_by_root = cache.nodes_by_op
@@ -367,7 +387,7 @@ def _group_by_op(root: UOp, cache: TraversalCache) -> dict[Op, list[UOp]]:
     for u in reversed(pending):
         wraps = u.op is Op.END or (u.op is Op.SINK and len(u.src) == 1)
         below = memoized_groups_by_root.get(u.src[0]) if wraps else None  # of its body, or of its effect
-        if below is not None and all(r in below.get(r.op, ()) for r in u.src[1:]):  # its ranges
+        if below is not None and False not in [r in below.get(r.op, ()) for r in u.src[1:]]:  # its ranges
             groups = {**below, u.op: [*below.get(u.op, ()), u]}
         else:
             groups = defaultdict(list)

@@ -6,7 +6,7 @@ Ranges belong to a scope (R64, Function). `VerifyContext` computes each analysis
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
@@ -81,12 +81,16 @@ class GraphScope:
 def ranges_closed_by(u: UOp) -> tuple[UOp, ...]:
     """Return the ranges that `u` closes."""
     start = RANGE_ENDING.get(u.op)
-    return () if start is None else tuple(s for s in u.src[start:] if s.op in RANGES)
+    return () if start is None else tuple([s for s in u.src[start:] if s.op in RANGES])
 
 
 _NO_RANGES: frozenset[UOp] = frozenset()
 #: Ops whose open ranges are not simply the union over their sources.
 _SCOPING = frozenset({Op.LINEAR, *CALL_LIKE, *RANGE_ENDING, *RANGES})
+
+
+def _distinct_sources_with_ranges(u: UOp) -> Collection[UOp]:
+    return set(u.src) if u.constants_of_stack is None else ()
 
 
 def open_ranges(nodes: Iterable[UOp]) -> dict[UOp, frozenset[UOp]]:
@@ -98,14 +102,11 @@ def open_ranges(nodes: Iterable[UOp]) -> dict[UOp, frozenset[UOp]]:
     for u in nodes:
         if u in table:
             continue
-        src: Iterable[UOp] = u.src
-        op, ranges = u.op, _NO_RANGES
-        if len(u.src) >= MANY:
-            src = set(u.src) if u.constants_of_stack is None else ()
+        op, src, ranges = u.op, u.src, _NO_RANGES
         if op not in _SCOPING:
-            for s in src:
+            for s in src if len(src) < MANY else _distinct_sources_with_ranges(u):
                 below = table[s]
-                if below is not ranges and below:
+                if below and below is not ranges:
                     ranges = below if ranges <= below else ranges | below
         elif op is not Op.LINEAR:  # a list of instructions opens and closes its own blocks
             ranges = ranges.union(*[table[s] for s in (u.arguments if op in CALL_LIKE else src)])

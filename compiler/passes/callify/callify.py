@@ -30,7 +30,7 @@ from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace, BufferArg, CallArg, ParamArg
 from uops.spec.ir.dtypes import DType
-from uops.spec.ir.node import Dim, UOp, get_op, substitute, toposort
+from uops.spec.ir.node import Dim, UOp, ops_below, substitute, toposort
 from uops.spec.ir.ops import CALL_LIKE, EFFECT_GROUPS, MEMORY_ROOTS, Op
 from uops.spec.ir.scope import base_memory, is_variable, root_items
 from uops.spec.verify.infer import is_kernel_or_custom_function_body
@@ -81,7 +81,7 @@ def convert_graph_to_call(root: UOp) -> CallifiedProgram:
     params, arguments = _number_memory_and_variables_as_params(body, reached_params)
     stateless = substitute_outside_kernels(body, params)
     log_transform("arguments", body, stateless, params)
-    has_stores = not {Op.STORE, Op.CALL}.isdisjoint(map(get_op, toposort(resolved)))
+    has_stores = not ops_below(resolved).isdisjoint((Op.STORE, Op.CALL))
     body = insert_hazard_copies(stateless) if has_stores else stateless  # without Stores, no memory changes that is read
     called = UOp(Op.CALL, (body, *arguments), CallArg(written=find_slots_written_by_effects(body)))
     written = {v: base_memory(effect.buffer) for v, effect in zip(items, effects) if effect is not v}
@@ -96,11 +96,10 @@ def outputs(root: UOp) -> tuple[ProgramOutput, ...]:
 
 def inline_calls_and_drop_gradient_markers(root: UOp) -> UOp:
     """Inline every Function, GetTuple and Call, innermost first (R64, Function), and drop gradient markers."""
-    order = _order_outside_opaque_bodies(root)
-    if _INLINED.isdisjoint(map(get_op, order)):
+    if _INLINED.isdisjoint(ops_below(root)):
         return root
     done: dict[UOp, UOp] = {}  # node -> new node, for the nodes that change
-    for u in order:
+    for u in _order_outside_opaque_bodies(root):
         if u.op in _INLINED or not done.keys().isdisjoint(u.src):
             done[u] = _inline_or_rebuild_node(u, tuple([done.get(s, s) for s in u.src]))
     resolved = done.get(root, root)
@@ -111,7 +110,7 @@ def inline_calls_and_drop_gradient_markers(root: UOp) -> UOp:
 def _order_outside_opaque_bodies(root: UOp) -> list[UOp]:
     """Return the nodes in topological order, without what is below the bodies that are not inlined."""
     order = toposort(root)
-    if Op.CALL not in map(get_op, order):
+    if Op.CALL not in ops_below(root):
         return order
     bodies = {u.body for u in order if u.op is Op.CALL and is_kernel_or_custom_function_body(u.body)}
     return order if not bodies else toposort(root, gate=lambda u: u not in bodies)
@@ -168,7 +167,7 @@ def _make_output_buffer_per_value(root_for_ids: UOp, inlined_root: UOp) -> tuple
     """
     first = highest_unique(toposort(root_for_ids)) + 1
     values = [v for v in root_items(inlined_root) if v.dtype is not dt.void]
-    return tuple(ProgramOutput(_output_buffer(v, first + k), v.shape, v.dtype) for k, v in enumerate(values))
+    return tuple([ProgramOutput(_output_buffer(v, first + k), v.shape, v.dtype) for k, v in enumerate(values)])
 
 
 def _output_buffer(v: UOp, unique: int) -> UOp:

@@ -30,7 +30,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace, BufferArg, CallArg, ParamArg
 from uops.spec.ir.derive.shape import dim_node
 from uops.spec.ir.native import OPAQUE_BODIES
-from uops.spec.ir.node import Dim, UOp, get_op, substitute, toposort
+from uops.spec.ir.node import Dim, UOp, ops_below, substitute, toposort
 from uops.spec.ir.ops import MEMORY_ROOTS, OPAQUE_INSTRUCTIONS, WRITES, Op
 from uops.spec.ir.scope import BASES, VIEWS, base_memory, is_variable, strip_afters
 from uops.spec.verify.dialects import Dialect
@@ -52,7 +52,7 @@ def convert_kernel_calls_to_launch_form(root: UOp, first_unique: int) -> MemoryC
     Raises SpecError for a kernel that breaks a claim of its dialect, CompileError for arguments that no launch can have.
     """
     order = order_outside_kernels(root)
-    if Op.CALL not in map(get_op, order):
+    if Op.CALL not in ops_below(root):
         return MemoryCallProgram(root, frozenset())
     done: dict[UOp, UOp] = {}
     temporaries: list[UOp] = []

@@ -43,7 +43,7 @@ _WHOLE_OR_FRONT = frozenset({Op.AFTER, Op.RESHAPE})
 
 def is_on_several_devices(order: Sequence[UOp]) -> bool:
     """Return True if a node is on an n-tuple device."""
-    return any(u.device.__class__ is tuple for u in order if u.op in MEMORY_ROOTS or u.op is Op.LOAD)
+    return tuple in [u.device.__class__ for u in order if u.op in MEMORY_ROOTS or u.op is Op.LOAD]
 
 
 class PartitionedProgram(NamedTuple):

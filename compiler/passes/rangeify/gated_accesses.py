@@ -9,7 +9,7 @@ from __future__ import annotations
 from uops.compiler.ir.views import TRUE
 from uops.compiler.log import log_transform
 from uops.compiler.rewrite.gates import Simplify, simplify_gate, simplify_under_gate
-from uops.spec.ir.node import UOp, get_op, toposort
+from uops.spec.ir.node import UOp, ops_below, toposort
 from uops.spec.ir.ops import ACCESSES, ALU, DIVISION, Op
 
 #: Ops of addresses and gates that read no memory; a Stack is the shape of a variable.
@@ -19,7 +19,7 @@ _ARITHMETIC = ALU | {Op.CONST, Op.RANGE, Op.PARAM, Op.STACK}
 def simplify_divisions_in_gated_accesses(body: UOp, simplify: Simplify) -> UOp:
     """Simplify the gates and addresses of the Loads and Stores that divide to compute them."""
     order = toposort(body)
-    if DIVISION.isdisjoint(map(get_op, order)):
+    if DIVISION.isdisjoint(ops_below(body)):
         return body
     done: dict[UOp, UOp] = {}
     for u in order:
@@ -41,7 +41,7 @@ def _simplify_gate_and_positions(access: UOp, gate: UOp, simplify: Simplify) -> 
     """
     address = access.buffer
     nodes = toposort(gate, *address.positions)
-    ops = set(map(get_op, nodes))
+    ops = {u.op for u in nodes}
     if ops.isdisjoint(DIVISION) or not ops <= _ARITHMETIC or any(u.op is Op.RANGE and u.bound.op is not Op.CONST for u in nodes):
         return access
     gate = simplify_gate(gate, simplify)

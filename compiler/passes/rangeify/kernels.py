@@ -165,7 +165,7 @@ def flat_param(p: UOp) -> UOp:
 def count_elements(shape: Iterable[Dim]) -> Dim:
     """Return the number of elements of a shape; an index expression for a symbolic one."""
     dims = list(shape)
-    fixed = math.prod(d for d in dims if not isinstance(d, UOp))
+    fixed = math.prod([d for d in dims if not isinstance(d, UOp)])
     product: Dim = fixed
     for d in dims:
         if isinstance(d, UOp):
@@ -292,7 +292,7 @@ def _fill_placeholders(root: UOp, values_by_placeholder: dict[UOp, UOp]) -> UOp:
 
 def _accessed_memory(body: UOp) -> list[UOp]:
     """Return the memory that a kernel accesses: what it writes, then what it reads in order of first use."""
-    accesses = [u for op in (Op.STORE, Op.LOAD) for u in nodes_with_op(body, op)]
+    accesses = nodes_with_op(body, Op.STORE) + nodes_with_op(body, Op.LOAD)
     return list(dict.fromkeys([base_memory(u.src[0]) for u in accesses]))  # buffer
 
 

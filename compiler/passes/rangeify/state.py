@@ -22,7 +22,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace, BufferArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.dtypes import DType
-from uops.spec.ir.node import Dim, UOp, get_op
+from uops.spec.ir.node import Dim, UOp
 from uops.spec.ir.ops import ALU, RESHAPING, Op
 from uops.spec.ir.scope import strip_afters
 
@@ -57,7 +57,7 @@ class RangeifyState:
         #: By element of a closed Reduce: the substitution of its general index and remaining loops.
         self.index_bindings: dict[Element, dict[UOp, UOp]] = {}
         self.cost_model = RealiseCostModel(order, self.closed_reduces, machine)
-        has_views = not BIJECTIVE.isdisjoint(map(get_op, order))
+        has_views = not BIJECTIVE.isdisjoint({u.op for u in order})
         self.layouts = map_stored_views_to_layouts(order, self.cost_model.use_counts, self.cheap) if has_views else {}
         self.computed_once: set[Element] = set()  # references that name every element of a value once
         self.last_unique = highest_unique(arguments)
@@ -236,7 +236,7 @@ class RangeifyState:
 
     def insert_handwritten_kernel_calls(self, launch: UOp) -> UOp:
         """Return the launch with the Calls of kernels that are written by hand in their places (R166)."""
-        if Op.CALL not in map(get_op, self.order):
+        if Op.CALL not in {u.op for u in self.order}:
             return launch
         finished = iter(launch.src)
         calls = []

@@ -11,7 +11,7 @@ Ops that the target lacks are decomposed, and small floats become the unsigned i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -33,7 +33,7 @@ from uops.compiler.target import Target
 from uops.spec.errors import Unsupported
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import BitcastArg, CastArg
-from uops.spec.ir.node import UOp, get_op, toposort
+from uops.spec.ir.node import UOp, ops_below, toposort
 from uops.spec.ir.ops import ALU, MEMORY_ROOTS, OPAQUE_INSTRUCTIONS, Op
 
 
@@ -64,37 +64,35 @@ def select(root: UOp, target: Target, steps: dict[str, UOp] | None = None) -> UO
 
 def select_instructions(body: UOp, target: Target) -> BodyAfterSelectSteps:
     """Select instructions for one kernel body, and return the body after each of STEPS. Raises CompileError or Unsupported."""
-    is_list = body.op is not Op.SINK  # in which the place of each instruction is given (R166, kernels written by hand)
-    summed = lower_small_float_atomics_in_sequential_list(body) if is_list else body
-    _refuse_atomic_adds_of_small_floats(summed, target)
-    if is_list:
-        primitive = _decompose_ops_and_lower_floats_to_bits(summed, target.ops)
+    if body.op is not Op.SINK:  # a list, in which the place of each instruction is given (R166, kernels written by hand)
+        summed = lower_small_float_atomics_in_sequential_list(body)
+        primitive = _decompose_ops_and_lower_floats_to_bits(summed, target)
         listed = primitive if primitive is body else _insert_unlisted_operands_before_users(primitive)
         _refuse_elementwise_ops_that_target_lacks(listed, target)
         return BodyAfterSelectSteps(body, body, listed, listed)
     uniques = fresh_uniques(body)
-    shaped = has_shaped_values(toposort(body))
+    shaped = has_shaped_values(body)
     if shaped:
         accumulated = sized = lower_to_native_vectors(body, target.machine, uniques)
     else:
         accumulated = lower_reduces(body, uniques)
         sized = lower_index_arithmetic(accumulated)
-    primitive = _decompose_ops_and_lower_floats_to_bits(sized, target.ops)
+    primitive = _decompose_ops_and_lower_floats_to_bits(sized, target)
     simplified = (ScalarRewriter if shaped else Rewriter)(VALUES)(primitive)
     _refuse_elementwise_ops_that_target_lacks(simplified, target)
     return BodyAfterSelectSteps(accumulated, sized, primitive, simplified)
 
 
-def _refuse_atomic_adds_of_small_floats(body: UOp, target: Target) -> None:
+def _refuse_atomic_adds_of_small_floats(order: Sequence[UOp], target: Target) -> None:
     """Raise Unsupported for an AtomicAdd of a small float: its bits are no integers to add (R56)."""
-    small = next((u.value.dtype for u in toposort(body) if u.op is Op.ATOMICADD and u.value.dtype in SMALL), None)
+    small = next((u.value.dtype for u in order if u.op is Op.ATOMICADD and u.value.dtype in SMALL), None)
     if small is not None:
         raise Unsupported(f"AtomicAdd of {small} among concurrent lanes", target.name)
 
 
 def _refuse_elementwise_ops_that_target_lacks(body: UOp, target: Target) -> None:
     """Raise Unsupported if an elementwise op is left that the target lacks."""
-    foreign = (ALU - target.ops).intersection(map(get_op, toposort(body)))
+    foreign = (ALU - target.ops) & ops_below(body)
     if foreign:
         raise Unsupported(min(op.name for op in foreign), target.name)
 
@@ -120,16 +118,23 @@ class ScalarRewriter(Rewriter):
         return Rewriter.apply_first_rule(self, u) if not u.shape else None
 
 
-def _decompose_ops_and_lower_floats_to_bits(body: UOp, native: frozenset[Op]) -> UOp:
-    """Decompose the elementwise ops that are not `native`, and replace small floats by their bits."""
+def _decompose_ops_and_lower_floats_to_bits(body: UOp, target: Target) -> UOp:
+    """Decompose the elementwise ops that the target lacks, and replace small floats by their bits.
+
+    Raises Unsupported for an AtomicAdd of a small float.
+    """
     order = toposort(body)
-    has_small_floats = not {u.arg.dtype for u in order if u.op in _NAMING}.isdisjoint(SMALL)
-    if not has_small_floats and not any(_may_lower(u) for u in [u for u in order if u.op in _CHANGED]):
+    has_small_floats = not {u.dtype for u in order}.isdisjoint(SMALL)
+    if not has_small_floats and (
+        _CHANGED.isdisjoint(ops_below(body)) or not any(map(_may_lower, [u for u in order if u.op in _CHANGED]))
+    ):
         return body
+    if has_small_floats:
+        _refuse_atomic_adds_of_small_floats(order, target)
     done: dict[UOp, UOp] = {}  # node -> new node, for the nodes that change
     for u in order:
         if u.op in _LOWERED or (has_small_floats and u.op in ALU) or not done.keys().isdisjoint(u.src):
-            lowered = _decompose_or_rebuild_node(u, tuple([done.get(s, s) for s in u.src]), native)
+            lowered = _decompose_or_rebuild_node(u, tuple([done.get(s, s) for s in u.src]), target.ops)
             if lowered is not u:
                 done[u] = lowered
     log_transform("decompose", body, done.get(body, body), done)
@@ -154,7 +159,7 @@ def _decompose_or_rebuild_node(u: UOp, src: tuple[UOp, ...], native: frozenset[O
 
 #: Ops that may hold small floats whatever they do.
 _CONVERTED = frozenset({Op.CONST, Op.CAST, Op.BITCAST})
-#: Ops that name the dtype of their value. A kernel has small floats only if one of these names one.
+#: Ops that name the dtype of their value.
 _NAMING = _CONVERTED | MEMORY_ROOTS | OPAQUE_INSTRUCTIONS
 
 

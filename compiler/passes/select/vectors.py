@@ -56,7 +56,7 @@ from uops.compiler.target import MachineModel
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import CastArg, LoadArg
-from uops.spec.ir.node import UOp, collect_users, toposort
+from uops.spec.ir.node import UOp, collect_users, ops_below, toposort
 from uops.spec.ir.ops import ACCESSES, ALU, KERNEL_VIEWS, MEMORY_ROOTS, RESHAPING, Op
 from uops.spec.ir.scope import open_ranges, strip_afters
 
@@ -64,9 +64,9 @@ from uops.spec.ir.scope import open_ranges, strip_afters
 Lane = tuple[UOp, int]
 
 
-def has_shaped_values(order: Iterable[UOp]) -> bool:
+def has_shaped_values(body: UOp) -> bool:
     """Return True if a kernel has values that are not scalars."""
-    return True in [u.op in RESHAPING or (u.op in ACCESSES and u.buffer.shape != ()) for u in order]
+    return not RESHAPING.isdisjoint(ops_below(body)) or any(u.buffer.shape for u in [u for u in toposort(body) if u.op in ACCESSES])
 
 
 class AccumulatorGroup(NamedTuple):
@@ -502,7 +502,7 @@ def _map_positions_to_operand_of_constant_index(u: UOp, lane_positions: LanePosi
 def _widest_element(order: Iterable[UOp]) -> int:
     """Return the size in bytes of the widest element that a kernel computes with in lanes."""
     kinds = {(u.dtype, u.op in _WIDENED) for u in order if u.op in _COMPUTED and u.shape}
-    return max([1, *((d.wide if widened else d).itemsize for d, widened in kinds if d is not dt.index)])
+    return max([1, *[(d.wide if widened else d).itemsize for d, widened in kinds if d is not dt.index]])
 
 
 #: Ops whose results are vectors of elements.

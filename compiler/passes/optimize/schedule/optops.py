@@ -280,7 +280,7 @@ def _build_split_value_and_loops(s: Schedule, r: UOp, padded_bound: UOp, opt: Sp
 
 def _replace_loop_in_outputs(s: Schedule, r: UOp, loops: tuple[UOp, UOp], new_effect: UOp) -> Schedule:
     """Return the schedule with `new_effect`, in whose outputs `loops` (outer and new) replace `r`."""
-    outputs = tuple(n for x in s.outputs for n in (loops if x is r else (x,)))
+    outputs = tuple([n for x in s.outputs for n in (loops if x is r else (x,))])
     _, new = loops
     ordered_ids = s.ordered_ids | {int(new.arg.axis_id)} if r.arg.axis_id in s.ordered_ids else s.ordered_ids
     return replace(s, effect=new_effect, outputs=outputs, ordered_ids=ordered_ids)

@@ -59,7 +59,8 @@ class Schedule:
     @functools.cached_property
     def ranges(self) -> tuple[UOp, ...]:
         """Every loop, in axis order (R95: by priority, then by id)."""
-        inner = dict.fromkeys(r for op in (Op.END, Op.REDUCE) for u in nodes_with_op(self.effect, op) for r in ranges_closed_by(u))
+        closers = nodes_with_op(self.effect, Op.END) + nodes_with_op(self.effect, Op.REDUCE)
+        inner = dict.fromkeys([r for u in closers for r in ranges_closed_by(u)])
         return tuple(sort_by_nesting(dict.fromkeys((*self.outputs, *inner))))
 
     @functools.cached_property
@@ -101,7 +102,7 @@ def close_output_loops_into_sink(s: Schedule) -> UOp:
     """
     single = {r: (index_constant(0), ()) for r in s.ranges if axis_of(r).extent == 1}
     effect = Rewriter(INDEXING)(replace_ranges(s.effect, single))
-    body = B.wrap_in_one_end_per_loop(effect, sorted((r for r in s.outputs if r not in single), key=lambda r: _nesting_key(s, r)))
+    body = B.wrap_in_one_end_per_loop(effect, sorted([r for r in s.outputs if r not in single], key=lambda r: _nesting_key(s, r)))
     sink = UOp(Op.SINK, (body,), SinkArg(s.name))
     log_transform("loops", effect, sink)
     return gate_loads_of_zero_trip_loops(sink, Rewriter(INDEXING), dict(s.initialized_sizes))
@@ -164,7 +165,7 @@ def range_arg(r: UOp, *, axis_id: int | None = None, type: AxisType | None = Non
 
 def next_id(s: Schedule) -> int:
     """Return the first axis id that no loop has."""
-    return 1 + max((int(r.arg.axis_id) for r in s.ranges), default=0)
+    return 1 + max([int(r.arg.axis_id) for r in s.ranges], default=0)
 
 
 def make_loop_or_zero(extent: int, axis_id: int, kind: AxisType = AxisType.LOOP) -> UOp:
