@@ -84,7 +84,7 @@ def has_private_memory_and_its_loops(linear: UOp) -> bool:
     if Op.BUFFER not in ops_of_list(linear):
         return False
     has_loops = any(u.op is Op.RANGE and u.arg.type in _PARALLEL for u in linear.src)
-    return has_loops and any(map(is_private_buffer, linear.src))
+    return has_loops and any(map(is_private_buffer, [u for u in linear.src if u.op is Op.BUFFER]))
 
 
 def _scope(buffer: UOp, blocks: _Loops) -> _Loops:
@@ -93,8 +93,11 @@ def _scope(buffer: UOp, blocks: _Loops) -> _Loops:
 
 def _group_by_scope(buffer: UOp, uses: Iterable[_Use]) -> dict[_Loops, list[_Use]]:
     groups: dict[_Loops, list[_Use]] = {}
+    scopes: dict[_Loops, _Loops] = {}  # by the blocks around an instruction
     for use in uses:
-        groups.setdefault(_scope(buffer, use.blocks), []).append(use)
+        if use.blocks not in scopes:
+            scopes[use.blocks] = _scope(buffer, use.blocks)
+        groups.setdefault(scopes[use.blocks], []).append(use)
     return groups
 
 
@@ -114,15 +117,14 @@ def _collect_uses(linear: UOp) -> dict[UOp, list[_Use]]:
     memory: dict[UOp, UOp] = {}  # a private Buffer, and the views of it -> the Buffer
     uses: dict[UOp, list[_Use]] = {}
     for u, blocks in _walk_with_blocks(linear):
-        if is_private_buffer(u):
+        if u.op is Op.BUFFER and is_private_buffer(u):
             memory[u] = u
-        elif u.op in KERNEL_VIEWS:
-            viewed = u.src[0]  # the operand or buffer
-            if viewed in memory:
-                memory[u] = memory[viewed]
-        else:
-            for buffer in dict.fromkeys(memory[s] for s in u.src if s in memory):
-                uses.setdefault(buffer, []).append(_Use(u, blocks))
+        elif not memory.keys().isdisjoint(u.src):
+            if u.op not in KERNEL_VIEWS:
+                for buffer in dict.fromkeys([memory[s] for s in u.src if s in memory]):
+                    uses.setdefault(buffer, []).append(_Use(u, blocks))
+            elif u.src[0] in memory:  # the operand or buffer
+                memory[u] = memory[u.src[0]]
     return uses
 
 

@@ -72,9 +72,8 @@ class _ListWithBlocks:
                         memory[u] = memory[viewed]
                     else:
                         self.accesses.setdefault(memory[viewed], []).append(k)
-            for s in used:
-                if s in memory:
-                    escaped.add(memory[s])
+            if not memory.keys().isdisjoint(used):
+                escaped.update([memory[s] for s in used if s in memory])
         for u in escaped:  # something else than an access may read or write it
             self.accesses.pop(u, None)
 
@@ -187,7 +186,8 @@ def reuse_private_memory(linear: UOp) -> UOp:
     """Return an instruction list in which private Buffers with disjoint lifetimes share memory."""
     if Op.BUFFER not in ops_of_list(linear):
         return linear
-    kinds = [(u.arg.addrspace, u.arg.dtype) for u in linear.src if is_private_buffer(u)]
+    buffers = [u for u in linear.src if u.op is Op.BUFFER]
+    kinds = [(u.arg.addrspace, u.arg.dtype) for u in buffers if is_private_buffer(u)]
     if len(kinds) == len(set(kinds)):  # no two Buffers can share memory
         return linear
     kernel = _ListWithBlocks(linear.src)

@@ -210,11 +210,12 @@ class IndexSums:
         low: float = 0  # bounds of the sum of the first terms
         high: float = 0
         for (u, _), k in lanes.terms.items():
-            factors = (k, k) if isinstance(k, int) else (min(k), max(k))
+            factors = (k,) if isinstance(k, int) else (min(k), max(k))
             least, most = u.min_max or (dt.index.min, dt.index.max)
-            products = (factors[0] * least, factors[0] * most, factors[1] * least, factors[1] * most)
-            low, high = low + min(products), high + max(products)
-            if self.least > min(low, *factors, *products) or max(high, *factors, *products) > self.most:
+            products = [f * bound for f in factors for bound in (least, most)]
+            smallest, greatest = min(products), max(products)
+            low, high = low + smallest, high + greatest
+            if self.least > min(low, smallest, factors[0]) or max(high, greatest, factors[-1]) > self.most:
                 return False
         first, least, most = lanes.constant[0], min(lanes.constant), max(lanes.constant)
         return self.least <= min(least, least - first, low + least) and max(most, most - first, high + most) <= self.most
