@@ -35,7 +35,7 @@ T = TypeVar("T")
 LIMITS = Limits(timeout=60.0)
 #: Number of deaths of a batch that no single case repeats, after which the last case at work is called the finding.
 _DEATHS = 3
-#: Number of batches after which a child is replaced.
+#: Number of batches after which a child is replaced. It is replaced earlier if it uses much of its memory limit.
 _LIFE = 64
 #: Environment of the process. Compiled objects are not cached on disk, since every case has others.
 _ENVIRONMENT = {"UOPS_CACHE": "0", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -215,6 +215,7 @@ class Examiner:
         self._closed = False
         self._time_over: threading.Event | None = None  # set when the time limit is over
         self._batches = 0
+        self._is_child_full = False  # it uses much of its memory limit
         self._batch_so_far = BatchResult(Counter(), [], 0)  # the part of the current batch that is done
 
     def __enter__(self) -> Examiner:
@@ -288,8 +289,9 @@ class Examiner:
         Raises ProcessLost if none was.
         """
         self._batches += 1
-        if self._batches % _LIFE == 0:
+        if self._batches % _LIFE == 0 or self._is_child_full:
             self.restart_child()
+            self._is_child_full = False
         lost_findings: dict[int, Json] = {}
         deaths = 0
         together = self._ensure_process().compiles_together
@@ -385,6 +387,7 @@ class Examiner:
                     self._batch_so_far = partial
             answer = process.read_answer_or_raise_lost(self.limits.timeout)[0]
         with end_process_on_malformed_answer(process):
+            self._is_child_full = require_exact_type(bool, answer["full"])
             return BatchResult.from_message(answer["batch"])
 
     def _rerun_alone(self, case_number: int) -> Json | None:

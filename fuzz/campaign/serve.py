@@ -6,7 +6,8 @@ forked child, which greets with {ready, declared, compiler, together, pid}. When
 status} and forks another one, which costs a tenth of a new process. A child answers one question at a time:
 
     {do: batch, first, stop, skip, together} {at: k} before work on a case, {done: result} of the cases done so far now and
-                                             then, and {batch: result} of all; `together`: compile several at once
+                                             then, and {batch: result, full} of all; `together`: compile several at once,
+                                             `full`: much of the memory limit is used, and the child should be replaced
     {do: case, k}                      {oracle} before each oracle, and {case: its finding}
     {do: judge, sample, seed, oracle}  {judged: the fault}
     {do: bisect, sample, seed, oracle} {bisected: the location of the fault}
@@ -41,6 +42,7 @@ from uops.backends.worker.serve import (
 )
 from uops.fuzz.campaign.examine import CaseOutcome, CaseRunner, Json, Setup
 from uops.fuzz.generate import kinds
+from uops.fuzz.oracles.leaks import measure_mapped_bytes
 from uops.fuzz.reduce.reproducer import from_packet, to_packet
 from uops.interp.allowed import compute_allowed_sets
 
@@ -52,6 +54,8 @@ TOGETHER = 16
 TELLING = 0.25
 #: Exit status of a child that was asked to end.
 _RENEWED = 3
+#: Share of the memory limit above which a child should be replaced. What is left is for the next batch: PoCL maps 4 MB per case.
+FULL = 0.5
 #: Seconds between two checks whether a child still runs.
 _LOOK = 0.01
 
@@ -120,12 +124,14 @@ class CaseServer:
 
     def __init__(self, answers: IO[bytes]) -> None:
         self._answers = answers
+        self.memory_limit = 0  # in bytes of mapped memory; 0 for none
 
     def serve(self, settings: Json, requests: BinaryIO) -> None:
         """Greet, and answer questions until the request pipe is closed. Raises BadFrame if a question is unknown."""
         faulthandler.enable(all_threads=False)
-        if settings["memory"]:
-            set_resource_limit(resource.RLIMIT_AS, settings["memory"])
+        self.memory_limit = settings["memory"] or 0
+        if self.memory_limit:
+            set_resource_limit(resource.RLIMIT_AS, self.memory_limit)
         try:
             self.runner = CaseRunner(Setup.from_json(settings["setup"]))
             subject = self.runner.subject
@@ -166,7 +172,15 @@ class CaseServer:
                 if time.monotonic() - reported > TELLING:
                     self.send({"done": {"counts": counts, "findings": findings, "stop": outcome.k + 1}})
                     reported = time.monotonic()
-        self.send({"batch": {"counts": counts, "findings": findings, "stop": request["stop"]}})
+        result = {"counts": counts, "findings": findings, "stop": request["stop"]}
+        self.send({"batch": result, "full": self._uses_much_memory()})
+
+    def _uses_much_memory(self) -> bool:
+        """Return True if much of the memory limit is used; False without a limit, and where the system does not tell."""
+        try:
+            return bool(self.memory_limit) and measure_mapped_bytes() > FULL * self.memory_limit
+        except OSError:
+            return False
 
     def _collect_garbage(self) -> None:
         """Collect garbage, and exclude what is left from later collections: modules, tables, memoized results of passes."""

@@ -40,9 +40,13 @@ _NAMES = "blocks of Python's", "bytes of the heap", "bytes of mapped memory"
 
 def measure_memory_usage() -> MemoryUsage:
     """Measure the memory that this process uses now."""
+    return MemoryUsage(sys.getallocatedblocks(), _heap_bytes_in_use(), measure_mapped_bytes())
+
+
+def measure_mapped_bytes() -> int:
+    """Return the size of this process's address space, in bytes."""
     with open("/proc/self/statm", encoding="ascii") as f:
-        mapped = int(f.read().split()[0]) * _PAGE
-    return MemoryUsage(sys.getallocatedblocks(), _heap_bytes_in_use(), mapped)
+        return int(f.read().split()[0]) * _PAGE
 
 
 def find_leak_in_repeated_calls(call: Callable[[], object]) -> Fault | None:

@@ -198,6 +198,18 @@ def test_a_process_is_renewed_without_a_loss(monkeypatch: pytest.MonkeyPatch) ->
         assert renewed.restarts == 0
 
 
+def test_a_process_is_renewed_before_its_memory_is_short() -> None:
+    """Without it, the last cases of a process that keeps memory per kernel were findings: a false alarm (PoCL, `calls`)."""
+    limits, ran = Limits(memory=3 << 30), 0
+    with Examiner(setup("Mapping", oracles=("allowed",)), limits) as examiner:
+        for first in range(0, 64, 8):
+            result = examiner.run_batch_isolating_crashes(first, first + 8)
+            ran += result.counts["judged"]
+            assert not result.findings
+        assert examiner.restarts == 0
+    assert ran * (100 << 20) > limits.memory  # what each run of `Mapping` maps: one process could not have run all
+
+
 def command(report: Path, cases: int) -> list[str]:
     return [sys.executable, "-m", "uops", "fuzz", "--backend", "planted_backends:Several", "--cases", str(cases), "--jobs", "2",
             "--report", str(report), "--json"]  # fmt: skip

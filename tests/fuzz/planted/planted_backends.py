@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import time
 from collections.abc import Sequence
@@ -31,6 +32,19 @@ class Plain(Interp):
     """The interpreter under another name: nothing is wrong."""
 
     name = "plain"
+
+
+class Mapping(Interp):
+    """The interpreter, which maps memory in each run and keeps it, as PoCL does for each kernel."""
+
+    name = "mapping"
+
+    def __init__(self) -> None:
+        self.kept: list[mmap.mmap] = []
+
+    def run(self, graph: UOp, inputs: Inputs) -> Result:
+        self.kept.append(mmap.mmap(-1, 100 << 20))
+        return super().run(graph, inputs)
 
 
 class WrongMax(Interp):
