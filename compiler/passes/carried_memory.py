@@ -123,8 +123,10 @@ def _collect_uses(linear: UOp) -> dict[UOp, list[_Use]]:
             if u.op not in KERNEL_VIEWS:
                 for buffer in dict.fromkeys([memory[s] for s in u.src if s in memory]):
                     uses.setdefault(buffer, []).append(_Use(u, blocks))
-            elif u.src[0] in memory:  # the operand or buffer
-                memory[u] = memory[u.src[0]]
+            else:
+                viewed = u.src[0]  # the operand or buffer
+                if viewed in memory:
+                    memory[u] = memory[viewed]
     return uses
 
 

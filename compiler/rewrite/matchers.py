@@ -64,7 +64,11 @@ def _make_step_that_dispatches_on_source_ops(rules: Sequence[Rule]) -> OpMatcher
         src = u.src
         if len(src) > max_sources:  # a tuple of thousands of ops is no key
             return None
-        source_ops = (src[0].op, src[1].op) if len(src) == 2 else tuple([s.op for s in src])
+        if len(src) == 2:
+            first, second = src
+            source_ops: tuple[Op, ...] = (first.op, second.op)
+        else:
+            source_ops = tuple([s.op for s in src])
         matcher = matchers.get(source_ops)
         if matcher is None:
             matcher = matchers[source_ops] = _get_or_compile_matcher([r for r in rules if _accepts_source_ops(r, source_ops)])

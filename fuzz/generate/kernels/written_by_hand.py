@@ -86,12 +86,30 @@ class WrittenKernel(KernelMaker):
 
     def load_affine(self, *ranges: UOp) -> UOp:
         """Load from a Param of its own at a position that depends on these ranges."""
+        if ranges and self.draw.chance(15):
+            return self._load_inside_of_shorter_memory(self.draw.choice(ranges))
         self.ranges, before = list(ranges), self.ranges
         value = make_load_at_affine_position(
             self, self.make_memory_param_with_placeholder_argument(self.draw.choice((1, 3, 4, 8, 12))), []
         )
         self.ranges = before
         return value
+
+    def _load_inside_of_shorter_memory(self, counter: UOp) -> UOp:
+        """Load the element that a counter numbers, under the gate that the memory has it, else a constant."""
+        extent = loop_extent(counter)
+        size = max(1, extent - self.draw.integer(0, 2))
+        memory = self.make_memory_param_with_placeholder_argument(size)
+        return b.load(b.at(memory, counter), b.const(self.draw.integer(0, 3), memory.dtype), b.lt(counter, size))
+
+    def draw_special(self, name: str, most: int) -> UOp:
+        """Draw a Special of 1 to `most` groups or lanes: a number, a variable, or computed from what memory holds."""
+        if self.draw.chance(60):
+            return _special(name, self.draw.integer(1, most))
+        if self.draw.chance(40):
+            return _special(name, self.make_variable_param_with_placeholder_argument(1, most))
+        memory = self.make_memory_param_with_placeholder_argument(1, dt.int32)
+        return _special(name, b.add(b.mod(b.cast(b.load(b.at(memory, 0)), dt.index), most), 1))
 
     def draw_gate(self, counter: UOp, extent: int) -> tuple[UOp, ...]:
         """Draw no gate, or one that holds in a part of the iterations."""
@@ -105,8 +123,8 @@ def _close(effect: UOp, ranges: Sequence[UOp]) -> UOp:
     return effect
 
 
-def _special(name: str, bound: int) -> UOp:
-    return UOp(Op.SPECIAL, (b.index(bound),), SpecialArg(name))
+def _special(name: str, bound: int | UOp) -> UOp:
+    return UOp(Op.SPECIAL, (b.index(bound) if isinstance(bound, int) else bound,), SpecialArg(name))
 
 
 def _barrier(*effects: UOp) -> UOp:
@@ -167,7 +185,7 @@ def make_two_loops_maybe_bounded_by_counter(k: WrittenKernel) -> list[UOp]:
 def make_atomic_counts(k: WrittenKernel) -> list[UOp]:
     """Add to elements of memory at positions that memory holds, in loops or lanes of any type."""
     if k.draw.chance(30):
-        ranges = [_special("gidx0", k.draw.integer(1, 3)), _special("lidx0", k.draw.integer(1, 4))]
+        ranges = [k.draw_special("gidx0", 3), k.draw_special("lidx0", 3)]
         closed: list[UOp] = []
     else:
         closed = ranges = k.draw_ranges((AxisType.LOOP, AxisType.REDUCE, *_UNORDERED), 2)

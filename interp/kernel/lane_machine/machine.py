@@ -16,6 +16,7 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -37,10 +38,12 @@ from uops.spec.errors import Crash, SpecError, Trap, Unsupported, UopsError
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import COLLECTIVE, Op
+from uops.spec.ir.ops import ADDRESSING, COLLECTIVE, MEMORY_ROOTS, Op
 from uops.spec.untrusted import escape_to_one_line
 
 _ndarray = np.ndarray
+#: Ops whose first source is memory, or a view of it.
+_OF_MEMORY = ADDRESSING | {Op.LOAD}
 _PYTHON_ERRORS = (KeyError, IndexError, TypeError, ValueError, AttributeError, ZeroDivisionError)
 #: Stands for the value of a node that an If kept from running.
 SKIPPED: Any = object()
@@ -243,11 +246,18 @@ class LaneMachine:
         return all(isinstance(x, Loop) and x.type in WORKGROUP_AXES for x, _ in self.order.decode_stamp(stamp))
 
     def _eval_loop_bound(self, r: UOp, lane: LaneState, stamp: Stamp) -> int:
-        """Return the trip count of a Range or Special; a Special's bound stands outside of all lanes."""
+        """Return the trip count of a Range or Special; a Special's bound stands outside of all lanes, and so do its Loads."""
         bound = r.bound
-        return (
-            self.eval_integer(lane, bound) if r.op is Op.SPECIAL else int(self.read_or_load_value(lane, self.slots[bound], stamp))
-        )
+        if r.op is not Op.SPECIAL:
+            return int(self.read_or_load_value(lane, self.slots[bound], stamp))
+        nodes, read = toposort(bound, gate=lambda u: u.op not in MEMORY_ROOTS), dict[UOp, Array]()
+        used_as_values = {bound, *(s for u in nodes for s in u.src[u.op in _OF_MEMORY :])}  # all but its buffer
+        for u in nodes:
+            if u.op in _OF_MEMORY:
+                lane.values[self.get_or_make_slot(u)] = self.make_step(self, u)(lane, stamp)
+                if u in used_as_values:
+                    read[u] = self.read_or_load_value(lane, self.slots[u], stamp)
+        return self.eval_integer(lane, bound, read)
 
     def _iteration_order(self, loop: Loop, n: int) -> Sequence[int]:
         """Return the order of iterations, which is the same in every lane."""
@@ -402,15 +412,17 @@ class LaneMachine:
         """Return the derived shape, its symbolic extents evaluated (R48)."""
         return tuple(int(n) if isinstance(n, int) else self.eval_integer(lane, n) for n in u.shape)
 
-    def eval_integer(self, lane: LaneState, u: UOp) -> int:
-        """Return the value of an index expression over nodes that have values here."""
-        values: dict[UOp, Any] = {}
+    def eval_integer(self, lane: LaneState, u: UOp, read: Mapping[UOp, Array] = MappingProxyType({})) -> int:
+        """Return the value of an index expression over nodes that have values here, or were `read`."""
+        values: dict[UOp, Any] = dict(read)
 
         def has_value(n: UOp) -> bool:
             slot = self.slots.get(n)
             return slot is not None and lane.values[slot].__class__ is _ndarray
 
-        for n in toposort(u, gate=lambda n: not has_value(n)):
+        for n in toposort(u, gate=lambda n: n not in read and not has_value(n)):
+            if n in read:
+                continue
             if has_value(n):
                 values[n] = lane.values[self.slots[n]]
             elif n.op is Op.CONST:

@@ -352,3 +352,14 @@ def test_memory_outside_of_workgroups_outlives_them(agree: Agree, kind: AxisType
     root = b.sink(b.store(b.at(b.param(1, (1,), dt.int32), 0), b.load(b.at(b.after(memory, done), 0))), name="k")
     found = agree(root, {"p0": zeros(4), "p1": zeros(1)}).buffers
     assert (found["p0"].tolist(), found["p1"].tolist()) == ([0, 1, 2, 3], [5])
+
+
+@pytest.mark.parametrize("loads", [True, False], ids=["load", "implicit-load"])
+def test_a_number_of_lanes_may_come_from_memory_R125(agree: Agree, loads: bool) -> None:
+    """FOUND 232. A reference that is used as a value is loaded (R51)."""
+    held = b.at(p(0, 2), 1)
+    bound = b.add(b.cast(b.load(held) if loads else held, dt.index), 1)
+    lane = UOp(Op.SPECIAL, (bound,), SpecialArg("lidx0"))
+    counted = kernel(b.store(b.at(p(1, 4), lane), b.cast(b.add(lane, 5), I32)))
+    got = agree(counted, {"p0": np.array([7, 2], np.int32), "p1": zeros(4)})
+    np.testing.assert_array_equal(got.buffers["p1"], [5, 6, 7, 0])
