@@ -294,7 +294,10 @@ def directions() -> dict[str, tuple[list[tuple[dict[str, Any], bytes]], Callable
     packet, inputs = to_packet(sample(0, 0))
     given, data = encode_arrays({"p0": np.arange(4, dtype=np.int16), "n": 7})
     done = {"done": {"counts": {"cases": 1}, "findings": [], "stop": 1}}
-    batch = {"batch": {"counts": {"cases": 2}, "findings": [{"k": 1, "oracle": "allowed", "fault": FAULT}], "stop": 2}}
+    batch = {
+        "batch": {"counts": {"cases": 2}, "findings": [{"k": 1, "oracle": "allowed", "fault": FAULT}], "stop": 2},
+        "full": False,
+    }
     case = {"case": {"k": 3, "oracle": "allowed", "fault": FAULT}}
     campaign = [
         (SERVING, b""), ({"at": 0}, b""), (done, b""), ({"at": 1}, b""), (batch, b""), ({"oracle": "allowed"}, b""), (case, b""),

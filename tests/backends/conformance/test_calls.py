@@ -53,7 +53,7 @@ def test_subnormals_that_are_lost_in_the_last_lanes_fail() -> None:
 def test_a_control_that_flushes_subnormals_keeps_zeros() -> None:
     x = np.array([-0.0] * 8 + [-0.0, 0.0, -1e-40, 1e-40, -1.0], np.float32)
     got = controls._flush_subnormals_in_tail(x)
-    assert np.array_equal(got.view(np.uint32), np.array([-0.0] * 8 + [-0.0, 0.0, 0.0, 0.0, -1.0], np.float32).view(np.uint32))
+    assert np.array_equal(got.view(np.uint32), np.array([-0.0] * 8 + [-0.0, 0.0, -0.0, 0.0, -1.0], np.float32).view(np.uint32))
 
 
 def test_a_control_that_reuses_results_is_right_at_the_first_call() -> None:
