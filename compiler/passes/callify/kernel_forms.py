@@ -86,10 +86,10 @@ def replace_params_and_lower_unscheduled_kernel(body: UOp, flat_params: Mapping[
 
 
 def _simplify_loop_bounds(body: UOp) -> UOp:
-    """Return a body with the bounds of its loops in the form that they get in positions, so that each loop stays one node."""
+    """Return a body with the bounds of its loops and Specials in the form that they get in positions: each stays one node."""
     rewrite = Rewriter(INDEXING)
-    simpler = {r: rewrite(r) for r in nodes_with_op(body, Op.RANGE)}
-    return substitute(body, {r: new for r, new in simpler.items() if new.op is Op.RANGE})
+    simpler = {r: rewrite(r) for op in (Op.RANGE, Op.SPECIAL) for r in nodes_with_op(body, op)}
+    return substitute(body, {r: new for r, new in simpler.items() if new.op is r.op})
 
 
 class _FormWriter:

@@ -8,7 +8,7 @@ from uops.compiler.passes.callify.kernel_forms import replace_params_and_lower_u
 from uops.spec.errors import CompileError
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.args import AddrSpace, ReduceArg, WmmaArg
+from uops.spec.ir.args import AddrSpace, ReduceArg, SpecialArg, WmmaArg
 from uops.spec.ir.node import UOp, nodes_with_op
 from uops.spec.ir.ops import Op
 
@@ -223,3 +223,12 @@ def test_a_store_of_a_vector_whose_extent_gets_another_form_in_positions_is_one_
     x = {"p0": np.zeros(8, np.int32), "p1": np.arange(8, dtype=np.int32), "m": 5}
     expected = [1, 2, 3, 4, 0, 0, 0, 0]
     assert uops.compile(body, "llvm")(x).buffers["p0"].tolist() == uops.run(body, x).buffers["p0"].tolist() == expected
+
+
+def test_a_special_whose_bound_gets_another_form_in_positions_is_one_special_R125() -> None:
+    """FOUND 234: a gate had the Special with a simpler bound than the address had."""
+    m = b.param(0, (1,), dt.int32)
+    lane = UOp(Op.SPECIAL, (b.mod(b.cast(b.at(m, 0), dt.index), 3),), SpecialArg("gidx0"))
+    body = b.sink(UOp(Op.ATOMICADD, (b.at(m, lane), b.at(m, lane))), name="k")
+    lowered = replace_params_and_lower_unscheduled_kernel(body, {m: m})
+    assert len(nodes_with_op(lowered, Op.SPECIAL)) == 1
