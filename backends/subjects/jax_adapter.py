@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from uops.backends.arrays import STORAGE
-from uops.backends.contract import Missing
+from uops.backends.contract import FLUSHES_SUBNORMALS, Missing
 from uops.backends.subjects.evaluator import Evaluator
 from uops.backends.subjects.host import Array, list_numpy_functions
 from uops.backends.subjects.library import GraphFunction, import_library
@@ -29,7 +29,7 @@ class Jax(Evaluator):
         Missing("Decomposed/Mulacc", "fp8*", "JAX has no fused multiply-add"),
     )
 
-    traits = ("flushes-subnormals",)  # JAX's document "The Sharp Bits"; https://github.com/jax-ml/jax/issues/16200
+    traits = (FLUSHES_SUBNORMALS,)  # JAX's document "The Sharp Bits"; https://github.com/jax-ml/jax/issues/16200
 
     def __init__(self) -> None:
         os.environ.setdefault("JAX_PLATFORMS", "cpu")

@@ -23,7 +23,7 @@ from uops.compiler.ir.instructions import InstructionList
 from uops.compiler.ir.lane_positions import count_iterations, number_iteration, offset_position
 from uops.compiler.passes.private_contents import may_read_before_writing
 from uops.spec.ir.axes import GRID, WORKGROUP
-from uops.spec.ir.node import UOp, ops_of_list, toposort
+from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import ALU, BLOCK_CLOSERS, BLOCK_OPENERS, KERNEL_VIEWS, MEMORY_ROOTS, Op
 from uops.spec.ir.scope import base_memory, has_memory_per_iteration, is_private_buffer
 
@@ -81,10 +81,10 @@ def give_carried_memory_per_iteration(linear: UOp) -> UOp:
 
 def has_private_memory_and_its_loops(linear: UOp) -> bool:
     """Return True if there are private Buffers, and loops of which each iteration may have its own."""
-    if Op.BUFFER not in ops_of_list(linear):
+    if Op.BUFFER not in {u.op for u in linear.src}:  # most lists have none
         return False
     has_loops = any(u.op is Op.RANGE and u.arg.type in _PARALLEL for u in linear.src)
-    return has_loops and any(map(is_private_buffer, [u for u in linear.src if u.op is Op.BUFFER]))
+    return has_loops and any(map(is_private_buffer, linear.src))
 
 
 def _scope(buffer: UOp, blocks: _Loops) -> _Loops:

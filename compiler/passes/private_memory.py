@@ -21,7 +21,7 @@ from uops.compiler.log import log_transform
 from uops.compiler.passes.private_contents import may_read_before_writing
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.axes import GRID, WORKGROUP
-from uops.spec.ir.node import UOp, ops_of_list
+from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import BLOCK_CLOSERS, BLOCK_OPENERS, KERNEL_ACCESSES, Op
 from uops.spec.ir.scope import VIEWS, has_memory_per_iteration, is_private_buffer, numbers_workgroups
 
@@ -184,10 +184,7 @@ class _Reuse:
 
 def reuse_private_memory(linear: UOp) -> UOp:
     """Return an instruction list in which private Buffers with disjoint lifetimes share memory."""
-    if Op.BUFFER not in ops_of_list(linear):
-        return linear
-    buffers = [u for u in linear.src if u.op is Op.BUFFER]
-    kinds = [(u.arg.addrspace, u.arg.dtype) for u in buffers if is_private_buffer(u)]
+    kinds = [(u.arg.addrspace, u.arg.dtype) for u in linear.src if u.op is Op.BUFFER and is_private_buffer(u)]
     if len(kinds) == len(set(kinds)):  # no two Buffers can share memory
         return linear
     kernel = _ListWithBlocks(linear.src)

@@ -43,7 +43,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace, BufferArg, RangeArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.dtypes import DType
-from uops.spec.ir.node import UOp, ops_of_list
+from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import BLOCK_CLOSERS, BLOCK_OPENERS, Op
 from uops.spec.ir.scope import numbers_workgroups
 from uops.spec.wmma import AffineLaneMap, Descriptor, LaneMap, MapDigit, Place, find_descriptor, lane_elements
@@ -57,9 +57,9 @@ def lower_all_wmmas_to_loops_unless_supported(linear: UOp, target: Target) -> UO
 
     Raises CompileError for a Wmma without a descriptor, for one of a grid of tiles, and for lanes that form no whole warps.
     """
-    if Op.WMMA not in ops_of_list(linear):
-        return linear
     products = [u for u in linear.src if u.op is Op.WMMA]
+    if not products:
+        return linear
     has_instructions = all(target.has_tensor_core(u.arg) for u in products)
     if has_instructions and target.can_lanes_meet_at_barriers(linear) and _has_single_tiles_on_whole_warps(linear, products):
         return linear

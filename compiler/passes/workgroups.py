@@ -46,7 +46,7 @@ from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace, BufferArg, RangeArg
 from uops.spec.ir.axes import AxisType
-from uops.spec.ir.node import UOp, ops_of_list, toposort
+from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import ALU, BLOCK_CLOSERS, BLOCK_OPENERS, MEMORY_ROOTS, Op
 from uops.spec.ir.scope import base_memory, numbers_workgroups
 
@@ -114,7 +114,7 @@ def lower_workgroups_to_loops_unless_supported(linear: UOp, target: Target) -> U
     has_private_memory = has_private_memory_and_its_loops(linear)
     if has_private_memory:
         linear = split_private_buffers_by_scope(linear)
-    used = WORKGROUP_OPS & ops_of_list(linear)
+    used = WORKGROUP_OPS & {u.op for u in linear.src}
     if used and not (used <= target.ops and target.can_lanes_meet_at_barriers(linear)):
         linear = linear.replace(src=tuple(_WorkgroupLowering(linear).lower_kernel()))
         has_private_memory = has_private_memory_and_its_loops(linear)

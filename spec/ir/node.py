@@ -299,14 +299,13 @@ class TraversalCache:
     """Memoized traversals, by root.
 
     `orders` has topological orders, `nodes_by_op` the nodes of each op in them. `open_ranges` has the ranges in whose loops a node
-    is (`uops.spec.ir.scope`). `ops_below` has the ops in an order, `ops_of_lists` those of the nodes that a Linear lists.
+    is (`uops.spec.ir.scope`). `ops_below` has the ops in an order.
     """
 
     orders: dict[UOp, list[UOp]] = field(default_factory=dict)
     nodes_by_op: dict[UOp, dict[Op, list[UOp]]] = field(default_factory=dict)
     open_ranges: dict[UOp, frozenset[UOp]] = field(default_factory=dict)
     ops_below: dict[UOp, Set[Op]] = field(default_factory=dict)
-    ops_of_lists: dict[UOp, Set[Op]] = field(default_factory=dict)
 
 
 class _ActiveTraversalCache(threading.local):
@@ -353,24 +352,15 @@ def nodes_with_op(root: UOp, op: Op) -> list[UOp]:
 
 
 def ops_below(root: UOp) -> Set[Op]:
-    """Return the ops of the nodes at and below `root`. Memoized as topological orders are."""
+    """Return the ops of the nodes at and below `root`. The set may be memoized, as topological orders are."""
     cache = traversals.cache
     if cache is None:
         return {u.op for u in toposort(root)}
     ops = cache.ops_below.get(root)
     if ops is None:
+        if len(cache.ops_below) >= _MOST_ORDERS:
+            cache.ops_below.clear()
         ops = cache.ops_below[root] = {u.op for u in toposort(root)}
-    return ops
-
-
-def ops_of_list(linear: UOp) -> Set[Op]:
-    """Return the ops of the nodes that a Linear lists."""
-    cache = traversals.cache
-    if cache is None:
-        return {u.op for u in linear.src}
-    ops = cache.ops_of_lists.get(linear)
-    if ops is None:
-        ops = cache.ops_of_lists[linear] = {u.op for u in linear.src}
     return ops
 
 
@@ -387,7 +377,7 @@ def _group_by_op(root: UOp, cache: TraversalCache) -> dict[Op, list[UOp]]:
     for u in reversed(pending):
         wraps = u.op is Op.END or (u.op is Op.SINK and len(u.src) == 1)
         below = memoized_groups_by_root.get(u.src[0]) if wraps else None  # of its body, or of its effect
-        if below is not None and False not in [r in below.get(r.op, ()) for r in u.src[1:]]:  # its ranges
+        if below is not None and set(u.src[1:]).issubset(below.get(Op.RANGE, ())):  # its ranges
             groups = {**below, u.op: [*below.get(u.op, ()), u]}
         else:
             groups = defaultdict(list)

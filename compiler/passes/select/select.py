@@ -125,12 +125,10 @@ def _decompose_ops_and_lower_floats_to_bits(body: UOp, target: Target) -> UOp:
     """
     order = toposort(body)
     has_small_floats = not {u.dtype for u in order}.isdisjoint(SMALL)
-    if not has_small_floats and (
-        _CHANGED.isdisjoint(ops_below(body)) or not any(map(_may_lower, [u for u in order if u.op in _CHANGED]))
-    ):
-        return body
     if has_small_floats:
         _refuse_atomic_adds_of_small_floats(order, target)
+    elif not any(map(_may_lower, [u for u in order if u.op in _CHANGED])):
+        return body
     done: dict[UOp, UOp] = {}  # node -> new node, for the nodes that change
     for u in order:
         if u.op in _LOWERED or (has_small_floats and u.op in ALU) or not done.keys().isdisjoint(u.src):

@@ -254,7 +254,7 @@ class LaneMachine:
         used_as_values = {bound, *(s for u in nodes for s in u.src[u.op in _OF_MEMORY :])}  # all but its buffer
         for u in nodes:
             if u.op in _OF_MEMORY:
-                lane.values[self.get_or_make_slot(u)] = self.make_step(self, u)(lane, stamp)
+                lane.values[self.slots[u]] = self.make_step(self, u)(lane, stamp)
                 if u in used_as_values:
                     read[u] = self.read_or_load_value(lane, self.slots[u], stamp)
         return self.eval_integer(lane, bound, read)
