@@ -39,6 +39,8 @@ def test_a_coefficient_is_a_tuple_only_where_lanes_differ(value: UOp, lanes: Ind
 FAR, NEAR, SIGNED = b.variable("far", 70_000, 70_010), b.variable("near", 0, 2 * 10**9), b.variable("signed", -(10**8), 10**8)
 SCALED = b.mul(b.sub(FAR, 70_000), 70_000)
 BALANCED = b.add(b.sub(NEAR, 2 * 10**9), b.range_(2 * 10**9, 1))
+LOW, HIGH = b.variable("low", -2 * 10**9, -(10**9)), b.variable("high", 42_000, 43_000)
+TAKEN_BACK = b.add(LOW, b.mul(b.sub(HIGH, 42_000), 50_000))
 APART = stack(b.sub(SIGNED, 2 * 10**9), b.add(SIGNED, 2 * 10**9))
 
 
@@ -47,9 +49,15 @@ APART = stack(b.sub(SIGNED, 2 * 10**9), b.add(SIGNED, 2 * 10**9))
     [
         (SCALED, IndexLanes({(FAR, 0): 70_000}, (-4_900_000_000,))),
         (BALANCED, IndexLanes({(NEAR, 0): 1, (b.range_(2 * 10**9, 1), 0): 1}, (-2 * 10**9,))),
+        (TAKEN_BACK, IndexLanes({(LOW, 0): 1, (HIGH, 0): 50_000}, (-2_100_000_000,))),
         (APART, IndexLanes({(SIGNED, 0): 1}, (-2 * 10**9, 2 * 10**9))),
     ],
-    ids=["a product and a constant", "the sum of two terms", "the distance of two lanes"],
+    ids=[
+        "a product and a constant",
+        "the sum of two terms",
+        "a product that a term takes back",
+        "the distance of two lanes",
+    ],
 )
 def test_a_sum_that_the_integer_does_not_compute_stays_as_it_is_written_R08(value: UOp, lanes: IndexLanes) -> None:
     """Every value that is written fits int32; multiplied out, reordered or as an offset, one does not."""
