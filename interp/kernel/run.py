@@ -6,19 +6,20 @@ the definition: it decides what a kernel means, and names its faults.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from uops.interp.kernel.lane_machine.actions import compile_step
 from uops.interp.kernel.lane_machine.machine import LaneMachine, Operand
 from uops.interp.kernel.lane_machine.memory import FlatMemory, MemoryWindow
-from uops.interp.kernel.structure.blocks import KernelStructure
-from uops.interp.kernel.structure.launch import wrap_specials_as_loops
+from uops.interp.kernel.structure.blocks import KernelStructure, build_kernel_structure
+from uops.interp.kernel.structure.launch import select_bounds_or_reject_effects, wrap_specials_as_loops
 from uops.interp.kernel.structure.shuffle import shuffle_item_order
 from uops.interp.kernel.vector_machine import evaluate
 from uops.interp.tensor.storage import Array
 from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 
 @np.errstate(all="ignore")
@@ -44,7 +45,18 @@ def run_kernel(
             operand.copy_if_borrowed()
         elif isinstance(operand, MemoryWindow):
             operand.memory.copy_if_borrowed()
+    bounds = select_bounds_or_reject_effects(kernel)
+    extents = {special: _eval_bound(bound, kernel.leaves, operands, check) for special, bound in bounds.items()}
     kernel = wrap_specials_as_loops(kernel)
     if schedule is not None:
         kernel = shuffle_item_order(kernel, schedule)
-    return LaneMachine(kernel, operands, compile_step, check, schedule).run()
+    return LaneMachine(kernel, operands, compile_step, check, schedule, extents).run()
+
+
+def _eval_bound(bound: UOp, leaves: Sequence[UOp], operands: Mapping[UOp, Operand], check: bool) -> int:
+    """Return the value of a Special's bound before the body runs."""
+    if bound.op is Op.CONST:
+        return int(bound.arg.value)
+    value = LaneMachine(build_kernel_structure(bound, frozenset(leaves).__contains__), operands, compile_step, check).run()
+    assert value is not None
+    return int(value)

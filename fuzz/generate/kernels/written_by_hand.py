@@ -87,7 +87,7 @@ class WrittenKernel(KernelMaker):
     def load_affine(self, *ranges: UOp) -> UOp:
         """Load from a Param of its own at a position that depends on these ranges."""
         if ranges and self.draw.chance(15):
-            return self._load_inside_of_shorter_memory(self.draw.choice(ranges))
+            return self.load_inside_of_shorter_memory(self.draw.choice(ranges))
         self.ranges, before = list(ranges), self.ranges
         value = make_load_at_affine_position(
             self, self.make_memory_param_with_placeholder_argument(self.draw.choice((1, 3, 4, 8, 12))), []
@@ -95,7 +95,7 @@ class WrittenKernel(KernelMaker):
         self.ranges = before
         return value
 
-    def _load_inside_of_shorter_memory(self, counter: UOp) -> UOp:
+    def load_inside_of_shorter_memory(self, counter: UOp) -> UOp:
         """Load the element that a counter numbers, under the gate that the memory has it, else a constant."""
         extent = loop_extent(counter)
         size = max(1, extent - self.draw.integer(0, 2))
@@ -108,7 +108,10 @@ class WrittenKernel(KernelMaker):
             return _special(name, self.draw.integer(1, most))
         if self.draw.chance(40):
             return _special(name, self.make_variable_param_with_placeholder_argument(1, most))
-        memory = self.make_memory_param_with_placeholder_argument(1, dt.int32)
+        return self.make_special_counted_by_memory(name, self.make_memory_param_with_placeholder_argument(1, dt.int32), most)
+
+    def make_special_counted_by_memory(self, name: str, memory: UOp, most: int) -> UOp:
+        """Make a Special of 1 to `most` groups or lanes, computed from the first element of a memory."""
         return _special(name, b.add(b.mod(b.cast(b.load(b.at(memory, 0)), dt.index), most), 1))
 
     def draw_gate(self, counter: UOp, extent: int) -> tuple[UOp, ...]:
@@ -178,7 +181,10 @@ def make_two_loops_maybe_bounded_by_counter(k: WrittenKernel) -> list[UOp]:
         k.make_memory_param_with_placeholder_argument(size, is_written=True),
         b.mod(b.add(outer, b.mul(inner, k.draw.choice((0, 1, 3)))), size),
     )
-    update = b.store(element, combine_exactly(k, b.load(element), k.load_affine(outer, inner)))
+    added = k.load_affine(outer, inner)
+    if k.draw.chance(40):  # a Load that the inner loop does not change, and that only its gate keeps inside of memory
+        added = combine_exactly(k, added, k.load_inside_of_shorter_memory(outer))
+    update = b.store(element, combine_exactly(k, b.load(element), added))
     return [_close(update, (outer, inner))]
 
 
@@ -245,6 +251,23 @@ def make_group_reduce(k: WrittenKernel) -> list[UOp]:
     r = k.make_range(loop_extent(lane), k.draw.choice((AxisType.REDUCE, AxisType.UNROLL)))
     out = k.make_memory_param_with_placeholder_argument(loop_extent(group), is_written=True)
     return [b.end(b.store(b.at(out, group), reduce_exactly(k, b.load(b.at(ready, r)), r)), group)]
+
+
+def make_lanes_that_change_what_counts_them(k: WrittenKernel) -> list[UOp]:
+    """Count lanes by memory that the kernel changes: before, behind or beside what the lanes store."""
+    most = k.draw.integer(2, 4)
+    counts = k.make_memory_param_with_placeholder_argument(1, dt.int32, is_written=True)
+    lane = k.make_special_counted_by_memory(k.draw.choice(("lidx0", "gidx0")), counts, most)
+    out = k.make_memory_param_with_placeholder_argument(most, is_written=True)
+    new_count, is_first = b.const(k.draw.integer(0, 5), dt.int32), b.lt(lane, 1)
+    order = k.draw.choice(("before", "behind", "beside")) if lane.arg.name == "lidx0" else "beside"
+    if order == "before":
+        changed = _barrier(b.store(b.at(counts, 0), new_count, is_first))
+        return [b.store(b.at(b.after(out, changed), lane), k.load_affine(lane))]
+    filled = b.store(b.at(out, lane), k.load_affine(lane))
+    if order == "behind":
+        return [b.store(b.at(b.after(counts, _barrier(filled)), 0), new_count, is_first)]
+    return [filled, b.store(b.at(counts, 0), new_count, is_first)]
 
 
 def make_two_loops_in_order(k: WrittenKernel) -> list[UOp]:
@@ -324,6 +347,7 @@ FORMS: dict[str, Form] = {
     "registers": make_accumulation_in_registers,
     "lanes": make_exchange_of_lanes,
     "group": make_group_reduce,
+    "counted_lanes": make_lanes_that_change_what_counts_them,
     "in_order": make_two_loops_in_order,
 }
 #: Forms that are no effects of a Sink: a kernel of a launch (`uops.fuzz.generate.kernels.scheduled`), and a list of instructions.

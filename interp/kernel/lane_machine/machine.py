@@ -38,12 +38,10 @@ from uops.spec.errors import Crash, SpecError, Trap, Unsupported, UopsError
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import ADDRESSING, COLLECTIVE, MEMORY_ROOTS, Op
+from uops.spec.ir.ops import COLLECTIVE, Op
 from uops.spec.untrusted import escape_to_one_line
 
 _ndarray = np.ndarray
-#: Ops whose first source is memory, or a view of it.
-_OF_MEMORY = ADDRESSING | {Op.LOAD}
 _PYTHON_ERRORS = (KeyError, IndexError, TypeError, ValueError, AttributeError, ZeroDivisionError)
 #: Stands for the value of a node that an If kept from running.
 SKIPPED: Any = object()
@@ -80,12 +78,22 @@ class _CompiledItem:
 
 
 class LaneMachine:
-    """One run of one kernel; `make_step(machine, node)` compiles the step that evaluates a node in a lane."""
+    """One run of one kernel; `make_step(machine, node)` compiles the step that evaluates a node in a lane.
+
+    `extents` has the numbers of workgroups and lanes, by Special.
+    """
 
     def __init__(
-        self, kernel: KernelStructure, operands: Mapping[UOp, Operand], make_step: MakeLaneStep, check: bool, schedule: int | None
+        self,
+        kernel: KernelStructure,
+        operands: Mapping[UOp, Operand],
+        make_step: MakeLaneStep,
+        check: bool,
+        schedule: int | None = None,
+        extents: Mapping[UOp, int] = MappingProxyType({}),
     ) -> None:
         self.kernel = kernel
+        self.extents = extents
         self.make_step = make_step
         self.check = check
         self.schedule = schedule
@@ -213,7 +221,9 @@ class LaneMachine:
         reduces = closer.op is Op.REDUCE
         if reduces and loop.outermost:
             values[item.slot] = []
-        n = self._eval_loop_bound(loop.range, lane, stamp)
+        n = self.extents.get(loop.range)
+        if n is None:
+            n = int(self.read_or_load_value(lane, self.slots[loop.range.bound], stamp))
         if loop.type in LANE_AXES:
             yield from self._run_loop_as_lanes(loop, lane, stamp, n)
         else:
@@ -244,20 +254,6 @@ class LaneMachine:
     def _is_workgroup_run_once(self, stamp: Stamp) -> bool:
         """Return True if no loop of another kind is around a loop over workgroups, so that each of them runs once."""
         return all(isinstance(x, Loop) and x.type in WORKGROUP_AXES for x, _ in self.order.decode_stamp(stamp))
-
-    def _eval_loop_bound(self, r: UOp, lane: LaneState, stamp: Stamp) -> int:
-        """Return the trip count of a Range or Special; a Special's bound stands outside of all lanes, and so do its Loads."""
-        bound = r.bound
-        if r.op is not Op.SPECIAL:
-            return int(self.read_or_load_value(lane, self.slots[bound], stamp))
-        nodes, read = toposort(bound, gate=lambda u: u.op not in MEMORY_ROOTS), dict[UOp, Array]()
-        used_as_values = {bound, *(s for u in nodes for s in u.src[u.op in _OF_MEMORY :])}  # all but its buffer
-        for u in nodes:
-            if u.op in _OF_MEMORY:
-                lane.values[self.slots[u]] = self.make_step(self, u)(lane, stamp)
-                if u in used_as_values:
-                    read[u] = self.read_or_load_value(lane, self.slots[u], stamp)
-        return self.eval_integer(lane, bound, read)
 
     def _iteration_order(self, loop: Loop, n: int) -> Sequence[int]:
         """Return the order of iterations, which is the same in every lane."""
@@ -412,17 +408,15 @@ class LaneMachine:
         """Return the derived shape, its symbolic extents evaluated (R48)."""
         return tuple(int(n) if isinstance(n, int) else self.eval_integer(lane, n) for n in u.shape)
 
-    def eval_integer(self, lane: LaneState, u: UOp, read: Mapping[UOp, Array] = MappingProxyType({})) -> int:
-        """Return the value of an index expression over nodes that have values here, or were `read`."""
-        values: dict[UOp, Any] = dict(read)
+    def eval_integer(self, lane: LaneState, u: UOp) -> int:
+        """Return the value of an index expression over nodes that have values here."""
+        values: dict[UOp, Any] = {}
 
         def has_value(n: UOp) -> bool:
             slot = self.slots.get(n)
             return slot is not None and lane.values[slot].__class__ is _ndarray
 
-        for n in toposort(u, gate=lambda n: n not in read and not has_value(n)):
-            if n in read:
-                continue
+        for n in toposort(u, gate=lambda n: not has_value(n)):
             if has_value(n):
                 values[n] = lane.values[self.slots[n]]
             elif n.op is Op.CONST:

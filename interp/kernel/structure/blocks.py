@@ -98,9 +98,9 @@ LoopPath = tuple[UOp, ...]
 class KernelStructure:
     """The loops of a kernel.
 
-    `specials` are the dimensions of the launch (R125): every lane runs the whole block. `path` gives the ranges around each
-    node, outermost first. `root` is the node whose value, if any, is the kernel's. With `is_linear`, the order is that of a
-    Linear.
+    `specials` are the dimensions of the launch (R125): every lane runs the whole block. Nodes that only their bounds depend on
+    are not in it. `path` gives the ranges around each node, outermost first. `root` is the node whose value, if any, is the
+    kernel's. With `is_linear`, the order is that of a Linear.
     """
 
     root: UOp
@@ -127,8 +127,18 @@ def _structure_from_graph(root: UOp, is_leaf: Callable[[UOp], bool]) -> KernelSt
     nodes = toposort(root, gate=lambda u: not is_leaf(u))
     leaves = tuple(u for u in nodes if is_leaf(u))
     path = _compute_loop_paths(nodes, frozenset(leaves))
-    block = _build_blocks(nodes, frozenset(leaves), path)
+    of_bounds = _find_nodes_of_launch_bounds_alone(root, nodes)
+    block = _build_blocks([u for u in nodes if u not in of_bounds], frozenset(leaves), path)
     return KernelStructure(root, leaves, tuple(u for u in nodes if u.op is Op.SPECIAL), block, path, False)
+
+
+def _find_nodes_of_launch_bounds_alone(root: UOp, nodes: Sequence[UOp]) -> frozenset[UOp]:
+    """Return the nodes that only bounds of Specials depend on: they run before the body, and are no part of it (R125)."""
+    below_bounds = frozenset(toposort(*[u.bound for u in nodes if u.op is Op.SPECIAL]))
+    if not below_bounds:
+        return below_bounds
+    roots = [u for u in root.src if u not in below_bounds] if root.op is Op.LINEAR else [root]
+    return below_bounds.difference(toposort(*roots, gate=lambda u: u.op is not Op.SPECIAL))
 
 
 _NO_RANGES: frozenset[UOp] = frozenset()
@@ -455,11 +465,12 @@ def _structure_from_linear(root: UOp, is_leaf: Callable[[UOp], bool]) -> KernelS
     """
     nodes = toposort(root, gate=lambda u: not is_leaf(u))
     leaves = tuple(u for u in nodes if is_leaf(u))
-    listed = frozenset(root.instructions)
-    prelude = [u for u in nodes if u not in listed and u not in leaves and u.op not in _STRUCTURE and u.op is not Op.SPECIAL]
+    listed, of_bounds = frozenset(root.instructions), _find_nodes_of_launch_bounds_alone(root, nodes)
+    outside = listed | of_bounds | set(leaves)
+    prelude = [u for u in nodes if u not in outside and u.op not in _STRUCTURE and u.op is not Op.SPECIAL]
     parser = _LinearParser(prelude)
     for u in root.instructions:
-        if u not in leaves:
+        if u not in leaves and u not in of_bounds:
             parser.add_instruction(u)
     return KernelStructure(
         root, leaves, tuple(u for u in nodes if u.op is Op.SPECIAL), parser.finish_or_reject_open_blocks(), parser.path, True

@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from uops.interp.kernel.structure.blocks import GROUP_NAMES, KernelStructure, Loop, ScheduledBlock
 from uops.spec.errors import SpecError
-from uops.spec.ir.node import UOp
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import WRITES, Op
 
 
 def wrap_specials_as_loops(kernel: KernelStructure) -> KernelStructure:
@@ -20,6 +21,19 @@ def wrap_specials_as_loops(kernel: KernelStructure) -> KernelStructure:
     for special in reversed(sort_launch_dimensions_or_reject_duplicates(kernel.specials)):
         block = ScheduledBlock((Loop(special, special, True, True, block),), ((),), (0,), ((),))
     return replace(kernel, block=block, specials=())
+
+
+def select_bounds_or_reject_effects(kernel: KernelStructure) -> dict[UOp, UOp]:
+    """Return the bound of each Special. A bound is a kernel of its own, which runs before any lane (R125).
+
+    Raises SpecError for a bound with an effect, and for one that depends on a lane.
+    """
+    bounds = {u: u.bound for u in kernel.specials}
+    for special, bound in bounds.items():
+        for u in toposort(bound, gate=lambda u: u not in kernel.leaves):
+            if u.op in WRITES or u.op is Op.SPECIAL:
+                raise SpecError(f"the bound of special {special.arg.name!r} depends on {u.op.name}, but is computed first (R125)")
+    return bounds
 
 
 def sort_launch_dimensions_or_reject_duplicates(specials: tuple[UOp, ...]) -> list[UOp]:

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from uops.interp.kernel.structure.blocks import KernelStructure, Loop, ScheduledBlock, build_kernel_structure
-from uops.interp.kernel.structure.launch import wrap_specials_as_loops
+from uops.interp.kernel.structure.launch import select_bounds_or_reject_effects, wrap_specials_as_loops
 from uops.interp.kernel.vector_machine.actions import ACTIONS
 from uops.interp.kernel.vector_machine.limits import GiveUp, TooLarge
 from uops.interp.kernel.vector_machine.machine import (
@@ -38,10 +38,12 @@ from uops.interp.kernel.vector_machine.static import StaticValues, fold_static_v
 from uops.interp.tensor.storage import NUMPY, Array
 from uops.spec.errors import UopsError
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.node import UOp
+from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 
 _SUPPORTED_OPS = frozenset(ACTIONS)
+#: Ops that read memory, or name an element that an implicit Load reads (R51).
+_READS = frozenset({Op.LOAD, Op.INDEX})
 #: The errors of evaluating an ill-formed kernel, or one with a fault.
 FAULTS = (
     GiveUp, UopsError, KeyError, IndexError, TypeError, ValueError, AttributeError, ZeroDivisionError, OverflowError, MemoryError
@@ -74,6 +76,8 @@ def evaluate_or_give_up(kernel: KernelStructure, operands: Operands, check: bool
 def _prepare_program(root: UOp, leaves: tuple[UOp, ...], level: VectorizationLevel) -> VectorProgram:
     """Return a kernel made ready to run; memoized."""
     kernel = build_kernel_structure(root, frozenset(leaves).__contains__)
+    if any(u.op in _READS for u in toposort(*select_bounds_or_reject_effects(kernel).values())):
+        raise GiveUp("a number of lanes that is loaded")
     block = wrap_specials_as_loops(kernel).block
     plan = plan_vectorization_or_give_up(kernel, block, _SUPPORTED_OPS, level)
     static = fold_static_values_or_give_up(plan.loop_nest, block, plan.sequential, plan.memories)

@@ -18,6 +18,7 @@ from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import base_memory
 from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.infer import is_kernel_or_custom_function_body
 from uops.spec.verify.verifier import verify
@@ -74,6 +75,23 @@ def test_loops_have_bounds_of_every_sign_and_kind() -> None:
     constants = {u.arg.value for u in bounds if u.op is Op.CONST}
     assert min(constants) < 0 in constants
     assert {Op.PARAM, Op.SUB} <= {u.op for u in bounds}
+
+
+def test_lanes_write_the_memory_that_counts_them() -> None:
+    orders = set()
+    for call in calls("counted_lanes"):
+        lane = next(u for u in toposort(call) if u.op is Op.SPECIAL)
+        counts = {base_memory(u.buffer) for u in toposort(lane.bound) if u.op is Op.LOAD}
+        stores = [u for u in toposort(call.body) if u.op is Op.STORE]
+        assert counts < {base_memory(u.src[0]) for u in stores}  # target
+        orders.add(any(u.op is Op.BARRIER for u in toposort(call.body)))
+    assert orders == {False, True}
+
+
+def test_gates_keep_loads_of_an_outer_loop_inside_of_memory() -> None:
+    """The inner loop may run zero times, and the Load may be outside of memory where its gate is false."""
+    loads = [u for u in nodes("bounds") if u.op is Op.LOAD and u.gate is not None]
+    assert any(sum(x.op is Op.RANGE for x in toposort(u)) == 1 for u in loads)
 
 
 def test_atomic_sums_are_of_integers_and_meet_in_one_element() -> None:

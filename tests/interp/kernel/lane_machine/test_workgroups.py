@@ -363,3 +363,32 @@ def test_a_number_of_lanes_may_come_from_memory_R125(agree: Agree, loads: bool) 
     counted = kernel(b.store(b.at(p(1, 4), lane), b.cast(b.add(lane, 5), I32)))
     got = agree(counted, {"p0": np.array([7, 2], np.int32), "p1": zeros(4)})
     np.testing.assert_array_equal(got.buffers["p1"], [5, 6, 7, 0])
+
+
+def _count_lanes_from(memory: UOp, after: UOp | None = None) -> UOp:
+    held = b.at(memory if after is None else b.after(memory, after), 0)
+    return UOp(Op.SPECIAL, (b.cast(b.load(held), dt.index),), SpecialArg("lidx0"))
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_a_number_of_lanes_is_read_before_the_body_writes_it_R125(agree: Agree, groups: int) -> None:
+    """The Load in the bound is unordered with no access of the body: it comes before all of them."""
+    memory, group = p(0, 1), UOp(Op.SPECIAL, (b.index(groups),), SpecialArg("gidx0"))
+    lane = _count_lanes_from(memory)
+    filled = b.store(b.at(p(1, 6), b.add(b.mul(group, 3), lane)), b.cast(b.add(lane, 5), I32))
+    changed = b.store(b.at(memory, 0), b.const(1, I32), b.lt(b.add(lane, group), 1))
+    got = agree(kernel(filled, changed), {"p0": np.array([3], np.int32), "p1": zeros(6)})
+    np.testing.assert_array_equal(got.buffers["p1"], [5, 6, 7, *([5, 6, 7] if groups == 2 else [0, 0, 0])])
+    np.testing.assert_array_equal(got.buffers["p0"], [1])
+
+
+def test_a_number_of_lanes_does_not_wait_for_an_effect_R125() -> None:
+    """Nor does it depend on another lane."""
+    memory = p(0, 1)
+    for bound in (
+        _count_lanes_from(memory, b.store(b.at(memory, 0), b.const(2, I32))),
+        UOp(Op.SPECIAL, (b.add(UOp(Op.SPECIAL, (b.index(2),), SpecialArg("lidx1")), 1),), SpecialArg("lidx0")),
+    ):
+        body = kernel(b.store(b.at(p(1, 6), bound), b.const(5, I32)))
+        with pytest.raises(SpecError, match=r"bound of special 'lidx0' depends on (STORE|SPECIAL)"):
+            run(body, {"p0": np.array([3], np.int32), "p1": zeros(6)})
