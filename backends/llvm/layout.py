@@ -136,8 +136,9 @@ def find_ssa_register_buffers(instructions: Sequence[UOp]) -> frozenset[UOp]:
     if not whole:
         return frozenset()
     buffer_of: dict[UOp, UOp] = {u: u for u in whole}  # views
+    names_none = buffer_of.keys().isdisjoint
     for u in instructions:
-        if buffer_of.keys().isdisjoint(u.src):
+        if names_none(u.src):
             continue
         for k, s in enumerate(u.src):
             if s in buffer_of and not _accesses_whole_buffer(u, k, buffer_of[s]):

@@ -2,12 +2,56 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import BLOCK_CLOSERS, BLOCK_OPENERS, Op
+from uops.spec.ir.scope import VIEWS, is_private_buffer
+
+#: Number of instruction lists whose properties are kept: a pass goes over all kernels of a program before the next pass does.
+_MOST_LISTS = 32
+_BLOCK_DELIMITERS = BLOCK_OPENERS | BLOCK_CLOSERS
+
+
+@functools.lru_cache(maxsize=_MOST_LISTS)
+def group_instructions_by_op(linear: UOp) -> Mapping[Op, Sequence[UOp]]:
+    """Return the instructions of a LINEAR by op, in order."""
+    groups: dict[Op, list[UOp]] = defaultdict(list)
+    for u in linear.src:
+        groups[u.op].append(u)
+    return dict(groups)
+
+
+class PrivateMemoryUses(NamedTuple):
+    """The private Buffers of an instruction list, and where it names them.
+
+    `buffer_of` maps each private Buffer, and each view of it, to the Buffer. `events` are the instructions that name one of these,
+    and those that open or close a block, in order, each with its position.
+    """
+
+    buffer_of: dict[UOp, UOp]
+    events: list[tuple[int, UOp]]
+
+
+@functools.lru_cache(maxsize=_MOST_LISTS)
+def find_uses_of_private_memory(linear: UOp) -> PrivateMemoryUses:
+    """Return where a LINEAR names its private Buffers."""
+    buffer_of = {u: u for u in group_instructions_by_op(linear).get(Op.BUFFER, ()) if is_private_buffer(u)}
+    events: list[tuple[int, UOp]] = []
+    names_none = buffer_of.keys().isdisjoint
+    for position, u in enumerate(linear.src):
+        if not names_none(u.src):
+            events.append((position, u))
+            if u.op in VIEWS and (viewed := u.src[0]) in buffer_of:  # operand or buffer
+                buffer_of[u] = buffer_of[viewed]
+        elif u.op in _BLOCK_DELIMITERS:
+            events.append((position, u))
+    return PrivateMemoryUses(buffer_of, events)
 
 
 class InstructionList:

@@ -173,11 +173,11 @@ def find_parallelizable_outer_thread_loop(instructions: Sequence[UOp]) -> UOp | 
     A kernel with an AtomicAdd has none, as no backend of ours makes it an atomic instruction.
     """
     loops = [u for u in instructions if u.op is Op.RANGE and u.arg.type is AxisType.THREAD]
-    if len(loops) != 1 or any(u.op is Op.ATOMICADD for u in instructions):
+    if len(loops) != 1 or Op.ATOMICADD in [u.op for u in instructions]:
         return None
     (loop,) = loops
     first = next(k for k, u in enumerate(instructions) if u.op is Op.RANGE)
-    last = next(k for k, u in enumerate(instructions) if u.op is Op.END and loop in u.ranges)
+    last = next(k for k in reversed(range(len(instructions))) if (u := instructions[k]).op is Op.END and loop in u.ranges)
     if loop.bound.op is not Op.CONST or instructions[first] is not loop or len(instructions[last].ranges) != 1:
         return None
     outside = (*instructions[:first], *instructions[last + 1 :])

@@ -15,11 +15,12 @@ a loop share its elements. That is right while no iteration uses them again afte
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from uops.compiler.ir.buffers import fresh_uniques
-from uops.compiler.ir.instructions import InstructionList
+from uops.compiler.ir.instructions import InstructionList, find_uses_of_private_memory, group_instructions_by_op
 from uops.compiler.ir.lane_positions import count_iterations, number_iteration, offset_position
 from uops.compiler.passes.private_contents import may_read_before_writing
 from uops.spec.ir.axes import GRID, WORKGROUP
@@ -55,8 +56,8 @@ class _ScopeMemory:
 def split_private_buffers_by_scope(linear: UOp) -> UOp:
     """Return an instruction list in which all accesses to a private Buffer have one scope."""
     uniques, memories = fresh_uniques(linear), dict[tuple[UOp, _Loops], _ScopeMemory]()
-    for buffer, uses in _collect_uses(linear).items():
-        _, *others = _group_by_scope(buffer, uses)
+    for buffer, uses_by_scope in _collect_uses_by_scope(linear).items():
+        _, *others = uses_by_scope
         for scope in others:
             new = buffer.replace(arg=replace(buffer.arg, unique=next(uniques)))
             memories[buffer, scope] = _ScopeMemory(new, int(buffer.arg.size))
@@ -69,8 +70,8 @@ def give_carried_memory_per_iteration(linear: UOp) -> UOp:
     Raises CompileError for a number of iterations without an upper bound.
     """
     uniques, memories = fresh_uniques(linear), dict[tuple[UOp, _Loops], _ScopeMemory]()
-    for buffer, uses in _collect_uses(linear).items():
-        for scope, inside in _group_by_scope(buffer, uses).items():
+    for buffer, uses_by_scope in _collect_uses_by_scope(linear).items():
+        for scope, inside in uses_by_scope.items():
             carried = _find_carried_loops(scope, inside)
             if carried and may_read_before_writing(buffer, _list_with_blocks_inside(scope[-1], inside)):
                 size = int(buffer.arg.size)
@@ -79,26 +80,37 @@ def give_carried_memory_per_iteration(linear: UOp) -> UOp:
     return _MemoryReplacement(linear, memories).rewrite() if memories else linear
 
 
-def has_private_memory_and_its_loops(linear: UOp) -> bool:
-    """Return True if there are private Buffers, and loops of which each iteration may have its own."""
-    if Op.BUFFER not in {u.op for u in linear.src}:  # most lists have none
-        return False
-    has_loops = any(u.op is Op.RANGE and u.arg.type in _PARALLEL for u in linear.src)
-    return has_loops and any(map(is_private_buffer, linear.src))
+def may_share_private_memory_of_iterations(linear: UOp) -> bool:
+    """Return False if iterations that each have private memory may use that of one another, one after the other.
+
+    That is so without such loops, and where they stand around all other loops and all uses of the memory.
+    """
+    grouped = group_instructions_by_op(linear)
+    buffers = list(filter(is_private_buffer, grouped.get(Op.BUFFER, ())))
+    parallel = [u for u in grouped.get(Op.RANGE, ()) if u.arg.type in _PARALLEL] if buffers else []
+    return bool(parallel) and not (
+        _are_around_all_uses(parallel, linear)
+        and all(_have_memory_per_iteration_outside(parallel, b) for b in {b.arg.addrspace: b for b in buffers}.values())
+    )
+
+
+def _are_around_all_uses(loops: Sequence[UOp], linear: UOp) -> bool:
+    """Return True if a list opens these loops first and closes them last, and names private memory only in between."""
+    events = [u for _, u in find_uses_of_private_memory(linear).events]
+    unclosed = set(loops)
+    while events and events[-1].op is Op.END and unclosed.issuperset(events[-1].ranges):
+        unclosed.difference_update(events.pop().ranges)
+    return not unclosed and events[: len(loops)] == loops
+
+
+def _have_memory_per_iteration_outside(loops: Sequence[UOp], buffer: UOp) -> bool:
+    """Return True if no loop whose iterations have memory of their own stands inside of one whose iterations share it."""
+    outermost_first = [has_memory_per_iteration(buffer, r) for r in loops]
+    return outermost_first == sorted(outermost_first, reverse=True)
 
 
 def _scope(buffer: UOp, blocks: _Loops) -> _Loops:
     return tuple(r for r in blocks if r.op is Op.RANGE and has_memory_per_iteration(buffer, r))
-
-
-def _group_by_scope(buffer: UOp, uses: Iterable[_Use]) -> dict[_Loops, list[_Use]]:
-    groups: dict[_Loops, list[_Use]] = {}
-    scopes: dict[_Loops, _Loops] = {}  # by the blocks around an instruction
-    for use in uses:
-        if use.blocks not in scopes:
-            scopes[use.blocks] = _scope(buffer, use.blocks)
-        groups.setdefault(scopes[use.blocks], []).append(use)
-    return groups
 
 
 def _walk_with_blocks(linear: UOp) -> Iterator[tuple[UOp, _Loops]]:
@@ -106,27 +118,34 @@ def _walk_with_blocks(linear: UOp) -> Iterator[tuple[UOp, _Loops]]:
     blocks: _Loops = ()
     for u in linear.src:
         if u.op in BLOCK_CLOSERS:
-            blocks = blocks[: -len(u.ranges) if u.op is Op.END else -1]
+            blocks = _leave_blocks(blocks, u)
         yield u, blocks
         if u.op in BLOCK_OPENERS:
             blocks = (*blocks, u)
 
 
-def _collect_uses(linear: UOp) -> dict[UOp, list[_Use]]:
-    """Return each private Buffer that an instruction accesses, with these instructions in order."""
-    memory: dict[UOp, UOp] = {}  # a private Buffer, and the views of it -> the Buffer
-    uses: dict[UOp, list[_Use]] = {}
-    for u, blocks in _walk_with_blocks(linear):
-        if u.op is Op.BUFFER and is_private_buffer(u):
-            memory[u] = u
-        elif not memory.keys().isdisjoint(u.src):
-            if u.op not in KERNEL_VIEWS:
-                for buffer in dict.fromkeys([memory[s] for s in u.src if s in memory]):
-                    uses.setdefault(buffer, []).append(_Use(u, blocks))
-            else:
-                viewed = u.src[0]  # the operand or buffer
-                if viewed in memory:
-                    memory[u] = memory[viewed]
+def _leave_blocks(blocks: _Loops, closing: UOp) -> _Loops:
+    return blocks[: -len(closing.ranges) if closing.op is Op.END else -1]
+
+
+@functools.lru_cache(maxsize=1)  # both functions of this module ask of one list
+def _collect_uses_by_scope(linear: UOp) -> dict[UOp, dict[_Loops, list[_Use]]]:
+    """Return each private Buffer that an instruction accesses, with these instructions in order, by their scopes."""
+    buffer_of, events = find_uses_of_private_memory(linear)
+    uses: dict[UOp, dict[_Loops, list[_Use]]] = {}
+    scopes: dict[tuple[UOp, _Loops], _Loops] = {}
+    blocks: _Loops = ()
+    for _, u in events:
+        if u.op in BLOCK_CLOSERS:
+            blocks = _leave_blocks(blocks, u)
+        if u.op not in KERNEL_VIEWS:
+            for buffer in dict.fromkeys([buffer_of[s] for s in u.src if s in buffer_of]):
+                scope = scopes.get((buffer, blocks))
+                if scope is None:
+                    scope = scopes[buffer, blocks] = _scope(buffer, blocks)
+                uses.setdefault(buffer, {}).setdefault(scope, []).append(_Use(u, blocks))
+        if u.op in BLOCK_OPENERS:
+            blocks = (*blocks, u)
     return uses
 
 

@@ -20,7 +20,7 @@ from uops.compiler.ir.loops import find_ifs_around
 from uops.compiler.log import log_transform
 from uops.compiler.passes.branches import branch_around_costly_stores
 from uops.compiler.place import untranslatable_error
-from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.node import UOp, nodes_with_op, toposort
 from uops.spec.ir.ops import ALU, BLOCK_CLOSERS, BLOCK_OPENERS, COLLECTIVE, MEMORY_ROOTS, OPAQUE_INSTRUCTIONS, WRITES, Op
 from uops.spec.ir.scope import open_ranges
 
@@ -47,7 +47,10 @@ def linearize_kernel(body: UOp) -> UOp:
     """
     if body.op is not Op.SINK:
         return prepend_unlisted_memory(body) if body.op is Op.LINEAR else body
-    linear = UOp(Op.LINEAR, branch_around_costly_stores(order_instructions(body)))
+    instructions = order_instructions(body)
+    if any(u.gate is not None for u in nodes_with_op(body, Op.STORE)):
+        instructions = branch_around_costly_stores(instructions)
+    linear = UOp(Op.LINEAR, instructions)
     log_transform("order", body, linear, {body: linear})
     return linear
 
@@ -63,7 +66,7 @@ def order_instructions(kernel: UOp) -> tuple[UOp, ...]:
     """Return the instructions of one kernel in execution order."""
     order = toposort(kernel)
     listed = [u for u in order if u.op not in _STRUCTURE and (u.op is not Op.STACK or u.constants_of_stack is None)]
-    symbolic = [u.extents for u in listed if u.op is Op.PARAM and u.src and u.extents.constants_of_stack is None]
+    symbolic = [u.extents for u in nodes_with_op(kernel, Op.PARAM) if u.src and u.extents.constants_of_stack is None]
     if symbolic:
         sizes = set(toposort(*symbolic))
         used_as_value = {s for u in order if u.op is not Op.PARAM and u.op is not Op.STACK for s in u.src}
@@ -71,21 +74,21 @@ def order_instructions(kernel: UOp) -> tuple[UOp, ...]:
     if Op.GROUP in [s.op for s in kernel.src]:
         needed = {s for u in order if u is not kernel for s in u.src}
         listed = [u for u in listed if u.op is not Op.GROUP or u in needed]
-    return tuple(_BlockTree(listed, order).emit_instructions())
+    return tuple(_BlockTree(kernel, listed, order).emit_instructions())
 
 
 class _BlockTree:
     """The tree of blocks. A block is the instructions of one loop or If, by its Range or If, or of the kernel itself (None)."""
 
-    def __init__(self, instructions: Sequence[UOp], order: list[UOp]) -> None:
+    def __init__(self, kernel: UOp, instructions: Sequence[UOp], order: list[UOp]) -> None:
         self.instructions = instructions
-        self.root = order[-1]
+        self.root = kernel
         self.open_loops = open_ranges(order)
-        self.ifs = find_ifs_around(order)
-        delimiters = [u for u in instructions if u.op in _BLOCK_DELIMITERS]
-        self.endifs = {u.if_node: u for u in delimiters if u.op is Op.ENDIF}
-        open_at_end = {r: self.open_loops[u] for u in delimiters if u.op is Op.END for r in u.ranges}
-        self._nest_ifs_and_their_inner_loops([u for u in delimiters if u.op is Op.IF], open_at_end)
+        ifs = nodes_with_op(kernel, Op.IF)
+        self.ifs = find_ifs_around(order) if ifs else {}
+        self.endifs = {u.if_node: u for u in nodes_with_op(kernel, Op.ENDIF)}
+        open_at_end = {r: self.open_loops[u] for u in nodes_with_op(kernel, Op.END) for r in u.ranges}
+        self._nest_ifs_and_their_inner_loops(ifs, open_at_end)
         self.enclosing = _close_over_enclosing_blocks(open_at_end, self.root)
         self.parent = {b: self._innermost_block_or_raise_if_unnested(outer) for b, outer in self.enclosing.items()}
 
@@ -123,14 +126,16 @@ class _BlockTree:
         block_of: dict[frozenset[UOp], list[UOp]] = {}
         open_loops, ifs = self.open_loops, self.ifs
         for u in self.instructions:
-            if u.op not in _BLOCK_DELIMITERS:
+            op = u.op
+            if op not in _BLOCK_DELIMITERS:
                 opened = open_loops[u] | ifs[u] if u in ifs else open_loops[u]
-                if opened not in block_of:
-                    block_of[opened] = blocks.setdefault(self._innermost_block_or_raise_if_unnested(opened), [])
-                block_of[opened].append(u)
-            elif u.op in BLOCK_OPENERS:
+                members = block_of.get(opened)
+                if members is None:
+                    members = block_of[opened] = blocks.setdefault(self._innermost_block_or_raise_if_unnested(opened), [])
+                members.append(u)
+            elif op in BLOCK_OPENERS:
                 blocks.setdefault(self.parent[u], []).append(u)
-            elif u.op is Op.END:
+            elif op is Op.END:
                 blocks.setdefault(self.parent[min(u.ranges, key=lambda r: len(self.enclosing[r]))], []).append(u)
         return blocks
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from uops.compiler.ir.instructions import find_uses_of_private_memory, group_instructions_by_op
 from uops.compiler.log import log_transform
 from uops.compiler.passes.private_contents import may_read_before_writing
 from uops.spec.ir.args import AddrSpace
@@ -50,30 +51,24 @@ class _Lifetime:
 class _ListWithBlocks:
     """An instruction list with its blocks: the positions of the Ranges and Ifs around each instruction, outermost first."""
 
-    def __init__(self, instructions: Sequence[UOp]) -> None:
-        self.instructions = instructions
+    def __init__(self, linear: UOp) -> None:
+        self.instructions = linear.src
         self.around: list[tuple[int, ...]] = []
         self.closing: dict[int, int] = {}
-        self.memory: dict[UOp, UOp] = {}  # a private Buffer, and the views of it -> the Buffer
+        self.memory, self.events = find_uses_of_private_memory(linear)
         self.accesses: dict[UOp, list[int]] = {}
         self.has_lane_specials = False
 
     def record_accesses_of_nonescaping_buffers(self) -> None:
         """Find the accesses of the private Buffers that nothing else uses."""
         memory, escaped = self.memory, set[UOp]()
-        for k, u in enumerate(self.instructions):
-            op, used = u.op, u.src
-            if op is Op.BUFFER and is_private_buffer(u):
-                memory[u] = u
-            elif op in _OF_MEMORY:
+        for k, u in self.events:
+            used = u.src
+            if u.op in _OF_MEMORY:
                 viewed, used = used[0], used[1:]  # the viewed or accessed memory, and everything else
-                if viewed in memory:
-                    if op in VIEWS:
-                        memory[u] = memory[viewed]
-                    else:
-                        self.accesses.setdefault(memory[viewed], []).append(k)
-            if not memory.keys().isdisjoint(used):
-                escaped.update([memory[s] for s in used if s in memory])
+                if u.op not in VIEWS and viewed in memory:
+                    self.accesses.setdefault(memory[viewed], []).append(k)
+            escaped.update([memory[s] for s in used if s in memory])
         for u in escaped:  # something else than an access may read or write it
             self.accesses.pop(u, None)
 
@@ -184,10 +179,11 @@ class _Reuse:
 
 def reuse_private_memory(linear: UOp) -> UOp:
     """Return an instruction list in which private Buffers with disjoint lifetimes share memory."""
-    kinds = [(u.arg.addrspace, u.arg.dtype) for u in linear.src if u.op is Op.BUFFER and is_private_buffer(u)]
+    buffers = filter(is_private_buffer, group_instructions_by_op(linear).get(Op.BUFFER, ()))
+    kinds = [(u.arg.addrspace, u.arg.dtype) for u in buffers]
     if len(kinds) == len(set(kinds)):  # no two Buffers can share memory
         return linear
-    kernel = _ListWithBlocks(linear.src)
+    kernel = _ListWithBlocks(linear)
     kernel.record_accesses_of_nonescaping_buffers()
     if kernel.all_accesses_overlap():
         return linear

@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from uops.compiler.ir.buffers import fresh_uniques
 from uops.compiler.ir.extents import may_be_zero_trip
-from uops.compiler.ir.instructions import InstructionList
+from uops.compiler.ir.instructions import InstructionList, group_instructions_by_op
 from uops.compiler.ir.lane_positions import POSITION, cast_to, count_iterations, number_iteration, offset_position
 from uops.compiler.ir.lanes import (
     find_values_that_lanes_may_differ_in,
@@ -38,7 +38,7 @@ from uops.compiler.ir.lanes import (
 )
 from uops.compiler.passes.carried_memory import (
     give_carried_memory_per_iteration,
-    has_private_memory_and_its_loops,
+    may_share_private_memory_of_iterations,
     split_private_buffers_by_scope,
 )
 from uops.compiler.target import Target
@@ -111,14 +111,14 @@ def lower_workgroups_to_loops_unless_supported(linear: UOp, target: Target) -> U
     Raises CompileError for a Barrier in a block in whose bound or condition lanes may differ. Raises it for a number of lanes
     without an upper bound, too, if values of all lanes are kept.
     """
-    has_private_memory = has_private_memory_and_its_loops(linear)
-    if has_private_memory:
+    may_share = may_share_private_memory_of_iterations(linear)
+    if may_share:
         linear = split_private_buffers_by_scope(linear)
-    used = WORKGROUP_OPS & {u.op for u in linear.src}
+    used = WORKGROUP_OPS & group_instructions_by_op(linear).keys()
     if used and not (used <= target.ops and target.can_lanes_meet_at_barriers(linear)):
         linear = linear.replace(src=tuple(_WorkgroupLowering(linear).lower_kernel()))
-        has_private_memory = has_private_memory_and_its_loops(linear)
-    return give_carried_memory_per_iteration(linear) if has_private_memory else linear
+        may_share = may_share_private_memory_of_iterations(linear)
+    return give_carried_memory_per_iteration(linear) if may_share else linear
 
 
 def _parse_blocks(instructions: Iterable[UOp]) -> list[_Item]:

@@ -99,14 +99,14 @@ def open_ranges(nodes: Iterable[UOp]) -> dict[UOp, frozenset[UOp]]:
     Bodies are not entered. With memoized traversals the table is shared and may hold other nodes, too.
     """
     table = {} if traversals.cache is None else traversals.cache.open_ranges
+    get_ranges = table.__getitem__
     for u in nodes:
         if u in table:
             continue
         op, src, ranges = u.op, u.src, _NO_RANGES
         if op not in _SCOPING:
-            for s in src if len(src) < MANY else _distinct_sources_with_ranges(u):
-                below = table[s]
-                if below and below is not ranges:
+            for below in map(get_ranges, src if len(src) < MANY else _distinct_sources_with_ranges(u)):
+                if below is not ranges and below:
                     ranges = below if ranges <= below else ranges | below
         elif op is not Op.LINEAR:  # a list of instructions opens and closes its own blocks
             ranges = ranges.union(*[table[s] for s in (u.arguments if op in CALL_LIKE else src)])

@@ -38,12 +38,15 @@ def find_contiguous_runs(lanes: IndexLanes, n: int) -> list[list[int]]:
         return [list(range(n))]
     by_terms: dict[tuple[int, ...], list[tuple[int, int]]] = {}  # coefficients -> (constant, position)
     varying = [k for k in lanes.terms.values() if isinstance(k, tuple)]
-    constants = lanes.constant if len(lanes.constant) > 1 else lanes.constant * n
-    for p, (coefficients, c) in enumerate(zip(zip(*varying) if varying else [()] * n, constants)):
-        by_terms.setdefault(coefficients, []).append((c, p))
+    addresses = list(zip(lanes.constant if len(lanes.constant) > 1 else lanes.constant * n, range(n)))
+    if varying:
+        for coefficients, access in zip(zip(*varying), addresses):
+            by_terms.setdefault(coefficients, []).append(access)
+    else:
+        by_terms[()] = addresses
     runs: list[list[int]] = []
     for accesses in by_terms.values():
-        if len({c for c, _ in accesses}) < len(accesses):
+        if len(dict(accesses)) < len(accesses):
             runs += _find_fixed_stride_runs_of_repeated_addresses(accesses)
             continue
         last = None

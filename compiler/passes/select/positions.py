@@ -207,6 +207,8 @@ class IndexSums:
         These are coefficients, products, sums of the first terms, constants, and offsets of lanes from the first. The bounds are
         those of all lanes together.
         """
+        if self._is_within_half_of_machine_integer(lanes):
+            return True
         low: float = 0  # bounds of the sum of the first terms
         high: float = 0
         for (u, _), k in lanes.terms.items():
@@ -219,6 +221,16 @@ class IndexSums:
                 return False
         first, least, most = lanes.constant[0], min(lanes.constant), max(lanes.constant)
         return self.least <= min(least, least - first, low + least) and max(most, most - first, high + most) <= self.most
+
+    def _is_within_half_of_machine_integer(self, lanes: IndexLanes) -> bool:
+        """Return True if all these numbers are, by their absolute values: a test that is quick, and mostly enough."""
+        constant = lanes.constant
+        total: float = max(constant[0], -constant[0]) if len(constant) == 1 else max(max(constant), -min(constant))
+        for (u, _), k in lanes.terms.items():
+            least, most = u.min_max or (dt.index.min, dt.index.max)
+            largest = abs(k) if isinstance(k, int) else max(max(k), -min(k))
+            total += largest * max(most, -least, 1)
+        return 2 * total <= self.most
 
     def _derive_scalar_lane(self, u: UOp) -> IndexLanes:
         if u not in self.scalars:
@@ -238,7 +250,7 @@ class IndexSums:
     def _derive_stack_lanes(self, stack: UOp, lane_positions: LanePositions) -> IndexLanes | None:
         constants = stack.constants_of_stack
         if constants is not None:
-            return IndexLanes({}, tuple([constants[p] for p in lane_positions]))
+            return IndexLanes({}, tuple(map(constants.__getitem__, lane_positions)))
         elements = stack.elements
         if elements[0].shape != () or stack.dtype is not dt.index:
             return None

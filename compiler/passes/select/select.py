@@ -130,8 +130,9 @@ def _decompose_ops_and_lower_floats_to_bits(body: UOp, target: Target) -> UOp:
     elif not any(map(_may_lower, [u for u in order if u.op in _CHANGED])):
         return body
     done: dict[UOp, UOp] = {}  # node -> new node, for the nodes that change
+    uses_none_changed = done.keys().isdisjoint
     for u in order:
-        if u.op in _LOWERED or (has_small_floats and u.op in ALU) or not done.keys().isdisjoint(u.src):
+        if u.op in _LOWERED or (has_small_floats and u.op in ALU) or not uses_none_changed(u.src):
             lowered = _decompose_or_rebuild_node(u, tuple([done.get(s, s) for s in u.src]), target.ops)
             if lowered is not u:
                 done[u] = lowered

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from kernel_judge import CONFIG, barrier, judge, kernel, local, register, special, target
 
-from uops.compiler.passes.carried_memory import give_carried_memory_per_iteration
+from uops.compiler.passes.carried_memory import give_carried_memory_per_iteration, may_share_private_memory_of_iterations
+from uops.compiler.passes.linearize import linearize_kernel
 from uops.compiler.pipeline import lower
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -144,3 +145,37 @@ def test_a_register_that_each_iteration_writes_first_is_one_for_all() -> None:
 def test_a_register_that_is_not_wholly_written_first_is_one_per_lane() -> None:
     (buffer,) = (u for u in _lower_rounds(b.index(0), size=2).src if u.op is Op.BUFFER)
     assert buffer.arg.size == 2 * N
+
+
+def _fill_and_copy(memory: UOp, at: UOp, *inside: UOp) -> UOp:
+    """Return the effect that fills one element of private memory and copies it out."""
+    filled = b.store(b.at(b.after(memory, *inside), 0), b.const(3, I32))
+    return b.store(b.at(out(), at), b.load(b.at(b.after(memory, filled), 0)))
+
+
+def test_loops_around_all_uses_of_private_memory_need_no_search_for_other_uses() -> None:
+    group, lane, rounds = b.range_(2, 1, AxisType.GLOBAL), b.range_(2, 2, AxisType.LOCAL), b.range_(3, 3, AxisType.LOOP)
+    both = b.add(b.mul(group, 2), lane)
+    around = b.end(b.end(b.end(_fill_and_copy(register(1), both, group, lane, rounds), rounds), lane), group)
+    inside = b.end(b.end(_fill_and_copy(register(1), lane, rounds, lane), lane), rounds)
+    before = b.store(b.at(register(1), 0), b.const(1, I32))
+    second = b.range_(2, 4, AxisType.GLOBAL)
+    twice = [b.end(_fill_and_copy(register(1, u), r, r), r) for u, r in ((8, group), (9, second))]
+    found = {
+        name: may_share_private_memory_of_iterations(linearize_kernel(kernel(*effects)))
+        for name, effects in {
+            "around": [around],
+            "inside": [inside],
+            "behind a use": [b.end(_fill_and_copy(register(1), group, before, group), group)],
+            "one after the other": twice,
+        }.items()
+    }
+    assert found == {"around": False, "inside": True, "behind a use": True, "one after the other": True}
+
+
+def test_groups_inside_of_lanes_may_share_local_memory() -> None:
+    """The lanes share it, and the groups inside of each lane do not: the loop of lanes carries it."""
+    lane, group = b.range_(2, 1, AxisType.LOCAL), b.range_(2, 2, AxisType.GLOBAL)
+    for memory, shares in ((local(1), True), (register(1), False)):
+        nested = b.end(b.end(_fill_and_copy(memory, b.add(b.mul(group, 2), lane), lane, group), group), lane)
+        assert may_share_private_memory_of_iterations(linearize_kernel(kernel(nested))) is shares
