@@ -394,7 +394,7 @@ class _SymbolicMaker:
         if x.dtype.is_integer and self.draw.chance(20):
             return self.draw.choice(_BINARY)(x, self.make_integer_variable(x.dtype))
         other = x if self.draw.chance(20) else self.make_param_with_data(shape, x.dtype)
-        return self.draw.choice(_BINARY)(x, other)
+        return self.draw.choice(_BINARY)(x, self.shift_toward_start(other) if self.draw.chance(25) else other)
 
     def apply_cast(self, x: UOp) -> UOp:
         """Cast to another dtype."""
@@ -436,6 +436,14 @@ class _SymbolicMaker:
         k = self.draw.integer(0, 2)
         longer = b.pad(x, [0] * len(x.shape), [_plus(n, k) for n in x.shape])
         return b.shrink(longer, [self.draw.integer(0, k) for _ in x.shape], x.shape)
+
+    def shift_toward_start(self, x: UOp) -> UOp:
+        """Shift the value along its axes by up to two elements, and fill it up with zeros; an axis of one element stays.
+
+        Where an operand broadcasts, a gate then does not depend on all loops.
+        """
+        longer = b.pad(x, [0] * len(x.shape), [n if n == 1 else _plus(n, 2) for n in x.shape])
+        return b.shrink(longer, [0 if n == 1 else self.draw.integer(0, 2) for n in x.shape], x.shape)
 
     def merge_leading_two_axes_or_add_one(self, x: UOp) -> UOp:
         """Merge the two leading axes, or add one."""
