@@ -26,6 +26,7 @@ from uops.fuzz.oracles import oracles
 from uops.fuzz.oracles.launches import find_wrong_pass_or_backend_of_launch
 from uops.fuzz.oracles.oracles import Oracle, OracleContext
 from uops.fuzz.oracles.subject import Subject, SubjectRefused, describe_exception_as_fault
+from uops.fuzz.reach.recorder import take_reached_functions
 from uops.spec.errors import UopsError
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp, toposort
@@ -42,7 +43,7 @@ WIDTHS = (0, 1, 2, 4, 8, 16, 64, 1024)
 @dataclass(frozen=True, slots=True)
 class Setup:
     """The decisions of a campaign: what cases it draws and who judges them. `options` go to the backend's factory; None
-    selects its fastest settings.
+    selects its fastest settings. With `records_reach`, the functions that a judged case ran are counted (`uops.fuzz.reach`).
     """
 
     backend: str
@@ -52,6 +53,7 @@ class Setup:
     against: str | None = None
     options: Json | None = None
     path: tuple[str, ...] = ()
+    records_reach: bool = False
 
     def to_json(self) -> Json:
         """Return a JSON object without `path`, which only says where the process finds a backend `module:attribute`."""
@@ -204,12 +206,14 @@ class CaseRunner:
         cases = []
         for k in case_numbers:
             on_case(k)
+            take_reached_functions()  # a case that was refused reached nothing
             cases.append((k, prepared := self._generate_context_or_failure_outcome(k)))
             if not self.compiles_together or isinstance(prepared, CaseOutcome):
                 continue
             if KINDS[prepared.sample.kind].dialect is Dialect.TENSOR:
                 with suppress(Exception), use_lowering_cache(prepared.memory):  # the subject's own run raises it again
                     _ = prepared.compiled_program
+                prepared.reached |= take_reached_functions()
         for k, prepared in cases:
             on_case(k)
             yield prepared if isinstance(prepared, CaseOutcome) else self._run_due_oracles_until_objection_and_count(k, prepared)
@@ -237,6 +241,7 @@ class CaseRunner:
             judges = [o for o in self.oracles if oracles.judges_backend(o.name, self.setup.backend)]
             if was_judged := any(context.counts[f"oracle:{o.name}"] for o in judges):
                 context.counts["judged"] += 1
+                context.counts.update(f"reached:{name}" for name in context.reached | take_reached_functions())
             if accepted or was_judged:
                 _count_row_dtypes_and_allowed_set_widths(context)
         oracle, fault = objection or (None, None)

@@ -27,6 +27,7 @@ from uops.fuzz.campaign.examine import MACHINE_CODE, FaultLocation, Json, Setup,
 from uops.fuzz.generate.declared import EVERYTHING, SupportedOpDtypes
 from uops.fuzz.generate.kinds import KINDS, ProgramSample
 from uops.fuzz.oracles.oracles import GENERATOR, ORACLES, PROCESS
+from uops.fuzz.reach.recorder import BACKEND_VARIABLE
 from uops.fuzz.reduce.reproducer import from_packet, to_packet
 from uops.spec.errors import UopsError
 
@@ -202,6 +203,12 @@ def _parse_finding(message: Any) -> Json:
         "oracle": require_exact_type(str, message["oracle"]),
         "fault": _parse_fault(message["fault"])._asdict(),
     }
+
+
+class _RecordingCaseServerProcess(_CaseServerProcess):
+    """The process, in which functions record their calls."""
+
+    module: ClassVar[str] = "uops.fuzz.reach.serve"
 
 
 class Examiner:
@@ -439,8 +446,11 @@ class Examiner:
         self.require_open()
         if self._process is None:
             settings: dict[str, Any] = {"setup": self.setup.to_json(), "memory": self.limits.memory, "path": self.setup.path}
+            start, environment = _CaseServerProcess, _ENVIRONMENT
+            if self.setup.records_reach:
+                start, environment = _RecordingCaseServerProcess, {**_ENVIRONMENT, BACKEND_VARIABLE: self.setup.backend}
             try:
-                self._process = _CaseServerProcess(settings, self.limits, _ENVIRONMENT, self._adopt_process)
+                self._process = start(settings, self.limits, environment, self._adopt_process)
             except BaseException:
                 self._process = None
                 self.require_open()

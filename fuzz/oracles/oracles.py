@@ -89,7 +89,8 @@ class OracleContext:
     """The state of judging one sample.
 
     All choices of oracles depend on `seed` alone. With `records_steps`, `steps` holds the rewrite steps of the subject's
-    own compilation, for the oracle that tests them. `memory` memoizes what lowerings of this program have in common.
+    own compilation, for the oracle that tests them. `memory` memoizes what lowerings of this program have in common. `reached` are
+    the functions that ran while it was compiled with others (`uops.fuzz.reach`).
     """
 
     sample: ProgramSample
@@ -100,6 +101,7 @@ class OracleContext:
     counts: Counter[str] = field(default_factory=Counter)
     steps: list[RewriteStep] = field(default_factory=list)
     memory: LoweringCache = field(default_factory=LoweringCache)
+    reached: set[str] = field(default_factory=set)
 
     @functools.cached_property
     def expectation(self) -> Expectation:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +71,7 @@ NOTHING_JUDGED = 2
 @click.option(
     "--report", type=click.Path(file_okay=False), default=REPORT, show_default=True, metavar="DIR", help="Directory of the report."
 )
+@click.option("--reach", "records_reach", is_flag=True, help="Count the functions of the compiler that judged cases ran.")
 @allow_native_option()
 @click.option("--list", "listing", is_flag=True, help="Print the kinds and the oracles, and do nothing.")
 @json_option()
@@ -77,7 +79,7 @@ NOTHING_JUDGED = 2
 def fuzz(
     ctx: click.Context, file: str | None, backend_name: str | None, cases: int | None, seconds: float | None, seed: int, jobs: int,
     kinds: str, oracles: str, against: str | None, cluster: str | None, timeout: float, report: str,
-    allow_native: bool, listing: bool, as_json: bool,
+    records_reach: bool, allow_native: bool, listing: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Run random programs on a backend, judged by the interpreter.
 
@@ -97,7 +99,7 @@ def fuzz(
         raise click.UsageError("name the backend to test with --backend NAME")
     if why := find_reason_unwritable(Path(report)):
         raise click.BadParameter(f"no report can be written to {describe_path(report)}: {why}", param_hint="--report")
-    setup = _make_checked_setup(backend_name, seed, kinds, oracles, against)
+    setup = replace(_make_checked_setup(backend_name, seed, kinds, oracles, against), records_reach=records_reach)
     cases = cases if cases or seconds else CASES
     ctx.exit(
         _run_campaign_and_print_report(
@@ -130,8 +132,6 @@ def _split_names(names: str) -> list[str]:
 
 
 def _run_campaign_and_print_report(setup: Setup, report: Path, as_json: bool, timeout: float, **options: Any) -> int:
-    from dataclasses import replace
-
     from uops.fuzz.campaign.campaign import Campaign
     from uops.fuzz.campaign.process import LIMITS
     from uops.fuzz.campaign.report import was_subject_judged, write_campaign_report
