@@ -56,9 +56,14 @@ class Setup:
     records_reach: bool = False
 
     def to_json(self) -> Json:
-        """Return a JSON object without `path`, which only says where the process finds a backend `module:attribute`."""
+        """Return a JSON object without `path`, which only says where the process finds a backend `module:attribute`.
+
+        `records_reach` is in it if it is true.
+        """
         document = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
         del document["path"]
+        if not self.records_reach:
+            del document["records_reach"]
         return document
 
     @classmethod

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 from uops import __version__
@@ -155,7 +155,8 @@ def _perform_reduction(job: CampaignJob, examiner: Examiner) -> Json:
 
     reduced = reduce_sample(sample, record_if_fails_alike, job.max_questions, fails_in_new_process, examiner.require_open)
     triaged = first if reduced is sample else triaged
-    about = {"oracle": first.oracle, "setup": job.setup.to_json(), "seed": seed, "case": job.number, "subject": examiner.version(),
+    setup = replace(job.setup, records_reach=False)
+    about = {"oracle": first.oracle, "setup": setup.to_json(), "seed": seed, "case": job.number, "subject": examiner.version(),
              "uops": __version__, "generator": kinds.VERSION, "found": triaged.to_json()}  # fmt: skip
     return {
         "k": job.number,

@@ -24,7 +24,7 @@ from uops.fuzz.generate.graphs import FuzzCase, generate_tensor_graph
 from uops.fuzz.generate.kernels.scheduled import generate_linear_of_one_or_two_kernels
 from uops.fuzz.generate.maker import GraphMaker
 from uops.fuzz.generate.methods import chains, references, sessions, workloads
-from uops.fuzz.generate.producers import ELEMENTWISE, FEATURES, LEAVES, PRODUCERS
+from uops.fuzz.generate.producers import ELEMENTWISE, FEATURES, LEAVES, PRODUCERS, make_constant_expression
 from uops.fuzz.reduce.corpus import OF_BESTIARY
 from uops.spec.choices import ChoiceSource
 from uops.spec.errors import UopsError
@@ -38,7 +38,7 @@ from uops.spec.suggest import format_did_you_mean
 from uops.spec.verify.dialects import Dialect
 
 #: The version of the generator; it changes whenever some (seed, k, kinds, declared) gives another case.
-VERSION = 34
+VERSION = 35
 #: The version of the draws: only a change of this one gives every kind other cases.
 DRAWS = 18
 #: Numbers of nodes and of elements of one graph; small ones are more frequent, since most bugs show in small graphs.
@@ -50,6 +50,8 @@ MULTIPLE = frozenset({"shards", "everywhere"})
 BODIES = frozenset({"function", "call"})
 #: Producers of reductions with their weights. The heavy ones have closed forms or memory of their own in compilers.
 REDUCES = {"reduce_add": 1, "reduce_max": 1, "reduce_mul": 1, "selected": 3, "crossed": 2}
+#: Number of expressions of constants that one value holds.
+_FOLDED = 12
 #: Maximum number of programs that are drawn until one has supported cells alone.
 TRIES = 32
 #: Producers of single ops; conversions, which have the most edge cases, are repeated.
@@ -140,7 +142,9 @@ class _SpecialPairOperandMaker(GraphMaker):
 
 
 def _generate_tuple_of_values_of_two_ops_at_most(draw: ChoiceSource, declared: SupportedOpDtypes) -> FuzzCase:
-    """Generate a Tuple of values of one or two ops each, sometimes with one op on every pair of special values."""
+    """Generate a Tuple of values of one or two ops each, sometimes with one op on every pair of special values, and sometimes
+    with expressions of constants.
+    """
     m = GraphMaker(draw, 64, dt.STORABLE, _SINGLE, LEAVES, declared=declared)
     shape = (m.draw_extent(64),) if draw.chance(70) else ()
     values = [m.make_value(draw.choice(m.dtypes), shape, draw.integer(2, 3)) for _ in range(draw.integer(2, 6))]
@@ -151,6 +155,9 @@ def _generate_tuple_of_values_of_two_ops_at_most(draw: ChoiceSource, declared: S
         d = draw.choice((*m.dtypes, *declared.filter_dtypes((dt.bool_, dt.bool_, dt.bool_))))
         if fitting := [p for p in pairs.producers if p.admits(pairs, d, (1,), 2)]:
             values.append(draw.choice(fitting).make(pairs, d, (1,), 2))
+    if draw.chance(30):
+        d = draw.choice(m.dtypes)
+        values.append(b.stack(*[make_constant_expression(m, d, (), 2) for _ in range(_FOLDED)]))
     return FuzzCase(b.tuple_(*values), m.inputs)
 
 

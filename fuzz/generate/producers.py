@@ -347,7 +347,7 @@ def _make_const(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     return broadcast_scalar(b.const(value, d), shape)
 
 
-def _make_constant_expression(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
+def make_constant_expression(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
     """Make an expression of constants alone."""
     leaves = tuple(p for p in LEAVES if p.name == "const")
     constants = replace(m, producers=ELEMENTWISE, leaves=leaves, values_by_type={}, body_params=[])
@@ -417,7 +417,7 @@ ELEMENTWISE: tuple[Producer, ...] = (
 #: All producers of values.
 PRODUCERS: tuple[Producer, ...] = (
     *ELEMENTWISE,
-    Producer("folded", _admits_anything, _make_constant_expression),
+    Producer("folded", _admits_anything, make_constant_expression),
     Producer("sequence", lambda m, d, s, n: bool(s) and d is not dt.bool_, make_sequence_on_short_axis_or_any_value),
     Producer("selected", lambda m, d, s, n: n >= 2 and d is not dt.bool_, make_reduce_of_where_on_position),
     Producer("indices", _admits_anything, make_index_arithmetic_and_cast),

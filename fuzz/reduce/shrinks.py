@@ -69,11 +69,17 @@ def replace_root_by_value(s: ProgramSample) -> Iterator[ProgramSample]:
             yield _with(s, u)
 
 
-def drop_one_output(s: ProgramSample) -> Iterator[ProgramSample]:
-    """Drop one output."""
-    if s.graph.op in RESULT_ROOTS and len(s.graph.src) > 1:
-        for k in range(len(s.graph.src)):
-            yield _with(s, s.graph.replace(src=(*s.graph.src[:k], *s.graph.src[k + 1 :])))
+def keep_or_drop_one_output(s: ProgramSample) -> Iterator[ProgramSample]:
+    """Keep one output or one element of a Stack alone, or drop one output."""
+    root, is_result = s.graph, s.graph.op in RESULT_ROOTS
+    if is_result and len(root.src) > 2:
+        yield from (_with(s, root.replace(src=(u,))) for u in root.src)
+    stacks = [u for u in (root.src if is_result else (root,)) if u.op is Op.STACK]
+    for u in [x for stack in stacks for x in stack.src]:  # its elements
+        yield _with(s, root.replace(src=(u,)) if is_result else u)
+    if is_result and len(root.src) > 1:
+        for k in range(len(root.src)):
+            yield _with(s, root.replace(src=(*root.src[:k], *root.src[k + 1 :])))
 
 
 def replace_output_by_transitive_operand(s: ProgramSample) -> Iterator[ProgramSample]:
@@ -429,7 +435,8 @@ def drop_optops(s: ProgramSample) -> Iterator[ProgramSample]:
 
 #: In the order in which they are tried.
 SHRINKS: tuple[Shrink, ...] = (
-    *LAUNCH_SHRINKS, replace_root_by_evenly_spread_value, drop_one_output, replace_output_by_transitive_operand, inline_all_calls,
+    *LAUNCH_SHRINKS, replace_root_by_evenly_spread_value, keep_or_drop_one_output, replace_output_by_transitive_operand,
+    inline_all_calls,
     replace_value_by_param_with_its_data, replace_memory_by_stored_value, replace_root_by_tuple_of_operands,
     replace_function_result_by_identity_on_its_data, replace_node_by_source_of_same_dtype_and_size,
     keep_first_value_of_inner_tuples,

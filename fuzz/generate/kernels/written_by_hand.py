@@ -64,6 +64,14 @@ class WrittenKernel(KernelMaker):
         self.written |= {slot} if is_written else set()
         return self.params[-1]
 
+    def make_matrix_maybe_padded(self, rows: int, columns: int) -> UOp:
+        """Make a Param of two dimensions; sometimes one with fewer rows, padded at the end or the beginning."""
+        if rows == 1 or not self.draw.chance(30):
+            return self.make_memory_param_with_placeholder_argument((rows, columns))
+        fewer = self.draw.integer(max(1, rows - 2), rows - 1)
+        matrix = self.make_memory_param_with_placeholder_argument((fewer, columns))
+        return b.pad(matrix, (self.draw.choice((0, 0, rows - fewer)), 0), (rows, columns))
+
     def make_variable_param_with_placeholder_argument(self, lo: int, hi: int) -> UOp:
         """Make a Param of a variable, with a placeholder for its argument."""
         name, slot = f"{self.name}v{len(self.params)}", len(self.params)
@@ -143,8 +151,8 @@ def make_elementwise_of_matrix_and_other_transposed(k: WrittenKernel) -> list[UO
     i, j = k.make_range(rows, k.draw.choice((AxisType.LOOP, AxisType.GLOBAL))), k.make_range(columns, AxisType.LOOP)
     out = k.make_memory_param_with_placeholder_argument((rows, columns), is_written=True)
     x, y = (
-        b.at(k.make_memory_param_with_placeholder_argument((columns, rows)), j, i),
-        b.at(k.make_memory_param_with_placeholder_argument((rows, columns)), i, j),
+        b.at(k.make_matrix_maybe_padded(columns, rows), j, i),
+        b.at(k.make_matrix_maybe_padded(rows, columns), i, j),
     )
     value = combine_exactly(k, x, b.load(y) if k.draw.chance(50) else y)
     return [_close(b.store(b.at(out, i, j), value, *k.draw_gate(j, columns)), (i, j))]

@@ -42,7 +42,7 @@ def setup(**options: object) -> Setup:
 
 
 def ran(place: Path, count: int, **options: object) -> Summary:
-    return Campaign(setup(**options), place, cases=count, max_questions=40).run()
+    return Campaign(setup(**options), place, cases=count, max_questions=100).run()
 
 
 # What is declared
