@@ -65,11 +65,17 @@ class WrittenKernel(KernelMaker):
         return self.params[-1]
 
     def make_matrix_maybe_padded(self, rows: int, columns: int) -> UOp:
-        """Make a Param of two dimensions; sometimes one with fewer rows, padded at the end or the beginning."""
+        """Make a Param of two dimensions; sometimes one with fewer rows, padded at the end or the beginning.
+
+        Before it is padded, its elements may be loaded under gates of their own.
+        """
         if rows == 1 or not self.draw.chance(30):
             return self.make_memory_param_with_placeholder_argument((rows, columns))
         fewer = self.draw.integer(max(1, rows - 2), rows - 1)
         matrix = self.make_memory_param_with_placeholder_argument((fewer, columns))
+        if self.draw.chance(40):
+            other, chosen = (self.make_memory_param_with_placeholder_argument((fewer, columns)) for _ in range(2))
+            matrix = b.load(matrix, other, b.lt(chosen, b.const(self.draw.choice((1, 2)), self.dtype)))
         return b.pad(matrix, (self.draw.choice((0, 0, rows - fewer)), 0), (rows, columns))
 
     def make_variable_param_with_placeholder_argument(self, lo: int, hi: int) -> UOp:
