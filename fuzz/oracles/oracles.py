@@ -11,7 +11,7 @@ import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +28,7 @@ from uops.backends.conformance.stage_judge import (
 from uops.backends.worker.guard import GuardedProgram, GuardSide
 from uops.compiler import pipeline
 from uops.compiler.config import Config
+from uops.compiler.passes.optimize.schedule.schedule import Scheduler
 from uops.compiler.pipeline import Pass
 from uops.compiler.prove.solver.solver import NoSolver
 from uops.compiler.rewrite.lowering_cache import LoweringCache, use_lowering_cache
@@ -57,6 +58,7 @@ from uops.fuzz.oracles import calls, launches
 from uops.fuzz.oracles.leaks import find_leak_in_repeated_calls
 from uops.fuzz.oracles.native import load_and_run_first_calls
 from uops.fuzz.oracles.relations import draw_related_sample, run_without_index_or_selection_rule
+from uops.fuzz.oracles.searches import find_fault_of_searched_schedules
 from uops.fuzz.oracles.shipped import find_first_fault_of_shipped_calls
 from uops.fuzz.oracles.subject import (
     PLAIN,
@@ -369,14 +371,32 @@ def _check_search_schedule(c: OracleContext) -> Fault | None:
 
 
 def _check_native_outputs_under_schedule(c: OracleContext, schedule_follower: ScheduleTextFollower) -> Fault | None:
+    fault = _run_natively_and_judge(c, schedule_follower)
+    c.counts.update(f"optop:{kind}" for kind in list_part_kinds_and_neighbour_pairs(schedule_follower.applied_text))
+    return fault
+
+
+def _run_natively_and_judge(c: OracleContext, scheduler: Scheduler) -> Fault | None:
     judge = Judge(c.sample.graph, c.sample.inputs, expected=c.expectation)
     side = GuardSide.END if c.seed % 2 else GuardSide.START
-    program = run_passes_up_to(c.sample.graph, c.require_target(), pipeline_with_scheduler(schedule_follower))
+    program = run_passes_up_to(c.sample.graph, c.require_target(), pipeline_with_scheduler(scheduler))
     outputs = judge.read_outputs_and_check_inputs_unchanged(
         load_and_run_first_calls(program, c.require_target(), judge.initial_memory, guard_side=side)
     )
-    c.counts.update(f"optop:{kind}" for kind in list_part_kinds_and_neighbour_pairs(schedule_follower.applied_text))
     return find_disallowed_output(c.expectation, outputs)
+
+
+def _check_forced_schedule(c: OracleContext) -> Fault | None:
+    return c.run_on_backend_and_judge(c.subject, _draw_forced_config(c))[1]
+
+
+def _draw_forced_config(c: OracleContext) -> Config:
+    """Draw the seed of `--opts forced`: schedules with Wmma of any shape, in vector registers if there is no instruction."""
+    return replace(PLAIN, forced=c.draw("forced").integer(0, 999))
+
+
+def _check_beam_search(c: OracleContext) -> Fault | None:
+    return find_fault_of_searched_schedules(c.require_target(), c.seed, lambda scheduler: _run_natively_and_judge(c, scheduler))
 
 
 def _schedule_sequence(c: OracleContext, source: str = "draw") -> ScheduleTextFollower:
@@ -526,6 +546,10 @@ ORACLES: dict[str, Oracle] = {o.name: o for o in (
     Oracle("searched",    "with schedules that a search may choose the same is given", _check_search_schedule, 8,
            frozenset({COMPILER}), compilation=lambda c: _compilation_with_schedule(c, "beam"),
            freeze_choices=lambda c: _freeze_schedule_choices(c, "beam")),
+    Oracle("forced",      "with schedules of `--opts forced` the same is given", _check_forced_schedule, 8, frozenset({COMPILER}),
+           compilation=lambda c: Compilation(c.sample, None, _draw_forced_config(c))),
+    Oracle("beam",        "with schedules that a beam search finds or has stored the same is given", _check_beam_search, 64,
+           frozenset({COMPILER})),
     Oracle("scaled",      "for a machine so small that the program is large the same is given", _check_on_scaled_machine, 2,
            frozenset({COMPILER}), compilation=lambda c: Compilation(c.sample, target=_draw_scaled_target(c))),
     Oracle("called",      "called from Python, with arguments of any form, it does what it does otherwise",
