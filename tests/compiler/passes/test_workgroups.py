@@ -430,3 +430,17 @@ def test_a_bound_may_be_computed_from_what_the_lanes_loaded_before():
     i = b.range_(b.cast(b.add(loaded, 1), dt.index), 0)
     body = b.sink(b.end(_pass_on_and_count_up(out, shared, lane, begun, i), i), name="k")
     _gives(body, {"p0": np.array([3], np.int32), "p1": np.zeros(N, np.int32)}, "p1", [6, 7, 8, 9])
+
+
+@pytest.mark.parametrize("name", ["lidx0", "gidx0"])
+@pytest.mark.parametrize("meets", [False, True])
+def test_a_number_of_lanes_that_a_kernel_loads_is_no_launch_but_loops(name: str, meets: bool) -> None:
+    """R125 (Special): it is loaded before the body changes it. No host can know it."""
+    counts = b.param(0, (1,), I32)
+    lane = special(name, b.add(b.cast(b.load(b.at(counts, 0)), dt.index), 1))
+    filled = b.store(b.at(b.param(1, (4,), I32), lane), b.cast(b.add(lane, 5), I32))
+    place = b.at(b.after(counts, barrier(filled)) if meets and name == "lidx0" else counts, 0)
+    root = kernel(filled, b.store(place, b.const(0, I32), b.lt(lane, 1)))
+    found = judge(root, {"p0": np.array([2], np.int32), "p1": np.zeros(4, np.int32)}, targets=("c", "llvm", "opencl"))
+    assert found["p1"].tolist() == [5, 6, 7, 0]
+    assert found["p0"].tolist() == [0]
