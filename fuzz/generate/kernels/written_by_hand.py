@@ -2,8 +2,8 @@
 
 Each `make_...` function makes the effects of a kernel on a `WrittenKernel`, which collects its Params.
 `draw_kernel_call_on_placeholders` gives a Call whose arguments are placeholders: Buffers of the size and dtype that a Param needs,
-and variables. Spec: AxisType table; R57 (Range), R60 (Barrier), R61 (fresh buffers), R125 (Special), R127 (loops of a node), R166
-(kernels written by hand).
+and variables. Spec: AxisType table; R57 (Range), R60 (Barrier), R61 (fresh buffers), R125 (Special), R127 (loops of
+a node), R166 (kernels written by hand).
 
 Never generated: a race, a Trap, and sums of floats that round, as in `uops.fuzz.generate.kernels.scheduled`.
 """
@@ -175,6 +175,20 @@ def make_update_in_place_maybe_via_aliased_params(k: WrittenKernel) -> list[UOp]
         k.written.remove(source.arg.slot)
     value = combine_exactly(k, b.load(b.at(source, position)), k.load_affine(*ranges))
     return [_close(b.store(b.at(out, position), value, *k.draw_gate(position, size)), ranges)]
+
+
+def make_recurrence_on_one_memory(k: WrittenKernel) -> list[UOp]:
+    """Compute each element from another one of the same memory, in the order of loops; a second Param may name the memory, too."""
+    ranges = k.draw_ranges((AxisType.LOOP,), 2)
+    position = row_major_index(ranges)
+    size = math.prod(map(loop_extent, ranges)) + k.draw.integer(0, 2)
+    out = source = k.make_memory_param_with_placeholder_argument(size, is_written=True)
+    if k.draw.chance(60):
+        source = k.make_memory_param_with_placeholder_argument(size)
+        k.arguments[source.arg.slot] = k.arguments[out.arg.slot]  # the same reference twice (R166)
+    other = b.mod(b.add(b.mul(position, k.draw.choice((0, 1, 3))), k.draw.integer(0, size - 1)), size)
+    value = combine_exactly(k, b.load(b.at(source, other)), k.load_affine(*ranges))
+    return [_close(b.store(b.at(out, position), value), ranges)]
 
 
 def make_two_loops_maybe_bounded_by_counter(k: WrittenKernel) -> list[UOp]:
@@ -356,6 +370,7 @@ Form = Callable[[WrittenKernel], list[UOp]]
 FORMS: dict[str, Form] = {
     "matrices": make_elementwise_of_matrix_and_other_transposed,
     "in_place": make_update_in_place_maybe_via_aliased_params,
+    "recurrence": make_recurrence_on_one_memory,
     "bounds": make_two_loops_maybe_bounded_by_counter,
     "atomic": make_atomic_counts,
     "registers": make_accumulation_in_registers,
