@@ -39,6 +39,7 @@ from uops.compiler.passes.callify.loop_regions import (
     outline_kernel_storing_root_value,
     outline_loop_regions,
 )
+from uops.compiler.passes.optimize.schedule.parallel import find_race_free_loops_of_stores
 from uops.compiler.place import untranslatable_error
 from uops.spec.errors import SpecError
 from uops.spec.ir import dtypes as dt
@@ -161,13 +162,24 @@ def _flatten_kernel_memory_accesses(launch: UOp) -> UOp:
     """Return a launch whose kernels access elements of flat memory that the launch passes to them.
 
     EXPANDED alone has views of memory, accesses of whole memory, and vectors of lanes of another vector; `select` has none of them.
+    Params of one memory become one Param.
     """
-    rewritten = {call for call in launch.src if call.body.op is Op.SINK and _has_unflattened_memory_accesses(call.body)}
+    rewritten = {
+        call
+        for call in launch.src
+        if call.body.op is Op.SINK and (_passes_memory_twice(call) or _has_unflattened_memory_accesses(call.body))
+    }
     if not rewritten:
         return launch
     first_unique = highest_unique(toposort(launch)) + 1
     calls = [_clear_scheduled_flag_and_flatten_memory(call, first_unique) if call in rewritten else call for call in launch.src]
     return launch.replace(src=tuple(calls))
+
+
+def _passes_memory_twice(call: UOp) -> bool:
+    """Return True if two arguments are one memory. The passes take two Params for two memories."""
+    memory = [base_memory(a) for a in call.arguments if not is_variable(a)]
+    return len(set(memory)) < len(memory)
 
 
 def _has_unflattened_memory_accesses(body: UOp) -> bool:
@@ -232,6 +244,8 @@ def mark_kernels_that_keep_their_loops(launch: UOp, dialect: Dialect) -> UOp:
     calls = []
     for call in launch.src:
         body, *arguments = call.src
+        if body.op is Op.SINK and body.arg is None:
+            raise SpecError("the body of a Call of a launch is a Sink without a name, expected one with a name (R166)")
         if (
             body.op is Op.SINK
             and not body.arg.scheduled
@@ -246,7 +260,7 @@ def _has_one_store_with_reorderable_loops(call: UOp) -> bool:
     """Return True if a kernel is one of those that rangeify makes: the iterations of its one Store may run in any order.
 
     Its loops are LOOP or REDUCE, and no bound depends on another loop. Of the memory that it writes, an iteration reads at most
-    the element that it writes.
+    the element that it writes, and no other iteration writes that one.
     """
     order = toposort(call.body)
     ranges = [u for u in order if u.op is Op.RANGE]
@@ -261,7 +275,9 @@ def _has_one_store_with_reorderable_loops(call: UOp) -> bool:
     memory = base_memory(call.arguments[written.arg.slot])
     is_shared = any(base_memory(a) is memory for k, a in enumerate(call.arguments) if k != written.arg.slot)
     loads = [u for u in order if u.op is Op.LOAD and base_memory(u.buffer) is written]
-    return not is_shared and all(u.buffer is store.buffer for u in loads)
+    if is_shared or not all(u.buffer is store.buffer for u in loads):
+        return False
+    return not loads or find_race_free_loops_of_stores(store).issuperset(r for u in order if u.op is Op.END for r in u.ranges)
 
 
 def describe_callified(callified: CallifiedProgram, private: frozenset[UOp] = frozenset()) -> ProgramInterface:

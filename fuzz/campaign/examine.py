@@ -23,7 +23,7 @@ from uops.fuzz.bisect.bisect import bisect
 from uops.fuzz.generate import kinds
 from uops.fuzz.generate.kinds import KINDS, ProgramSample
 from uops.fuzz.oracles import oracles
-from uops.fuzz.oracles.launches import find_wrong_pass_or_backend_of_launch
+from uops.fuzz.oracles.launches import Entry, find_wrong_pass_or_backend_of_launch
 from uops.fuzz.oracles.oracles import Oracle, OracleContext
 from uops.fuzz.oracles.subject import Subject, SubjectRefused, describe_exception_as_fault
 from uops.fuzz.reach.recorder import take_reached_functions
@@ -153,10 +153,10 @@ class TriagedFinding(NamedTuple):
         return cls(document["oracle"], Fault(**document["fault"]), location, tuple(document["made_of"]))
 
 
-def _locate_wrong_pass_or_backend_of_launch(sample: ProgramSample, target: Target) -> FaultLocation | None:
-    """Locate the first wrong pass of a scheduled launch, or return None."""
+def _locate_wrong_pass_or_backend_of_launch(sample: ProgramSample, entry: Entry, target: Target) -> FaultLocation | None:
+    """Locate the first wrong pass of a launch, or return None."""
     try:
-        stage_and_pass = find_wrong_pass_or_backend_of_launch(sample.graph, sample.inputs, target)
+        stage_and_pass = find_wrong_pass_or_backend_of_launch(sample.graph, sample.inputs, entry, target)
     except UopsError:
         return None
     return None if stage_and_pass is None else FaultLocation(*stage_and_pass, None, None, None)
@@ -279,10 +279,10 @@ class CaseRunner:
         """Locate what an oracle objects to; return None if that is impossible or nothing is wrong."""
         target: Target | None = self.subject.target
         dialect = KINDS[sample.kind].dialect
-        if target is None or oracle not in oracles.ORACLES or dialect not in (Dialect.TENSOR, Dialect.SCHEDULED):
+        if target is None or oracle not in oracles.ORACLES or dialect is Dialect.BESTIARY:
             return None
-        if dialect is Dialect.SCHEDULED:
-            return _locate_wrong_pass_or_backend_of_launch(sample, target)
+        if dialect is not Dialect.TENSOR:
+            return _locate_wrong_pass_or_backend_of_launch(sample, Entry(dialect, seed), target)
         compilation = oracles.ORACLES[oracle].compilation(self._build_context_recording_steps_if_needed(sample, seed))
         try:
             passes, target = compilation.passes or pipeline.PIPELINE, compilation.target or target

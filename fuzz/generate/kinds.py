@@ -22,6 +22,7 @@ from uops.fuzz.generate.declared import EVERYTHING, SupportedOpDtypes
 from uops.fuzz.generate.draw import RecordingDraw, SeededDraw
 from uops.fuzz.generate.graphs import FuzzCase, generate_tensor_graph
 from uops.fuzz.generate.kernels.scheduled import generate_linear_of_one_or_two_kernels
+from uops.fuzz.generate.kernels.written_by_hand import generate_launch_of_kernels
 from uops.fuzz.generate.maker import GraphMaker
 from uops.fuzz.generate.methods import chains, references, sessions, workloads
 from uops.fuzz.generate.producers import ELEMENTWISE, FEATURES, LEAVES, PRODUCERS, make_constant_expression
@@ -38,7 +39,7 @@ from uops.spec.suggest import format_did_you_mean
 from uops.spec.verify.dialects import Dialect
 
 #: The version of the generator; it changes whenever some (seed, k, kinds, declared) gives another case.
-VERSION = 37
+VERSION = 38
 #: The version of the draws: only a change of this one gives every kind other cases.
 DRAWS = 18
 #: Numbers of nodes and of elements of one graph; small ones are more frequent, since most bugs show in small graphs.
@@ -198,6 +199,8 @@ KINDS: dict[str, ProgramKind] = {k.name: k for k in (
                 Dialect.TENSOR, _generate_function_or_call_root),
     ProgramKind("kernels", "scheduled kernels with LOCAL memory, workgroups and Barriers",
                 Dialect.SCHEDULED, generate_linear_of_one_or_two_kernels, 2),
+    ProgramKind("launches", "launches of kernels written by hand, whose loops may be scheduled",
+                Dialect.KERNEL, generate_launch_of_kernels, 2),
     ProgramKind("calls", "Calls of kernels written by hand, among statements on the same Buffers",
                 Dialect.TENSOR, programs.generate_program_with_kernel_calls, 2),
     ProgramKind("devices", "programs on several devices: shards, collectives, Stores",

@@ -497,7 +497,9 @@ def _check_same_memory_in_several_orders(c: OracleContext) -> Fault | None:
 def _check_kernel_native_against_interp(c: OracleContext) -> Fault | None:
     side = GuardSide.END if c.seed % 2 else GuardSide.START
     try:
-        return launches.check_launch_native_against_interpreter(c.sample.graph, c.sample.inputs, c.require_target(), side)
+        return launches.check_launch_native_against_interpreter(
+            c.sample.graph, c.sample.inputs, launches.Entry(KINDS[c.sample.kind].dialect, c.seed), c.require_target(), side
+        )
     except Exception as e:
         return describe_exception_as_fault(e)
 
@@ -529,11 +531,14 @@ STEPS = "steps"
 #: Names of the oracles that judge the front end, whose samples must keep their choices. One is that of its kind, too.
 NUMPY, SESSIONS = "numpy", "sessions"
 
+#: The dialects of kinds that are launches.
+_OF_LAUNCHES = frozenset({Dialect.KERNEL, Dialect.SCHEDULED})
+
 #: Name -> oracle, in the order in which they are asked.
 # fmt: off
 ORACLES: dict[str, Oracle] = {o.name: o for o in (
     Oracle("form",        "the verifier accepts what the generator made", _check_sample_well_formed, 32,
-           dialects=frozenset({Dialect.TENSOR, Dialect.BESTIARY, Dialect.SCHEDULED})),
+           dialects=frozenset({Dialect.TENSOR, Dialect.BESTIARY, *_OF_LAUNCHES})),
     Oracle("reference",   "the interpreter and its intervals accept the program", _check_interpreter_evaluates_and_bounds_hold, 1),
     Oracle(NUMPY,         "a call of a Tensor method gives what NumPy gives", _check_front_end_by_numpy),
     Oracle(SESSIONS,      "statements of the front end in a row give what NumPy gives", _check_session_by_numpy),
@@ -573,9 +578,9 @@ ORACLES: dict[str, Oracle] = {o.name: o for o in (
     Oracle("leaks",       "a program that is called again keeps no memory", _check_leaks, 64, frozenset({COMPILER})),
     Oracle("second",      "a second backend gives the same", _check_second_backend, 1, frozenset({AGAINST})),
     Oracle("orders",      "a kernel gives the same in every order, and in both machines of the interpreter",
-           _check_same_memory_in_several_orders, dialects=frozenset({Dialect.SCHEDULED})),
-    Oracle("kernels",     "machine code of a scheduled kernel gives what the interpreter gives",
-           _check_kernel_native_against_interp, 1, frozenset({COMPILER}), frozenset({Dialect.SCHEDULED})),
+           _check_same_memory_in_several_orders, dialects=_OF_LAUNCHES),
+    Oracle("kernels",     "machine code of a launch gives what the interpreter gives",
+           _check_kernel_native_against_interp, 1, frozenset({COMPILER}), _OF_LAUNCHES),
     Oracle("legalized",   "a graph of the second document means what its legal form means", _check_legal_form_agrees,
            dialects=frozenset({Dialect.BESTIARY})),
     Oracle("compiled",    "machine code of the legal form gives what the second document says",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -286,6 +287,38 @@ def test_only_loops_that_may_run_in_any_order_are_scheduled(pyref: Any) -> None:
     launch = UOp(Op.LINEAR, (free, b.call(shift, y, written=(0,))))
     entering = convert_to_launch_or_tensor_graph(launch, Dialect.KERNEL)
     assert [c.body.arg.scheduled for c in entering.graph.src] == [False, True]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dialect", [Dialect.KERNEL, Dialect.SCHEDULED])
+def test_a_memory_that_a_launch_passes_twice_is_one(backend: str, dialect: Dialect) -> None:
+    """FOUND 236. Each iteration doubles the first element, which it reads through the other Param, and stores it."""
+    i, memory = loop(4), b.buffer(4, F32, unique=1)
+    first = load(param(1, 4), b.mul(i, 0))
+    body = b.sink(b.end(b.store(b.at(param(0, 4), i), b.add(first, first)), i), name="doubled")
+    assert_agrees(UOp(Op.LINEAR, (b.call(body, memory, memory, written=(0,)),)), {"b1": floats(4) + 1}, backend, dialect)
+
+
+@pytest.mark.parametrize("forced", [None, *range(6)])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_kernel_whose_iterations_change_one_element_keeps_its_loops(backend: str, forced: int | None) -> None:
+    """FOUND 237. Every iteration adds to the same element."""
+    i = loop(4)
+    place = b.at(param(0, 2), b.mod(b.mul(i, 2), 2))
+    body = b.sink(b.end(b.store(place, b.add(b.load(place), load(param(1, 4), i))), i), name="sum")
+    launch = UOp(Op.LINEAR, (b.call(body, b.buffer(2, F32, unique=1), b.buffer(4, F32, unique=2), written=(0,)),))
+    inputs = {"b1": floats(2), "b2": floats(4)}
+    config = replace(FRESH, forced=forced)
+    assert_same(compile(launch, create_backend(backend).target, config, Dialect.KERNEL)(inputs), run(launch, inputs))
+
+
+def test_a_launch_names_its_kernels(pyref: Any) -> None:
+    """FOUND 238: it ended with an AttributeError."""
+    i = loop(4)
+    body = b.sink(b.end(b.store(b.at(param(0, 4), i), load(param(1, 4), i)), i))
+    launch = UOp(Op.LINEAR, (b.call(body, b.buffer(4, F32, unique=1), b.buffer(4, F32, unique=2), written=(0,)),))
+    with pytest.raises(SpecError, match="a Sink without a name"):
+        lower(launch, pyref, dialect=Dialect.KERNEL)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from uops.backends.testing.values import draw_array
 from uops.fuzz.generate.declared import SupportedOpDtypes
+from uops.fuzz.generate.graphs import FuzzCase
 from uops.fuzz.generate.kernels.scheduled import (
     DTYPES,
     KernelMaker,
@@ -33,8 +35,10 @@ from uops.spec.ir.args import AddrSpace, ParamArg, SinkArg, SpecialArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import EFFECT_GROUPS, Op
 from uops.spec.ir.scope import is_instruction
+from uops.spec.verify.dialects import Dialect
+from uops.spec.verify.verifier import find_broken_claims
 
 #: Unique number of the first placeholder.
 _PLACEHOLDERS = 5000
@@ -412,6 +416,37 @@ def build_kernel_call_on_placeholders(
     return b.call(body, *k.arguments, written=tuple(sorted(k.written)))
 
 
+def generate_launch_of_kernels(draw: ChoiceSource, declared: SupportedOpDtypes) -> FuzzCase:
+    """Generate a LINEAR of one or two Calls of kernels of KERNEL. Kernels whose loops may be reordered are scheduled (R166)."""
+    inputs: dict[str, Any] = {}
+    calls: list[UOp] = []
+    for n in range(draw.integer(1, 2)):
+        call = _draw_call_of_kernel_dialect(draw, f"k{n}", declared)
+        arguments = [
+            a if a.op is Op.PARAM else a.replace(arg=replace(a.arg, unique=a.arg.unique + 100 * n)) for a in call.arguments
+        ]
+        for a in dict.fromkeys(arguments):
+            if a.op is Op.PARAM:
+                inputs[a.arg.name] = draw.integer(*a.arg.bounds)
+            else:
+                inputs[f"b{a.arg.unique}"] = draw_array(draw, a.dtype, a.shape, "small")
+        calls.append(UOp(Op.CALL, (call.body, *arguments), call.arg))
+    return FuzzCase(UOp(Op.LINEAR, tuple(calls)), inputs)
+
+
+def _draw_call_of_kernel_dialect(draw: ChoiceSource, name: str, declared: SupportedOpDtypes) -> UOp:
+    """Draw a Call until one is well-formed in KERNEL; a recurrence is."""
+    for form in (*(draw.choice(tuple(FORMS)) for _ in range(4)), "recurrence"):
+        call = build_kernel_call_on_placeholders(draw, form, name, declared)
+        body = call.body
+        if body.op is not Op.SINK or body.arg is None:
+            body = UOp(Op.SINK, body.src if body.op in EFFECT_GROUPS else (body,), SinkArg(name))
+        call = call.replace(src=(body, *call.arguments))
+        if not find_broken_claims(UOp(Op.LINEAR, (call,)), Dialect.KERNEL):
+            break
+    return call
+
+
 def _draw_named_sink_or_other_root(k: WrittenKernel, effects: list[UOp]) -> UOp:
     """Draw the root of a body: a Sink with a name, or another one, which is that of a kernel by its loops (R166)."""
     has_loops = any(u.op is Op.RANGE for u in toposort(*effects))
@@ -429,4 +464,5 @@ __all__ = [
     "WrittenKernel",
     "build_kernel_call_on_placeholders",
     "draw_kernel_call_on_placeholders",
+    "generate_launch_of_kernels",
 ]

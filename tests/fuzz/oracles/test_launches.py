@@ -12,10 +12,12 @@ from uops.backends.worker.guard import GuardSide
 from uops.fuzz.generate import kinds
 from uops.fuzz.generate.kinds import ProgramSample
 from uops.fuzz.oracles import launches
+from uops.fuzz.oracles.launches import Entry
 from uops.fuzz.oracles.subject import Subject
 from uops.interp import run
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
+from uops.spec.verify.dialects import Dialect
 
 Lowered = Iterator[tuple[str, UOp]]
 
@@ -35,7 +37,7 @@ def _reads(s: ProgramSample) -> set[str]:
 
 
 def _fault(s: ProgramSample, target: Any) -> Any:
-    return launches.check_launch_native_against_interpreter(s.graph, s.inputs, target, GuardSide.END)
+    return launches.check_launch_native_against_interpreter(s.graph, s.inputs, Entry(Dialect.SCHEDULED, 0), target, GuardSide.END)
 
 
 def test_memory_that_a_launch_only_reads_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,8 +63,8 @@ def test_kernels_that_are_dropped_are_seen(monkeypatch: pytest.MonkeyPatch, kept
     target, real = Subject("llvm").target, launches._lower_and_yield_after_each_pass
     for s in _launches(lambda s: len(s.graph.src) > kept):
 
-        def drop(graph: UOp, target: Any) -> Lowered:
-            yield from ((name, g.replace(src=g.src[:kept])) for name, g in real(graph, target))
+        def drop(graph: UOp, entry: Entry, target: Any) -> Lowered:
+            yield from ((name, g.replace(src=g.src[:kept])) for name, g in real(graph, entry, target))
 
         with monkeypatch.context() as m:
             m.setattr(launches, "_lower_and_yield_after_each_pass", drop)
