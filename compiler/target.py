@@ -143,6 +143,10 @@ class NativeEntry:
     execute: Callable[[Sequence[int], Sequence[int]], None]
 
 
+#: The context in which kernels reach arrays as they are. It has no state, so all calls share it.
+NOTHING_LENT: AbstractContextManager[object] = nullcontext()
+
+
 class Target(ABC):
     """A compiled target. `key` names everything but the source that determines a binary.
 
@@ -180,7 +184,7 @@ class Target(ABC):
 
     def lend(self, arrays: Sequence[Any]) -> AbstractContextManager[object]:
         """Let kernels of this thread reach the arrays by their addresses; afterwards the arrays hold what kernels wrote."""
-        return nullcontext()
+        return NOTHING_LENT
 
     def wait(self) -> None:
         """Wait until all launches have ended. Raises Crash if one of them failed."""

@@ -13,7 +13,6 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -42,7 +41,7 @@ from uops.compiler.runtime.arguments import (
 from uops.compiler.runtime.frame import ArrayInput, ArrayOutput, KernelLaunch, ProgramFrame, ScratchBuffer, VariableInput
 from uops.compiler.runtime.host_functions import HostFunctionKernel, make_host_function_launch
 from uops.compiler.runtime.queues import ExecuteStep, QueueRunner, describe_launch_access, schedule_launches
-from uops.compiler.target import Ability, Kernel, NativeEntry, Target, load_or_remake_kernel
+from uops.compiler.target import NOTHING_LENT, Ability, Kernel, NativeEntry, Target, load_or_remake_kernel
 from uops.spec.errors import SpecError, Unsupported
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import Dim, UOp, toposort
@@ -312,8 +311,11 @@ class Compiled:
             raise SpecError(f"expected {len(self.keys)} arguments ({', '.join(self.keys)}), got {len(arguments)}")
         inputs = {k: a for k, a in zip(self.keys, arguments) if a is not None}
         variables = {u.arg.name: read_and_check_variable(u, inputs) for u in self._variables}
-        arenas = {} if self._queues is None else self._reuse_or_allocate_arenas(inputs, variables)
-        arrays = [arenas[k] if k in arenas else self._prepare_array(p, inputs, variables) for k, p in enumerate(self._slots)]
+        if self._queues is None:
+            arenas, arrays = {}, [self._prepare_array(p, inputs, variables) for p in self._slots]
+        else:
+            arenas = self._reuse_or_allocate_arenas(inputs, variables)
+            arrays = [arenas[k] if k in arenas else self._prepare_array(p, inputs, variables) for k, p in enumerate(self._slots)]
         self._run_all_launches([a.__array_interface__["data"][0] for a in arrays], list(variables.values()), arrays)
         if arenas:
             self._spare_arenas[:] = [arenas]
@@ -344,7 +346,7 @@ class Compiled:
                 self._native_entry.execute(addresses, variable_values)
             return
         for on_host, launches in self._launch_groups:
-            with nullcontext() if on_host else self._lend(arrays_to_lend):
+            with NOTHING_LENT if on_host else self._lend(arrays_to_lend):
                 for launch in launches:
                     launch.kernel(*launch.make_tables(addresses, variable_values))
 
