@@ -74,12 +74,12 @@ class KernelLaunch:
 
     def make_tables(self, addresses: Sequence[int], variable_values: Sequence[int]) -> tuple[list[int], list[int]]:
         """Return the addresses and the scalars of the kernel's call, for an address per base; 0 where the other table has one."""
-        count, variables = len(self.variables), self.variables
-        if variables.count(None) == count:  # most kernels have no variable
+        count = len(self.variables)
+        if self.variables.count(None) == count:  # most kernels have no variable
             return [addresses[base] + offset for base, offset in self.buffers], [0] * count  # type: ignore[misc]
         return (
             [0 if b is None else addresses[b[0]] + b[1] for b in self.buffers],
-            [0 if v is None else variable_values[v] for v in variables],
+            [0 if v is None else variable_values[v] for v in self.variables],
         )
 
 
