@@ -26,7 +26,7 @@ from uops.fuzz.oracles import oracles
 from uops.fuzz.oracles.launches import Entry, find_wrong_pass_or_backend_of_launch
 from uops.fuzz.oracles.oracles import Oracle, OracleContext
 from uops.fuzz.oracles.subject import Subject, SubjectRefused, describe_exception_as_fault
-from uops.fuzz.reach.recorder import take_reached_functions
+from uops.fuzz.reach.recorder import collect_reached_functions
 from uops.spec.errors import UopsError
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp, toposort
@@ -211,14 +211,13 @@ class CaseRunner:
         cases = []
         for k in case_numbers:
             on_case(k)
-            take_reached_functions()  # a case that was refused reached nothing
             cases.append((k, prepared := self._generate_context_or_failure_outcome(k)))
             if not self.compiles_together or isinstance(prepared, CaseOutcome):
                 continue
             if KINDS[prepared.sample.kind].dialect is Dialect.TENSOR:
-                with suppress(Exception), use_lowering_cache(prepared.memory):  # the subject's own run raises it again
+                # What it raises, the subject's own run raises again.
+                with suppress(Exception), use_lowering_cache(prepared.memory), collect_reached_functions(prepared.reached):
                     _ = prepared.compiled_program
-                prepared.reached |= take_reached_functions()
         for k, prepared in cases:
             on_case(k)
             yield prepared if isinstance(prepared, CaseOutcome) else self._run_due_oracles_until_objection_and_count(k, prepared)
@@ -239,14 +238,15 @@ class CaseRunner:
         with use_lowering_cache(context.memory):
             objection, accepted = None, True
             try:
-                objection = oracles.find_first_objection(context, self.due_oracles(context.seed), on_oracle)
+                with collect_reached_functions(context.reached):
+                    objection = oracles.find_first_objection(context, self.due_oracles(context.seed), on_oracle)
             except SubjectRefused as e:
                 context.counts[f"refused:{_refusal_reason(e)}"] += 1
                 accepted = False
             judges = [o for o in self.oracles if oracles.judges_backend(o.name, self.setup.backend)]
             if was_judged := any(context.counts[f"oracle:{o.name}"] for o in judges):
                 context.counts["judged"] += 1
-                context.counts.update(f"reached:{name}" for name in context.reached | take_reached_functions())
+                context.counts.update(f"reached:{name}" for name in context.reached)
             if accepted or was_judged:
                 _count_row_dtypes_and_allowed_set_widths(context)
         oracle, fault = objection or (None, None)

@@ -92,7 +92,7 @@ class OracleContext:
 
     All choices of oracles depend on `seed` alone. With `records_steps`, `steps` holds the rewrite steps of the subject's
     own compilation, for the oracle that tests them. `memory` memoizes what lowerings of this program have in common. `reached` are
-    the functions that ran while it was compiled with others (`uops.fuzz.reach`).
+    the functions that ran meanwhile (`uops.fuzz.reach`).
     """
 
     sample: ProgramSample

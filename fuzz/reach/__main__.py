@@ -19,14 +19,14 @@ UNREADABLE = 2
 
 
 class Reach(NamedTuple):
-    """Functions with their lines, and the numbers of cases that reached them."""
+    """Functions with their places, and the numbers of cases that reached them."""
 
-    lines: dict[str, int]
+    places: dict[str, str]
     cases: Counter[str]
 
     def list_unreached(self) -> list[str]:
         """Return the functions that no case reached."""
-        return sorted(f for f in self.lines if not self.cases[f])
+        return sorted(f for f in self.places if not self.cases[f])
 
 
 class NoReach(Exception):
@@ -35,7 +35,7 @@ class NoReach(Exception):
 
 def read_reach(report_directories: list[Path]) -> Reach:
     """Return what the campaigns of some reports reached together. Raises NoReach."""
-    lines: dict[str, int] = {}
+    places: dict[str, str] = {}
     cases: Counter[str] = Counter()
     for directory in report_directories:
         path = directory / "report.json"
@@ -46,9 +46,9 @@ def read_reach(report_directories: list[Path]) -> Reach:
             raise NoReach(f"{path}: no report can be read: {e}") from None
         except (KeyError, TypeError):
             raise NoReach(f"{path}: it has no counts of functions; run the campaign with --reach") from None
-        lines |= list_functions(backend)
+        places |= list_functions(backend)
         cases.update(reached)
-    return Reach(lines, cases)
+    return Reach(places, cases)
 
 
 def main(arguments: list[str]) -> int:
@@ -62,9 +62,8 @@ def main(arguments: list[str]) -> int:
         return UNREADABLE
     unreached = reach.list_unreached()
     for f in unreached:
-        module, _, name = f.partition(":")
-        print(f"{module.replace('.', '/').removeprefix('uops/')}.py:{reach.lines[f]}  {name}")
-    print(f"{len(reach.lines) - len(unreached)} of {len(reach.lines)} functions were reached")
+        print(f"{reach.places[f]}  {f.partition(':')[2]}")
+    print(f"{len(reach.places) - len(unreached)} of {len(reach.places)} functions were reached")
     return int(bool(unreached))
 
 

@@ -61,10 +61,10 @@ def _follow_imports(module: str, packages: tuple[str, ...]) -> dict[str, Path]:
     return found
 
 
-def list_functions(backend: str) -> dict[str, int]:
-    """Return `module:qualified name` -> line of each counted function of a backend. Functions inside of functions count, too."""
+def list_functions(backend: str) -> dict[str, str]:
+    """Return `module:qualified name` -> `file:line` of each counted function of a backend, those inside of functions among them."""
     return {
-        f"{module}:{name}": node.lineno
+        f"{module}:{name}": f"{path.relative_to(_ROOT)}:{node.lineno}"
         for module, path in list_counted_modules(backend).items()
         for name, node in walk_functions(ast.parse(path.read_text()))
     }

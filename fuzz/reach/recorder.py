@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 import builtins
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import CodeType
@@ -65,11 +67,15 @@ def install_recorder(backend: str) -> None:
     sys.meta_path.insert(0, _RecordingFinder(modules))
 
 
-def take_reached_functions() -> set[str]:
-    """Return the functions that ran since the last call, as `module:qualified name`."""
-    taken = set(_reached)
+@contextmanager
+def collect_reached_functions(into: set[str]) -> Iterator[None]:
+    """Add the functions that run inside of the block, and none that ran before, as `module:qualified name`."""
     _reached.clear()
-    return taken
+    try:
+        yield
+    finally:
+        into |= _reached
+        _reached.clear()
 
 
-__all__ = ["BACKEND_VARIABLE", "install_recorder", "take_reached_functions"]
+__all__ = ["BACKEND_VARIABLE", "collect_reached_functions", "install_recorder"]

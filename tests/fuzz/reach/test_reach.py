@@ -6,6 +6,7 @@ import ast
 import json
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from uops.fuzz.campaign.campaign import Campaign
 from uops.fuzz.campaign.examine import Setup
 from uops.fuzz.campaign.report import write_campaign_report
+from uops.fuzz.reach import recorder
 from uops.fuzz.reach.__main__ import UNREADABLE, main
 from uops.fuzz.reach.functions import OPTIMIZER, list_counted_modules, list_functions, walk_functions
 
@@ -51,6 +53,21 @@ def test_the_recorder_comes_before_the_modules() -> None:
     code = "import uops.backends.llvm.render, uops.fuzz.reach.recorder as r; r.install_recorder('llvm')"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "must be installed before uops.backends.llvm" in result.stderr
+
+
+def test_a_case_has_only_the_functions_that_run_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a case that was refused are not the next one's."""
+    ran: set[str] = {"of a refused case"}
+    monkeypatch.setattr(recorder, "_reached", ran)
+    first, second = set[str](), {"compiled with others"}
+    with suppress(ValueError), recorder.collect_reached_functions(first):
+        ran.add("before it is refused")
+        raise ValueError
+    with recorder.collect_reached_functions(second):
+        ran.add("of the next case")
+    assert first == {"before it is refused"}
+    assert second == {"compiled with others", "of the next case"}
+    assert not ran
 
 
 def test_a_campaign_counts_the_functions_of_judged_cases(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
