@@ -272,10 +272,8 @@ def _has_one_store_with_reorderable_loops(call: UOp) -> bool:
         return False
     (store,) = stores
     written = base_memory(store.buffer)
-    memory = base_memory(call.arguments[written.arg.slot])
-    is_shared = any(base_memory(a) is memory for k, a in enumerate(call.arguments) if k != written.arg.slot)
     loads = [u for u in order if u.op is Op.LOAD and base_memory(u.buffer) is written]
-    if is_shared or not all(u.buffer is store.buffer for u in loads):
+    if _passes_memory_twice(call) or not all(u.buffer is store.buffer for u in loads):
         return False
     return not loads or find_race_free_loops_of_stores(store).issuperset(r for u in order if u.op is Op.END for r in u.ranges)
 

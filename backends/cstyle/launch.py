@@ -172,6 +172,10 @@ def parse_launch_comment(source: str) -> LaunchShape:
     return LaunchShape(tuple(fields["arguments"]), tuple(fields["groups"]), tuple(fields["lanes"]), *bytes_)
 
 
+class _UnknownExtent(Unsupported):
+    """A number of workgroups or lanes that is neither a constant nor a variable."""
+
+
 def plan_launch(instructions: Sequence[UOp], language: Language) -> LaunchPlan:
     """Plan the launch of a kernel in a language that has workgroups.
 
@@ -185,7 +189,8 @@ def plan_launch(instructions: Sequence[UOp], language: Language) -> LaunchPlan:
     for u in reversed(specials) if plan.is_linear else specials:  # number 0 varies fastest
         extent = _find_launch_extent(u)
         if extent is None:
-            raise Unsupported(f"SPECIAL {escape_to_one_line(str(u.arg.name))} whose extent the launch cannot know", language.name)
+            name = escape_to_one_line(str(u.arg.name))
+            raise _UnknownExtent(f"SPECIAL {name} whose extent the launch cannot know", language.name)
         plan.assign_dimension(u, extent, in_grid=numbers_workgroups(u))
     if plan.has_too_many_dimensions() or math.prod(e for e in plan.lanes if isinstance(e, int)) > plan.syntax.max_lanes:
         raise Unsupported(f"SPECIAL in a launch of groups {plan.groups} and lanes {plan.lanes}", language.name)
@@ -202,10 +207,13 @@ def plan_launch(instructions: Sequence[UOp], language: Language) -> LaunchPlan:
 
 
 def can_lanes_meet_at_barriers(linear: UOp, language: Language) -> bool:
-    """Return True if a launch numbers all lanes of a kernel that meet at its Barriers."""
+    """Return True if a launch numbers all lanes of a kernel that meet at its Barriers.
+
+    It numbers none if the kernel itself loads or computes how many there are.
+    """
     try:
         plan_launch(linear.instructions, language)
-    except CompileError:
+    except (CompileError, _UnknownExtent):
         return False
     return True
 

@@ -108,8 +108,6 @@ class _LaneMemory(NamedTuple):
 def lower_workgroups_to_loops_unless_supported(linear: UOp, target: Target) -> UOp:
     """Return an instruction list without Specials and Barriers, if the target lacks them, or its lanes cannot meet in this kernel.
 
-    So it does if the kernel computes a number of workgroups or lanes.
-
     Raises CompileError for a Barrier in a block in whose bound or condition lanes may differ. Raises it for a number of lanes
     without an upper bound, too, if values of all lanes are kept.
     """
@@ -117,22 +115,10 @@ def lower_workgroups_to_loops_unless_supported(linear: UOp, target: Target) -> U
     if may_share:
         linear = split_private_buffers_by_scope(linear)
     used = WORKGROUP_OPS & group_instructions_by_op(linear).keys()
-    if used and not (used <= target.ops and _knows_launch_before_run(linear) and target.can_lanes_meet_at_barriers(linear)):
+    if used and not (used <= target.ops and target.can_lanes_meet_at_barriers(linear)):
         linear = linear.replace(src=tuple(_WorkgroupLowering(linear).lower_kernel()))
         may_share = may_share_private_memory_of_iterations(linear)
     return give_carried_memory_per_iteration(linear) if may_share else linear
-
-
-def _knows_launch_before_run(linear: UOp) -> bool:
-    """Return True if each number of workgroups or lanes is a constant or a variable. A launch computes and loads none."""
-    specials = group_instructions_by_op(linear).get(Op.SPECIAL, ())
-    return all(_strip_casts(u.bound).op in (Op.CONST, Op.PARAM) for u in specials)
-
-
-def _strip_casts(u: UOp) -> UOp:
-    while u.op is Op.CAST:
-        u = u.operand
-    return u
 
 
 def _parse_blocks(instructions: Iterable[UOp]) -> list[_Item]:

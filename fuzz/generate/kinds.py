@@ -174,7 +174,7 @@ def _generate_bestiary(draw: ChoiceSource, declared: SupportedOpDtypes) -> FuzzC
 
 
 #: Name -> kind. Draws depend on the order. A campaign of all kinds spends between 1 and 13 % of its time on each: cases of
-#: `sessions`, `chains` and `wide` take four times as long as those of `tensor`.
+#: `sessions`, `chains` and `wide` take four to six times as long as those of `tensor`.
 # fmt: off
 KINDS: dict[str, ProgramKind] = {k.name: k for k in (
     ProgramKind("tensor", "graphs of every op of one device",

@@ -434,16 +434,15 @@ class _SymbolicMaker:
     def pad_and_shrink_to_former_shape(self, x: UOp) -> UOp:
         """Pad the value and shrink it to its former shape, which is in bounds for all values of the variables."""
         k = self.draw.integer(0, 2)
-        longer = b.pad(x, [0] * len(x.shape), [_plus(n, k) for n in x.shape])
-        return b.shrink(longer, [self.draw.integer(0, k) for _ in x.shape], x.shape)
+        return _move_with_zeros_behind(x, [k] * len(x.shape), [self.draw.integer(0, k) for _ in x.shape])
 
     def shift_toward_start(self, x: UOp) -> UOp:
         """Shift the value along its axes by up to two elements, and fill it up with zeros; an axis of one element stays.
 
         Where an operand broadcasts, a gate then does not depend on all loops.
         """
-        longer = b.pad(x, [0] * len(x.shape), [n if n == 1 else _plus(n, 2) for n in x.shape])
-        return b.shrink(longer, [0 if n == 1 else self.draw.integer(0, 2) for n in x.shape], x.shape)
+        added = [0 if n == 1 else 2 for n in x.shape]
+        return _move_with_zeros_behind(x, added, [self.draw.integer(0, k) if k else 0 for k in added])
 
     def merge_leading_two_axes_or_add_one(self, x: UOp) -> UOp:
         """Merge the two leading axes, or add one."""
@@ -470,6 +469,12 @@ class _SymbolicMaker:
         """Reduce random axes."""
         axes = [k for k in range(len(x.shape)) if self.draw.chance(50)]
         return b.reduce(x, self.draw.choice((Op.ADD, Op.MAX, Op.ADD)), axes) if axes else b.contiguous(x)
+
+
+def _move_with_zeros_behind(x: UOp, added: list[int], offsets: list[int]) -> UOp:
+    """Pad the end of each axis by as many zeros as are `added`, and take the value's shape out of that, from `offsets` on."""
+    longer = b.pad(x, [0] * len(x.shape), [_plus(n, k) for n, k in zip(x.shape, added, strict=True)])
+    return b.shrink(longer, offsets, x.shape)
 
 
 def _plus(n: Dim, k: Dim) -> Dim:

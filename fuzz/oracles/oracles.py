@@ -105,6 +105,11 @@ class OracleContext:
     memory: LoweringCache = field(default_factory=LoweringCache)
     reached: set[str] = field(default_factory=set)
 
+    @property
+    def guard_side(self) -> GuardSide:
+        """The end of memory at which a guard page lies, by the seed."""
+        return GuardSide.END if self.seed % 2 else GuardSide.START
+
     @functools.cached_property
     def expectation(self) -> Expectation:
         """The outputs that the interpreter allows."""
@@ -113,11 +118,10 @@ class OracleContext:
     @functools.cached_property
     def compiled_program(self) -> Callable[[Mapping[str, Any]], Result]:
         """The sample as the subject compiles it. Buffers end or start at a guard page, by the seed."""
-        side = GuardSide.END if self.seed % 2 else GuardSide.START
         if not self.records_steps:
-            return self.subject.compile_to_function(self.sample.graph, PLAIN, side)
+            return self.subject.compile_to_function(self.sample.graph, PLAIN, self.guard_side)
         with record_rewrite_steps() as self.steps:
-            return self.subject.compile_to_function(self.sample.graph, PLAIN, side)
+            return self.subject.compile_to_function(self.sample.graph, PLAIN, self.guard_side)
 
     @functools.cached_property
     def own_run(self) -> tuple[Outputs, Fault | None]:
@@ -346,9 +350,8 @@ def _check_legal_form_native_against_interp(c: OracleContext) -> Fault | None:
     Raises SubjectRefused for a graph that the compiler refuses.
     """
     graph, inputs = c.sample.graph, dict(c.sample.inputs)
-    side = GuardSide.END if c.seed % 2 else GuardSide.START
     try:
-        program = GuardedProgram(graph, c.require_target(), side, PLAIN, Dialect.BESTIARY)
+        program = GuardedProgram(graph, c.require_target(), c.guard_side, PLAIN, Dialect.BESTIARY)
         result = program({k: v for k, v in inputs.items() if k in program.keys})
     except (CompileError, Unsupported) as e:
         raise SubjectRefused(str(e)) from e
@@ -378,10 +381,9 @@ def _check_native_outputs_under_schedule(c: OracleContext, schedule_follower: Sc
 
 def _run_natively_and_judge(c: OracleContext, scheduler: Scheduler) -> Fault | None:
     judge = Judge(c.sample.graph, c.sample.inputs, expected=c.expectation)
-    side = GuardSide.END if c.seed % 2 else GuardSide.START
     program = run_passes_up_to(c.sample.graph, c.require_target(), pipeline_with_scheduler(scheduler))
     outputs = judge.read_outputs_and_check_inputs_unchanged(
-        load_and_run_first_calls(program, c.require_target(), judge.initial_memory, guard_side=side)
+        load_and_run_first_calls(program, c.require_target(), judge.initial_memory, guard_side=c.guard_side)
     )
     return find_disallowed_output(c.expectation, outputs)
 
@@ -495,10 +497,9 @@ def _check_same_memory_in_several_orders(c: OracleContext) -> Fault | None:
 
 
 def _check_kernel_native_against_interp(c: OracleContext) -> Fault | None:
-    side = GuardSide.END if c.seed % 2 else GuardSide.START
     try:
         return launches.check_launch_native_against_interpreter(
-            c.sample.graph, c.sample.inputs, launches.Entry(KINDS[c.sample.kind].dialect, c.seed), c.require_target(), side
+            c.sample.graph, c.sample.inputs, launches.Entry(KINDS[c.sample.kind].dialect, c.seed), c.require_target(), c.guard_side
         )
     except Exception as e:
         return describe_exception_as_fault(e)
