@@ -98,7 +98,8 @@ class BufferSlot:
             if array.dtype.newbyteorder("=") != expected or array.shape != shape:
                 got = f"{array.dtype.name} of shape {array.shape}"
                 raise SpecError(f"input {self.key!r} needs {expected.name} of shape {shape}, got {got}")
-            array = np.require(array, expected, ("C", "A")).reshape(shape)
+            if array.dtype != expected or not (array.flags.c_contiguous and array.flags.aligned):
+                array = array.astype(expected, order="C")
         if has_wrong_bool_byte(array):
             raise Trap(f"input {self.key!r} has a bool byte that is neither 0 nor 1 (R24)")
         return array
