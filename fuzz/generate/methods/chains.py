@@ -23,6 +23,7 @@ from uops.compiler.tensor import Tensor, capture
 from uops.fuzz.generate.declared import SupportedOpDtypes
 from uops.fuzz.generate.draw import draw_permutation
 from uops.fuzz.generate.graphs import FuzzCase
+from uops.fuzz.generate.methods.segments import sum_rows_into_segments
 from uops.spec.choices import ChoiceSource
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
@@ -234,9 +235,7 @@ def _use_as_row_indices_else_gather(c: Chain, t: Tensor) -> Tensor:
 def _sum_rows_into_random_segments(c: Chain, t: Tensor) -> Tensor:
     """Add each row to one of several sums, which data select. A row that is selected out of range is added to none."""
     count = c.draw_extent(min(COUNTED, c.max_repeats(t)))
-    ones = (1,) * (t.ndim - 1)
-    selected = c.make_random_index_tensor(count + 1, (t.shape[0],)).reshape(1, t.shape[0], *ones)
-    return (selected == Tensor.arange(count).reshape(count, 1, *ones)).where(t, 0).sum(1)
+    return sum_rows_into_segments(c.draw, t, count)
 
 
 def _merge_split_flatten_or_unsqueeze(c: Chain, t: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ from uops.compiler.tensor import Tensor, capture
 from uops.fuzz.generate.declared import SupportedOpDtypes
 from uops.fuzz.generate.draw import draw_permutation
 from uops.fuzz.generate.graphs import FuzzCase
+from uops.fuzz.generate.methods.segments import sum_rows_into_segments
 from uops.spec.choices import ChoiceSource
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
@@ -298,12 +299,15 @@ def _make_scatter(w: WorkloadMaker) -> Tensor:
     while rows * columns * segments > 4 * w.work:
         rows, segments = max(2, rows // 2), max(2, segments // 2)
     x = w.make_operand(w.draw_dtype(), rows, columns)
-    selected = Tensor.from_numpy(np.mod(draw_array(w.draw, dt.int32, (rows,), "bits"), segments + 1))
-    hits = selected.reshape(1, rows, 1) == Tensor.arange(segments).reshape(segments, 1, 1)
     if w.draw.chance(25):
+        selected = Tensor.from_numpy(np.mod(draw_array(w.draw, dt.int32, (rows,), "bits"), segments + 1))
         table = w.make_operand(x.dtype, segments + 1, columns)
         return w.apply_epilogue(table[selected] + x)
-    return w.apply_epilogue(hits.where(x.reshape(1, rows, columns), 0).sum(1))
+    t = sum_rows_into_segments(w.draw, x, segments)
+    if w.draw.chance(20):  # add the sums to memory
+        memory = w.make_data(t.dtype, *t.shape)
+        return memory.assign(memory + t if w.draw.chance(70) else t + memory)
+    return w.apply_epilogue(t)
 
 
 def _make_gated_views(w: WorkloadMaker) -> Tensor:
