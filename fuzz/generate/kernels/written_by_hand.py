@@ -182,16 +182,24 @@ def make_update_in_place_maybe_via_aliased_params(k: WrittenKernel) -> list[UOp]
 
 
 def make_recurrence_on_one_memory(k: WrittenKernel) -> list[UOp]:
-    """Compute each element from another one of the same memory, in the order of loops; a second Param may name the memory, too."""
+    """Compute each element from another one of the same memory, in the order of loops.
+
+    It is read through the Param that is written, through a second Param of the same memory, or as narrower integers.
+    """
     ranges = k.draw_ranges((AxisType.LOOP,), 2)
     position = row_major_index(ranges)
     size = math.prod(map(loop_extent, ranges)) + k.draw.integer(0, 2)
     out = source = k.make_memory_param_with_placeholder_argument(size, is_written=True)
-    if k.draw.chance(60):
+    parts = tuple(d for d in k.int_dtypes if d.itemsize < k.dtype.itemsize and not k.dtype.is_float)
+    if parts and k.draw.chance(30):
+        source = b.bitcast(out, k.draw.choice(parts))
+    elif k.draw.chance(60):
         source = k.make_memory_param_with_placeholder_argument(size)
         k.arguments[source.arg.slot] = k.arguments[out.arg.slot]  # the same reference twice (R166)
-    other = b.mod(b.add(b.mul(position, k.draw.choice((0, 1, 3))), k.draw.integer(0, size - 1)), size)
-    value = combine_exactly(k, b.load(b.at(source, other)), k.load_affine(*ranges))
+    (count,) = source.shape
+    other = b.mod(b.add(b.mul(position, k.draw.choice((0, 1, 3))), k.draw.integer(0, count - 1)), count)
+    old = b.load(b.at(source, position if k.draw.chance(20) else other))
+    value = combine_exactly(k, b.cast(old, k.dtype), k.load_affine(*ranges))
     return [_close(b.store(b.at(out, position), value), ranges)]
 
 
