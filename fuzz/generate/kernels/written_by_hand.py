@@ -31,7 +31,7 @@ from uops.fuzz.generate.kernels.scheduled import (
 from uops.spec.choices import ChoiceSource
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.args import AddrSpace, ParamArg, SinkArg, SpecialArg
+from uops.spec.ir.args import AddrSpace, ParamArg, SinkArg, SpecialArg, WmmaArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, toposort
@@ -39,6 +39,7 @@ from uops.spec.ir.ops import EFFECT_GROUPS, Op
 from uops.spec.ir.scope import is_instruction
 from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.verifier import find_broken_claims
+from uops.spec.wmma import DESCRIPTORS
 
 #: Unique number of the first placeholder.
 _PLACEHOLDERS = 5000
@@ -48,6 +49,8 @@ _UNORDERED = (AxisType.GLOBAL, AxisType.THREAD, AxisType.LOCAL, AxisType.WARP, A
 _LANES = (AxisType.LOCAL, AxisType.WARP, AxisType.GROUP_REDUCE)
 #: Bounds of loops: a bound <= 0 runs zero times (R57).
 _BOUNDS = (-3, -1, 0, 1, 2, 3, 5)
+#: The instructions of warps without elements that several lanes hold, whose copies would have to agree (R119).
+_TENSOR_CORES = tuple(x for x in DESCRIPTORS if x.threads > 1 and x.copies_a == x.copies_b == 1)
 #: Dtypes of lists of instructions, which every target of ours has.
 _MACHINE = (dt.int32, dt.int64, dt.uint8, dt.uint32, dt.float32, dt.float64)
 
@@ -89,10 +92,10 @@ class WrittenKernel(KernelMaker):
         self.params.append(UOp(Op.PARAM, (b.SCALAR,), ParamArg(slot, dt.index, name=name, bounds=(lo, hi))))
         return self.params[-1]
 
-    def make_private_buffer(self, size: int, space: AddrSpace) -> UOp:
+    def make_private_buffer(self, size: int, space: AddrSpace, d: DType | None = None) -> UOp:
         """Make a Buffer of LOCAL or REG memory."""
         self.uniques += 1
-        return b.buffer(size, self.dtype, addrspace=space, unique=self.uniques)
+        return b.buffer(size, d or self.dtype, addrspace=space, unique=self.uniques)
 
     def draw_ranges(self, axis_type_choices: Sequence[AxisType], max_range_count: int) -> list[UOp]:
         """Draw one to `max_range_count` ranges of these types, outermost first."""
@@ -293,6 +296,49 @@ def make_group_reduce(k: WrittenKernel) -> list[UOp]:
     return [b.end(b.store(b.at(out, group), reduce_exactly(k, b.load(b.at(ready, r)), r)), group)]
 
 
+def make_product_of_fragments(k: WrittenKernel) -> list[UOp]:
+    """Multiply the fragments of a warp, or of two, by a tensor-core instruction: once, or in turns that add to registers.
+
+    Loads and Stores of a fragment have gates in some cases, which hold in some lanes or turns.
+    """
+    descriptor = k.draw.choice([x for x in _TENSOR_CORES if x.dtype_in is k.dtype])
+    lanes = descriptor.threads * k.draw.choice((1, 1, 1, 2))
+    lane = _special("lidx0", lanes) if k.draw.chance(50) else k.make_range(lanes, k.draw.choice((AxisType.WARP, AxisType.LOCAL)))
+    closed = [] if lane.op is Op.SPECIAL else [lane]
+    turn = k.make_range(k.draw.integer(0, 3), AxisType.LOOP) if k.draw.chance(60) else None
+    counts = (descriptor.a.elements, descriptor.b.elements, descriptor.c.elements)
+
+    def elements(memory: UOp, first: UOp | int, count: int) -> UOp:
+        return b.at(memory, b.stack(*(b.add(first, e) for e in range(count))))
+
+    def load_maybe_gated(reference: UOp, counter: UOp, extent: int) -> UOp:
+        gate = k.draw_gate(counter, extent)
+        others = b.stack(*[b.const(k.draw.integer(0, 2), reference.dtype)] * reference.shape[0])
+        return b.load(reference, others, *gate) if gate else b.load(reference)
+
+    fragments = []
+    for count in counts[:2]:
+        memory = k.make_memory_param_with_placeholder_argument(lanes * count + 3, k.dtype)
+        first = b.add(b.mul(lane, count), turn if turn is not None else k.draw.integer(0, 3))
+        fragments.append(load_maybe_gated(elements(memory, first, count), lane, lanes))
+    d, count = descriptor.dtype_out, counts[2]
+    source, out = (
+        k.make_memory_param_with_placeholder_argument(lanes * count, d, is_written=is_written) for is_written in (False, True)
+    )
+    old = load_maybe_gated(elements(source, b.mul(lane, count), count), lane, lanes)
+    form = (descriptor.name, descriptor.dims, descriptor.dtype_in, d, descriptor.vendor, descriptor.threads)
+    if turn is not None:
+        registers = k.make_private_buffer(count, AddrSpace.REG, d)
+        filled = b.store(elements(b.after(registers, *closed), 0, count), old)
+        within = elements(b.after(registers, filled, turn), 0, count)
+        product = UOp(Op.WMMA, (*fragments, load_maybe_gated(within, turn, loop_extent(turn))), WmmaArg(*form))
+        added = b.end(b.store(within, product, *k.draw_gate(turn, loop_extent(turn))), turn)
+        product = b.load(elements(b.after(registers, added), 0, count))
+    else:
+        product = UOp(Op.WMMA, (*fragments, old), WmmaArg(*form))
+    return [_close(b.store(elements(out, b.mul(lane, count), count), product, *k.draw_gate(lane, lanes)), closed)]
+
+
 def make_lanes_that_change_what_counts_them(k: WrittenKernel) -> list[UOp]:
     """Count lanes by memory that the kernel changes: before, behind or beside what the lanes store."""
     most = k.draw.integer(2, 4)
@@ -388,6 +434,7 @@ FORMS: dict[str, Form] = {
     "registers": make_accumulation_in_registers,
     "lanes": make_exchange_of_lanes,
     "group": make_group_reduce,
+    "fragments": make_product_of_fragments,
     "counted_lanes": make_lanes_that_change_what_counts_them,
     "in_order": make_two_loops_in_order,
 }
@@ -411,8 +458,10 @@ def build_kernel_call_on_placeholders(
 ) -> UOp:
     """Draw a Call of a kernel of one form."""
     integers = declared.filter_dtypes(dt.INTS)
-    dtypes = {"atomic": integers, LIST_FORM: declared.filter_dtypes(_MACHINE)}.get(
-        form, declared.filter_dtypes((*dt.INTS, *DTYPES))
+    dtypes = declared.filter_dtypes(
+        {"atomic": dt.INTS, LIST_FORM: _MACHINE, "fragments": tuple({x.dtype_in: None for x in _TENSOR_CORES})}.get(
+            form, (*dt.INTS, *DTYPES)
+        )
     )
     dtypes = tuple(d for d in preferred if d in dtypes) or dtypes
     k = WrittenKernel(draw, draw.choice(dtypes), name, int_dtypes=integers, takes_maxima=False)
