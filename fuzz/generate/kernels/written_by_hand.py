@@ -57,9 +57,13 @@ _MACHINE = (dt.int32, dt.int64, dt.uint8, dt.uint32, dt.float32, dt.float64)
 
 @dataclass
 class WrittenKernel(KernelMaker):
-    """A kernel under construction that numbers its Params itself. `written` holds the slots of those that it writes."""
+    """A kernel under construction that numbers its Params itself. `written` holds the slots of those that it writes.
+
+    `may_view_as_parts` says that memory may be read as narrower integers, which a launch takes and a Call of TENSOR does not (R166).
+    """
 
     written: set[int] = field(default_factory=set)
+    may_view_as_parts: bool = False
 
     def make_memory_param_with_placeholder_argument(
         self, shape: int | tuple[int, ...], d: DType | None = None, *, is_written: bool = False
@@ -194,7 +198,7 @@ def make_recurrence_on_one_memory(k: WrittenKernel) -> list[UOp]:
     size = math.prod(map(loop_extent, ranges)) + k.draw.integer(0, 2)
     out = source = k.make_memory_param_with_placeholder_argument(size, is_written=True)
     parts = tuple(d for d in k.int_dtypes if d.itemsize < k.dtype.itemsize and not k.dtype.is_float)
-    if parts and k.draw.chance(30):
+    if parts and k.may_view_as_parts and k.draw.chance(30):
         source = b.bitcast(out, k.draw.choice(parts))
     elif k.draw.chance(60):
         source = k.make_memory_param_with_placeholder_argument(size)
@@ -454,9 +458,15 @@ def draw_kernel_call_on_placeholders(
 
 
 def build_kernel_call_on_placeholders(
-    draw: ChoiceSource, form: str, name: str, declared: SupportedOpDtypes, preferred: tuple[DType, ...] = ()
+    draw: ChoiceSource,
+    form: str,
+    name: str,
+    declared: SupportedOpDtypes,
+    preferred: tuple[DType, ...] = (),
+    *,
+    is_launch: bool = False,
 ) -> UOp:
-    """Draw a Call of a kernel of one form."""
+    """Draw a Call of a kernel of one form, for a TENSOR program or for a launch."""
     integers = declared.filter_dtypes(dt.INTS)
     dtypes = declared.filter_dtypes(
         {"atomic": dt.INTS, LIST_FORM: _MACHINE, "fragments": tuple({x.dtype_in: None for x in _TENSOR_CORES})}.get(
@@ -464,7 +474,7 @@ def build_kernel_call_on_placeholders(
         )
     )
     dtypes = tuple(d for d in preferred if d in dtypes) or dtypes
-    k = WrittenKernel(draw, draw.choice(dtypes), name, int_dtypes=integers, takes_maxima=False)
+    k = WrittenKernel(draw, draw.choice(dtypes), name, int_dtypes=integers, takes_maxima=False, may_view_as_parts=is_launch)
     if form == SCHEDULED_FORM:
         memories = [b.buffer(draw.choice((4, 8, 12, 16)), k.dtype, unique=n) for n in range(1, draw.integer(2, 3) + 1)]
         call, _ = make_kernel_call_and_output_buffer(k, memories, 100)
@@ -494,7 +504,7 @@ def generate_launch_of_kernels(draw: ChoiceSource, declared: SupportedOpDtypes) 
 def _draw_call_of_kernel_dialect(draw: ChoiceSource, name: str, declared: SupportedOpDtypes) -> UOp:
     """Draw a Call until one is well-formed in KERNEL; a recurrence is."""
     for form in (*(draw.choice(tuple(FORMS)) for _ in range(4)), "recurrence"):
-        call = build_kernel_call_on_placeholders(draw, form, name, declared)
+        call = build_kernel_call_on_placeholders(draw, form, name, declared, is_launch=True)
         body = call.body
         if body.op is not Op.SINK or body.arg is None:
             body = UOp(Op.SINK, body.src if body.op in EFFECT_GROUPS else (body,), SinkArg(name))
