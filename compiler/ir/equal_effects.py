@@ -18,10 +18,11 @@ from uops.spec.ir.node import UOp, nodes_with_op, toposort
 from uops.spec.ir.ops import KERNEL_ACCESSES, Op
 from uops.spec.ir.scope import base_memory, is_variable, open_ranges
 
-_NO_NUMBERS: Mapping[int, int] = {}
+#: No Params are one memory.
+NO_NUMBERS: Mapping[int, int] = {}
 
 
-def chain_atomic_adds_per_memory_and_loops(body: UOp, memory_number_by_slot: Mapping[int, int] = _NO_NUMBERS) -> UOp:
+def chain_atomic_adds_per_memory_and_loops(body: UOp, memory_number_by_slot: Mapping[int, int] = NO_NUMBERS) -> UOp:
     """Return a kernel in which AtomicAdds of one memory in the same loops come one after the other.
 
     `memory_number_by_slot` maps the slots of Params to numbers of memory; Params of one number are one memory. AtomicAdds of
@@ -42,7 +43,7 @@ def chain_atomic_adds_per_memory_and_loops(body: UOp, memory_number_by_slot: Map
         for s in u.src:
             adds_below[u] |= adds_below[s]
         if u.op is Op.ATOMICADD:
-            key = _identify_memory(u.index, memory_number_by_slot), loops[u]
+            key = identify_memory(u.index, memory_number_by_slot), loops[u]
             earlier = latest.get(key)
             if earlier is not None and adds_below[earlier] & ~adds_below[u]:
                 done[u] = wait_in_access(done[u], (done[earlier],))
@@ -52,8 +53,11 @@ def chain_atomic_adds_per_memory_and_loops(body: UOp, memory_number_by_slot: Map
     return done[body]
 
 
-def _identify_memory(reference: UOp, memory_numbers: Mapping[int, int]) -> object:
-    """Return the number of the memory that a reference views, or the memory itself where it has no number."""
+def identify_memory(reference: UOp, memory_numbers: Mapping[int, int]) -> object:
+    """Return the number of the memory that a reference views, or the memory itself where it has no number.
+
+    `memory_numbers` maps the slots of Params to numbers of memory; Params of one number are one memory.
+    """
     memory = base_memory(reference)
     return memory_numbers.get(memory.arg.slot, memory) if memory.op is Op.PARAM else memory
 

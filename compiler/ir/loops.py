@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from uops.compiler.ir.affine import extract_affine_sum
+from uops.compiler.ir.equal_effects import NO_NUMBERS, identify_memory
 from uops.compiler.log import log_transform
 from uops.spec.ir import build as B
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, nodes_with_op, toposort
-from uops.spec.ir.ops import EFFECT_GROUPS, KERNEL_ACCESSES, Op
-from uops.spec.ir.scope import open_ranges, ranges_closed_by
+from uops.spec.ir.ops import EFFECT_GROUPS, KERNEL_ACCESSES, MEMORY_ROOTS, WRITES, Op
+from uops.spec.ir.scope import VIEWS, base_memory, open_ranges, ranges_closed_by
 
 #: Instructions that must not stand outside of a shared loop.
 _EFFECTS = frozenset({Op.STORE, Op.IF, Op.BARRIER, Op.CUSTOM, Op.INS, Op.RANGE})
@@ -73,11 +75,15 @@ def combined_effects(effect: UOp) -> tuple[UOp, ...]:
     return (effect.body,) if effect.op is Op.END else effect.src if effect.op in _COMBINED else ()
 
 
-def bind_accesses_to_loops_and_split_ends(body: UOp) -> UOp:
+def bind_accesses_to_loops_and_split_ends(body: UOp, memory_number_by_slot: Mapping[int, int] = NO_NUMBERS) -> UOp:
     """Return a graph in which each access depends on all loops that it runs in, and an End closes only loops of all its effects.
 
     An access runs in the loops that it depends on, and in those around them. It does not run in a loop that it does not depend on,
     although an End of that loop has it in its body: it is put behind the End (R127). A list of instructions keeps its order.
+
+    An access of memory that the kernel writes is ordered in its loops by an After, unless simplification cannot remove its
+    dependence on them: `i * 0` depends on a loop until it is folded. `memory_number_by_slot` tells which Params are one memory
+    (`identify_memory`).
     """
     ranges = nodes_with_op(body, Op.RANGE) if body.op is Op.SINK else []
     if not ranges or not nodes_with_op(body, Op.END):
@@ -85,16 +91,37 @@ def bind_accesses_to_loops_and_split_ends(body: UOp) -> UOp:
     order = toposort(*ranges, body)  # a loop stands before the accesses that will depend on it
     depended = open_ranges(order)
     around = _find_loops_open_where_each_loop_closes(order, depended)
+    memory = {u: identify_memory(u.src[0], memory_number_by_slot) for u in order if u.op in KERNEL_ACCESSES}  # its buffer or index
+    written = {m for u, m in memory.items() if u.op in WRITES and base_memory(u.src[0]).op in MEMORY_ROOTS}
     done: dict[UOp, UOp] = {}
     for u in order:
         src = tuple([done[s] for s in u.src])
-        if u.op in KERNEL_ACCESSES and (missing := _add_loops_around(depended[u], around) - depended[u]):
-            reference, *operands = src
-            src = (B.after(reference, *[done[r] for r in ranges if r in missing]), *operands)
+        if u.op in KERNEL_ACCESSES:
+            bound = _find_bound_loops(u, depended) if memory[u] in written else depended[u]
+            if missing := _add_loops_around(depended[u], around) - bound:
+                reference, *operands = src
+                src = (B.after(reference, *[done[r] for r in ranges if r in missing]), *operands)
         done[u] = u if src == u.src else u.replace(src=src)
         if u.op is Op.END:
             done[u] = _split_end_by_loops_of_effects(u, depended, done)
     return done[body]
+
+
+def _find_bound_loops(access: UOp, depended: Mapping[UOp, frozenset[UOp]]) -> frozenset[UOp]:
+    """Return the loops that order an access, whatever is simplified.
+
+    These are the loops that a position counts, as in `4 * i + j`, and those that an After on the memory depends on.
+    """
+    reference = access.src[0]  # its buffer, or the index of an AtomicAdd
+    bound: frozenset[UOp] = frozenset()
+    while reference.op in VIEWS:
+        if reference.op is Op.AFTER:
+            bound = bound.union(*[depended[d] for d in reference.dependencies])
+        elif reference.op is Op.INDEX:
+            sums = [extract_affine_sum(p).terms for p in reference.positions]
+            bound |= {r for terms in sums for r, step in terms.items() if step and r.op is Op.RANGE}
+        reference = reference.src[0]  # the viewed operand, index or buffer
+    return bound
 
 
 def _find_loops_open_where_each_loop_closes(

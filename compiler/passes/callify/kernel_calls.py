@@ -213,9 +213,8 @@ class _CallInMemory:
         inner = {v: B.cast(p, v.dtype) if v.dtype is not dt.index else p for v, p in numbered.items()}
         used = {p: scalars[k] for k, p in self.params.items() if k in scalars}
         bound = {p: B.cast(substitute(a, inner), p.dtype) for p, a in used.items()}
-        body = chain_atomic_adds_per_memory_and_loops(
-            bind_accesses_to_loops_and_split_ends(self.body), numbers
-        )  # before any two become equal
+        body = bind_accesses_to_loops_and_split_ends(self.body, numbers)
+        body = chain_atomic_adds_per_memory_and_loops(body, numbers)  # before any two become equal
         body = substitute(body, bound) if bound else body
         params = [p for p in toposort(body) if p.op is Op.PARAM and p.arg.slot in numbers and not is_variable(p)]
         flat = {p: _flat_param(p, numbers[p.arg.slot], arguments[p.arg.slot], inner) for p in params}

@@ -59,7 +59,8 @@ _MACHINE = (dt.int32, dt.int64, dt.uint8, dt.uint32, dt.float32, dt.float64)
 class WrittenKernel(KernelMaker):
     """A kernel under construction that numbers its Params itself. `written` holds the slots of those that it writes.
 
-    `may_view_as_parts` says that memory may be read as narrower integers, which a launch takes and a Call of TENSOR does not (R166).
+    `may_view_as_parts` says that memory may be read as narrower integers, which a launch takes, and a Call of TENSOR does not
+    (R166).
     """
 
     written: set[int] = field(default_factory=set)
@@ -318,7 +319,7 @@ def make_product_of_fragments(k: WrittenKernel) -> list[UOp]:
     def load_maybe_gated(reference: UOp, counter: UOp, extent: int) -> UOp:
         gate = k.draw_gate(counter, extent)
         others = b.stack(*[b.const(k.draw.integer(0, 2), reference.dtype)] * reference.shape[0])
-        return b.load(reference, others, *gate) if gate else b.load(reference)
+        return b.load(reference, others, gate[0]) if gate else b.load(reference)
 
     fragments = []
     for count in counts[:2]:

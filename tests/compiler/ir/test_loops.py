@@ -1,6 +1,10 @@
 """Which loops an access runs in, and which loop threads may share."""
 
-from uops.compiler.ir.loops import find_parallelizable_outer_thread_loop, map_nodes_of_ops_to_enclosing_loops
+from uops.compiler.ir.loops import (
+    bind_accesses_to_loops_and_split_ends,
+    find_parallelizable_outer_thread_loop,
+    map_nodes_of_ops_to_enclosing_loops,
+)
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import CustomArg
@@ -32,3 +36,29 @@ def test_an_effect_runs_in_every_loop_that_its_end_closes():
     store = b.store(b.at(p, i), b.const(1, dt.int32))
     assert map_nodes_of_ops_to_enclosing_loops(toposort(b.end(store, j, i)), frozenset({Op.STORE})) == {store: {i, j}}
     assert map_nodes_of_ops_to_enclosing_loops(toposort(b.end(store, i, j)), frozenset({Op.STORE})) == {store: {i, j}}
+
+
+def _load_into_loop(address, *, of_other_param=False):
+    """Return a kernel that adds up elements of its first Param, and the memory that its Load reads once loops are bound."""
+    p, r = b.param(0, (4,), dt.int32), b.range_(4, 0)
+    source = b.param(1, (4,), dt.int32) if of_other_param else p
+    stored = b.store(b.at(p, r), b.add(b.load(b.at(source, address(r))), b.const(1, dt.int32)))
+    body = b.sink(b.end(stored, r))
+    bound = bind_accesses_to_loops_and_split_ends(body, {0: 0, 1: 0} if of_other_param == "alias" else {})
+    (load,) = [u for u in toposort(bound) if u.op is Op.LOAD]
+    return load.buffer, r
+
+
+def test_a_position_that_may_be_folded_does_not_bind_a_load_to_its_loop():
+    memory, r = _load_into_loop(lambda r: b.mod(b.mul(r, 0), 4))
+    assert memory.op is Op.AFTER and memory.dependencies == (r,)
+    memory, r = _load_into_loop(lambda r: b.mod(b.mul(r, 0), 4), of_other_param="alias")
+    assert memory.op is Op.AFTER and memory.dependencies == (r,)
+
+
+def test_a_position_that_counts_a_loop_binds_a_load_to_it():
+    assert _load_into_loop(lambda r: b.sub(3, r))[0].op is Op.INDEX
+
+
+def test_a_load_of_memory_that_the_kernel_does_not_write_may_leave_its_loop():
+    assert _load_into_loop(lambda r: b.mod(b.mul(r, 0), 4), of_other_param=True)[0].op is Op.INDEX
