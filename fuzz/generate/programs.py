@@ -12,7 +12,7 @@ outputs, to values whose extents are variables (R48: symbolic sizes).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,6 +28,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import Dim, UOp
 from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import strip_afters
 from uops.spec.ir.sizes import divides
 
 #: Features of the values of statements. Memory and bodies are left to the statements.
@@ -226,11 +227,44 @@ class CallingProgramMaker(ProgramMaker):
                     else self._choose_value_or_unwritten_memory_to_read(a, written, read)
                 )
         declares = self.draw.chance(75) or bool(read)
-        call = b.call(drawn.body, *[references[a] for a in drawn.arguments], written=slots if declares else None)
+        arguments = self._drop_waits_of_repeated_arguments([references[a] for a in drawn.arguments])
+        call = b.call(drawn.body, *arguments, written=slots if declares else None)
         for memory in written.values():
             memory.current, memory.reads = b.after(memory.current, call), []
         for memory in read:
             memory.reads.append(call)
+
+    def _drop_waits_of_repeated_arguments(self, arguments: Sequence[UOp]) -> list[UOp]:
+        """Return arguments of which the second of two equal ones waits for no effect, in some cases: the first one does."""
+        return [
+            strip_afters(a) if a in arguments[:k] and a.op is Op.AFTER and self.draw.chance(50) else a
+            for k, a in enumerate(arguments)
+        ]
+
+    def add_call_on_memory_of_symbolic_size(self) -> None:
+        """Add a Call of a kernel that copies rows of memory with a variable number of rows, or a view or a value of it.
+
+        The body has a Param of the symbolic shape, or of the least number of rows, in any order.
+        """
+        draw, d = self.draw, self.draw.choice([x for x in self.maker.dtypes if x is not dt.bool_])
+        low, high, columns = draw.integer(1, 3), draw.integer(3, 5), draw.integer(1, 3)
+        rows = self.maker.make_variable_with_value(low, high)
+        data = self._draw_data(d, (int(self.maker.inputs[rows.arg.name]), columns))
+        memory = b.param(self.maker.take_slot(), (rows, columns), d)
+        self.maker.inputs[f"p{memory.arg.slot}"] = data
+        view = b.flip(memory, (draw.chance(50), draw.chance(50))) if draw.chance(60) else memory
+        is_symbolic = draw.chance(60)
+        if not is_symbolic:
+            view = b.shrink(view, (0, 0), (low, columns))
+        count = b.variable(f"{rows.arg.name}_", low, high, slot=2) if is_symbolic else b.index(low)
+        out, source = b.param(0, (high * columns,), d), b.param(1, (count if is_symbolic else low, columns), d)
+        i, j = b.range_(count, 0), b.range_(columns, 1)
+        taken = b.sub(b.sub(count, 1), i) if draw.chance(40) else i
+        stored = b.store(b.at(out, b.add(b.mul(i, columns), j)), b.load(b.at(source, taken, j)))
+        body = b.sink(b.end(stored, i, j), name=f"k{self.maker.take_slot()}")
+        target, written = self._choose_memory_to_write_ordered_after_reads(b.buffer(high * columns, d, unique=0), [])
+        call = b.call(body, written, view, *((rows,) if is_symbolic else ()), written=(0,))
+        target.current = b.after(target.current, call)
 
     def _choose_memory_to_write_ordered_after_reads(self, placeholder: UOp, taken: list[MemoryState]) -> tuple[MemoryState, UOp]:
         """Choose memory for an argument that is written: all of it, or a view. Return it, and the reference to pass."""
@@ -304,7 +338,8 @@ def _rename_variable(variable: UOp, name: str) -> UOp:
 def generate_program_with_kernel_calls(draw: ChoiceSource, declared: SupportedOpDtypes) -> FuzzCase:
     """Generate one to four Calls of kernels, with up to four other statements around them."""
     program = CallingProgramMaker(draw, draw.choice((4, 8, 16)), declared)
-    statements = [program.add_kernel_call] * draw.integer(1, 4)
+    calls = (program.add_kernel_call,) * 9 + (program.add_call_on_memory_of_symbolic_size,)
+    statements = [draw.choice(calls) for _ in range(draw.integer(1, 4))]
     others = (program.add_value_read_from_memory, program.add_store, program.add_shared_value)
     for _ in range(draw.integer(0, 4)):
         statements.insert(draw.integer(0, len(statements)), draw.choice(others))

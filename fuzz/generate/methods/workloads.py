@@ -353,7 +353,7 @@ FAMILIES = (
     WorkloadFamily("windows", _make_windows, 2),
     WorkloadFamily("rows", _make_rows, 3),
     WorkloadFamily("chain", _make_chain, 5),
-    WorkloadFamily("scatter", _make_scatter, 2),
+    WorkloadFamily("scatter", _make_scatter, 4),
     WorkloadFamily("gated views", _make_gated_views, 2, required_ops=()),
 )
 
