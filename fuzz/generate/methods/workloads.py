@@ -299,6 +299,8 @@ def _make_scatter(w: WorkloadMaker) -> Tensor:
     while rows * columns * segments > 4 * w.work:
         rows, segments = max(2, rows // 2), max(2, segments // 2)
     x = w.make_operand(w.draw_dtype(), rows, columns)
+    if x.dtype.is_float and x.dtype.itemsize < dt.float32.itemsize and w.draw.chance(60):
+        x = x * w.draw.choice((21, 37))  # sums that are exact in float32, and not in the dtype
     if w.draw.chance(25):
         selected = Tensor.from_numpy(np.mod(draw_array(w.draw, dt.int32, (rows,), "bits"), segments + 1))
         table = w.make_operand(x.dtype, segments + 1, columns)
