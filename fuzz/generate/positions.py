@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from uops.backends.testing.values import draw_array
 from uops.fuzz.generate.maker import GraphMaker, Shape
 from uops.spec.ir import build as b
@@ -96,6 +98,28 @@ def make_reduce_of_where_on_position(m: GraphMaker, d: DType, shape: Shape, budg
     value = b.expand(value, full_shape)
     masked = UOp(Op.WHERE, (b.expand(condition, full_shape), *((value, otherwise) if m.draw.chance(65) else (otherwise, value))))
     return b.reshape(b.reduce(masked, op, (0,)), shape)
+
+
+def make_sums_into_segments(m: GraphMaker, d: DType, segments: int, columns: int) -> UOp:
+    """Sum rows of data into segments that other data select, or -1 and `segments`, which are none; in `d` itself.
+
+    Sums of floats are integers that float32 holds, and smaller floats do not.
+    """
+    rows, numbers = m.draw.integer(2, 24), _make_arange_by_summing_ones(segments, dt.int32)
+    if m.draw.chance(30):
+        numbers = b.sub(segments - 1, numbers)
+    shape = (rows, segments, columns)
+    selected = np.mod(draw_array(m.draw, dt.int32, (rows, 1, 1), "bits"), segments + 2) - 1
+    data = draw_array(m.draw, d, (rows, 1, columns), "small")
+    if d.is_float:
+        data = (data * data.dtype.type(m.draw.choice((1, 21, 37)))).astype(data.dtype)
+    is_selected = b.eq(
+        b.expand(m.make_param_with_data(dt.int32, selected.astype(np.int32)), shape),
+        b.expand(b.reshape(numbers, (1, segments, 1)), shape),
+    )
+    zero = broadcast_scalar(b.const(0, d), shape)
+    addends = b.where(is_selected, b.expand(m.make_param_with_data(d, data), shape), zero)
+    return b.reshape(b.reduce(addends, Op.ADD, (0,)), (segments, columns))
 
 
 def _compare_leading_axis_position_or_floats(m: GraphMaker, full_shape: Shape) -> UOp:

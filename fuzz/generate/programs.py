@@ -21,6 +21,7 @@ from uops.fuzz.generate.declared import EVERYTHING, SupportedOpDtypes
 from uops.fuzz.generate.graphs import FuzzCase
 from uops.fuzz.generate.kernels.written_by_hand import draw_kernel_call_on_placeholders
 from uops.fuzz.generate.maker import GraphMaker
+from uops.fuzz.generate.positions import make_sums_into_segments
 from uops.fuzz.generate.producers import FEATURES, LEAVES, PRODUCERS
 from uops.spec.choices import ChoiceSource
 from uops.spec.ir import build as b
@@ -61,6 +62,7 @@ class ProgramMaker:
         self.maker = GraphMaker(draw, max_elements, _DTYPES, producers, LEAVES, declared=declared)
         self.memories = [self._make_memory_state_with_data(max_elements) for _ in range(draw.integer(1, 3))]
         self.values: list[UOp] = []
+        self.sums_segments = declared.supports_ops((Op.REDUCE, Op.WHERE, Op.CMPEQ, Op.ADD, Op.SUB))
         self.pairwise_producers = declared.filter_producers(tuple(p for p in PRODUCERS if p.name == "crossed"))
 
     def _make_memory_state_with_data(self, max_extent: int) -> MemoryState:
@@ -136,6 +138,19 @@ class ProgramMaker:
             self.maker.values_by_type.setdefault((ref.dtype, shape), []).append(value)
         buffer.current, buffer.reads = b.after(buffer.current, b.store(ref, value, *gate)), []
 
+    def add_sums_to_memory(self) -> None:
+        """Store sums that data select to all of a memory, or add them to what is there."""
+        buffer = self.draw.choice(self.memories)
+        if buffer.dtype is dt.bool_ or buffer.size < 2 or not self.sums_segments:
+            self.add_store()
+            return
+        columns = self.draw.choice([n for n in (1, 2, 4) if buffer.size % n == 0 and buffer.size > n])
+        reference = b.after(buffer.current, *buffer.reads) if buffer.reads else buffer.current
+        reference = b.reshape(reference, (buffer.size // columns, columns))
+        sums = make_sums_into_segments(self.maker, buffer.dtype, *reference.shape)
+        value = self.draw.choice((sums, b.add(sums, reference), b.add(reference, sums)))
+        buffer.current, buffer.reads = b.after(buffer.current, b.store(reference, value)), []
+
     def _make_value_or_pairwise_reduce_to_store(self, d: DType, shape: tuple[int, ...]) -> UOp:
         """Make a value to store. Some are pairwise reductions, whose intermediate values a compiler may keep in the
         stored memory (R146).
@@ -191,7 +206,15 @@ def generate_statements_on_buffers(draw: ChoiceSource, declared: SupportedOpDtyp
     """Generate two to eight statements on one to three Buffers."""
     program = ProgramMaker(draw, draw.choice((4, 8, 16, 32)), declared)
     for _ in range(draw.integer(2, 8)):
-        draw.choice((program.add_value_read_from_memory, program.add_store, program.add_store, program.add_shared_value))()
+        draw.choice(
+            (
+                program.add_value_read_from_memory,
+                program.add_store,
+                program.add_store,
+                program.add_shared_value,
+                program.add_sums_to_memory,
+            )
+        )()
     return FuzzCase(program.build_root(), program.maker.inputs)
 
 
