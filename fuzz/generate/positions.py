@@ -105,11 +105,12 @@ def make_sums_into_segments(m: GraphMaker, d: DType, segments: int, columns: int
 
     Sums of floats are integers that float32 holds, and smaller floats do not.
     """
-    rows, numbers = m.draw.integer(2, 24), _make_arange_by_summing_ones(segments, dt.int32)
+    rows, numbers = m.draw.choice((2, 5, 9, 24, 60)), _make_arange_by_summing_ones(segments, dt.int32)
     if m.draw.chance(30):
         numbers = b.sub(segments - 1, numbers)
     shape = (rows, segments, columns)
-    selected = np.mod(draw_array(m.draw, dt.int32, (rows, 1, 1), "bits"), segments + 2) - 1
+    targets = segments + 2 if m.draw.chance(50) else min(4, segments + 2)  # many rows in few segments
+    selected = np.mod(draw_array(m.draw, dt.int32, (rows, 1, 1), "bits"), targets) - 1
     data = draw_array(m.draw, d, (rows, 1, columns), "small")
     if d.is_float:
         data = (data * data.dtype.type(m.draw.choice((1, 21, 37)))).astype(data.dtype)
