@@ -129,7 +129,10 @@ def _decide_write_and_read_agreement(old: KernelAccesses, new: KernelAccesses, w
     loaded = [{m.arg.slot for m in group_sites_by_param(s for s in b.sites if s.kind == "load")} for b in (old, new)]
     for m, sites in after.items():
         earlier = before.pop(m.arg.slot, [])
-        may_rewrite = m.arg.slot in loaded[1] and (m.arg.slot not in loaded[0] or is_known_to_write_element_twice(earlier, worker))
+        is_loaded = [m.arg.slot in slots for slots in loaded]
+        may_rewrite = is_loaded == [False, True] or (
+            (is_loaded[1] or len(earlier) > 1) and is_known_to_write_element_twice(earlier, worker)
+        )
         yield from decide_written_once_and_same_elements(m, earlier, sites, may_rewrite, worker)
         yield from decide_writes_of_memory_with_atomics(m, earlier, sites, worker)
     for slot, sites in before.items():

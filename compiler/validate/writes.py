@@ -525,15 +525,18 @@ def _factor_into_steps_and_counts(offsets: Sequence[int]) -> list[tuple[int, int
 def generate_once_coverage_and_read_claims(before: KernelAccesses, after: KernelAccesses) -> Iterator[ValidationClaim]:
     """Yield the claims about writes and reads that the verdicts decide.
 
-    If both bodies read an argument, the kernel may write an element again only where a claim shows that the body before does.
+    A kernel that alone reads an argument may write an element again. Any other may only where a claim shows that the body before
+    does.
     """
     slots = sorted({s.memory.arg.slot for b in (before, after) for s in b.sites if s.memory.op is Op.PARAM})
     for slot in slots:
         old, new = ([s for s in b.sites if s.memory.op is Op.PARAM and s.memory.arg.slot == slot] for b in (before, after))
         stores = restrict_to_common_ordered_iteration_if_needed(*([s for s in sites if s.writes] for sites in (old, new)))
         loads = [[s for s in sites if not s.writes] for sites in (old, new)]
-        rewrite = make_rewrite_claim_if_known([s for s in stores[0] if s.kind == "store"]) if all(loads) and stores[1] else None
-        may_rewrite = bool(loads[1]) and (not loads[0] or rewrite is not None)
+        earlier = [s for s in stores[0] if s.kind == "store"]
+        may_be_known = stores[1] and (all(loads) or len(earlier) > 1)
+        rewrite = make_rewrite_claim_if_known(earlier) if may_be_known else None
+        may_rewrite = rewrite is not None or [bool(x) for x in loads] == [False, True]
         if rewrite is not None:
             yield rewrite
         plain = [s for s in stores[1] if s.kind == "store"]

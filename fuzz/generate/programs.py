@@ -16,6 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from uops.backends.testing.values import Array, draw_array
 from uops.fuzz.generate.declared import EVERYTHING, SupportedOpDtypes
 from uops.fuzz.generate.graphs import FuzzCase
@@ -151,6 +153,22 @@ class ProgramMaker:
         value = self.draw.choice((sums, b.add(sums, reference), b.add(reference, sums)))
         buffer.current, buffer.reads = b.after(buffer.current, b.store(reference, value)), []
 
+    def add_store_at_positions(self) -> None:
+        """Store to elements at positions that data hold, some of them several times; the value may be made of the elements."""
+        buffer = self.draw.choice(self.memories)
+        if not self.maker.declared.supports_ops((Op.INDEX,)) or buffer.dtype is dt.bool_:
+            self.add_store()
+            return
+        count = self.draw.integer(1, 6)
+        data = np.mod(draw_array(self.draw, dt.int32, (count,), "bits"), min(buffer.size, self.draw.choice((2, 4, 100))))
+        positions = b.cast(self.maker.make_param_with_data(dt.int32, data.astype(np.int32)), dt.index)
+        memory = b.after(buffer.current, *buffer.reads) if buffer.reads else buffer.current
+        elements = b.at(memory, positions)
+        value = self.maker.make_value(buffer.dtype, (count,), self.draw.integer(1, 3))
+        if self.draw.chance(60):
+            value = b.where(self.maker.make_value(dt.bool_, (count,), 1), elements, b.maximum(elements, value))
+        buffer.current, buffer.reads = b.after(buffer.current, b.store(elements, value)), []
+
     def _make_value_or_pairwise_reduce_to_store(self, d: DType, shape: tuple[int, ...]) -> UOp:
         """Make a value to store. Some are pairwise reductions, whose intermediate values a compiler may keep in the
         stored memory (R146).
@@ -251,6 +269,8 @@ class CallingProgramMaker(ProgramMaker):
                 )
         declares = self.draw.chance(75) or bool(read)
         arguments = self._drop_waits_of_repeated_arguments([references[a] for a in drawn.arguments])
+        if self.draw.chance(15):  # an argument of which the body makes no use, and which waits for nothing
+            arguments += [strip_afters(a) for a in arguments if a.op is Op.AFTER][:1]
         call = b.call(drawn.body, *arguments, written=slots if declares else None)
         for memory in written.values():
             memory.current, memory.reads = b.after(memory.current, call), []
@@ -363,7 +383,7 @@ def generate_program_with_kernel_calls(draw: ChoiceSource, declared: SupportedOp
     program = CallingProgramMaker(draw, draw.choice((4, 8, 16)), declared)
     calls = (program.add_kernel_call,) * 9 + (program.add_call_on_memory_of_symbolic_size,)
     statements = [draw.choice(calls) for _ in range(draw.integer(1, 4))]
-    others = (program.add_value_read_from_memory, program.add_store, program.add_shared_value)
+    others = (program.add_value_read_from_memory, program.add_store, program.add_store_at_positions, program.add_shared_value)
     for _ in range(draw.integer(0, 4)):
         statements.insert(draw.integer(0, len(statements)), draw.choice(others))
     for add in statements:

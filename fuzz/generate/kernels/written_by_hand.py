@@ -152,6 +152,13 @@ def _close(effect: UOp, ranges: Sequence[UOp]) -> UOp:
     return effect
 
 
+def _compute_at_cost(k: WrittenKernel, value: UOp) -> UOp:
+    """Return a value that takes many operations."""
+    for n in range(k.draw.choice((0, 0, 8, 14))):
+        value = b.add(b.mul(value, b.const(3, k.dtype)), b.const(n % 4, k.dtype)) if n % 2 else b.maximum(value, b.neg(value))
+    return value
+
+
 def _special(name: str, bound: int | UOp) -> UOp:
     return UOp(Op.SPECIAL, (b.index(bound) if isinstance(bound, int) else bound,), SpecialArg(name))
 
@@ -212,7 +219,10 @@ def make_recurrence_on_one_memory(k: WrittenKernel) -> list[UOp]:
 
 
 def make_two_loops_maybe_bounded_by_counter(k: WrittenKernel) -> list[UOp]:
-    """Update memory in the order of nested loops whose bounds may be 0, negative, variables, or counters of outer loops."""
+    """Update memory in the order of nested loops whose bounds may be 0, negative, variables, or counters of outer loops.
+
+    A Load in the inner loop, which need not depend on its counter, may be in bounds only where the loop runs.
+    """
     outer = k.make_range(
         k.make_variable_param_with_placeholder_argument(-2, 4) if k.draw.chance(50) else k.draw.choice(_BOUNDS), AxisType.LOOP
     )
@@ -223,7 +233,8 @@ def make_two_loops_maybe_bounded_by_counter(k: WrittenKernel) -> list[UOp]:
         b.neg(outer),
         k.make_variable_param_with_placeholder_argument(-1, 3),
     )
-    inner = k.make_range(k.draw.choice(bounds), AxisType.LOOP)
+    bound = k.draw.choice(bounds)
+    inner = k.make_range(bound, AxisType.LOOP)
     size = k.draw.choice((1, 2, 5))
     element = b.at(
         k.make_memory_param_with_placeholder_argument(size, is_written=True),
@@ -232,8 +243,72 @@ def make_two_loops_maybe_bounded_by_counter(k: WrittenKernel) -> list[UOp]:
     added = k.load_affine(outer, inner)
     if k.draw.chance(40):  # a Load that the inner loop does not change, and that only its gate keeps inside of memory
         added = combine_exactly(k, added, k.load_inside_of_shorter_memory(outer))
+    if bound is bounds[1] and k.draw.chance(60):
+        memory = b.after(k.make_memory_param_with_placeholder_argument(4), inner)
+        added = combine_exactly(k, added, b.load(b.at(memory, b.sub(outer, 2))))  # outer is at least 2 in the inner loop
     update = b.store(element, combine_exactly(k, b.load(element), added))
-    return [_close(update, (outer, inner))]
+    return [b.end(update, outer, inner) if isinstance(bound, int) and k.draw.chance(30) else _close(update, (outer, inner))]
+
+
+def make_vector_axis_that_bounds_a_loop(k: WrittenKernel) -> list[UOp]:
+    """Reduce or store in a loop whose bound an unordered axis around it counts."""
+    outer = k.make_range(k.draw.integer(1, 4), k.draw.choice((AxisType.UPCAST, AxisType.UPCAST, *_UNORDERED)))
+    bound = k.draw.choice((b.add(outer, k.draw.integer(0, 2)), b.sub(3, outer), b.sub(outer, 1)))
+    most = loop_extent(outer) + 3
+    if k.draw.chance(50):
+        r = k.make_range(bound, AxisType.REDUCE)
+        out = k.make_memory_param_with_placeholder_argument(loop_extent(outer), is_written=True)
+        return [_close(b.store(b.at(out, outer), reduce_exactly(k, k.load_affine(outer, r), r)), (outer,))]
+    inner = k.make_range(bound, AxisType.LOOP)
+    out = k.make_memory_param_with_placeholder_argument(loop_extent(outer) * most, is_written=True)
+    return [_close(b.store(b.at(out, b.add(b.mul(outer, most), inner)), k.load_affine(outer, inner)), (outer, inner))]
+
+
+def make_registers_that_hold_while_others_are_used(k: WrittenKernel) -> list[UOp]:
+    """Fill registers, use others, and then change the first ones in part: under a gate, or in a loop that may not run."""
+    outer = k.draw_ranges((AxisType.LOOP, AxisType.GLOBAL), 1)
+    count = k.draw.integer(1, 2)
+    held, other = (k.make_private_buffer(count, AddrSpace.REG) for _ in range(2))
+    out = k.make_memory_param_with_placeholder_argument(2 * count * math.prod(map(loop_extent, outer)), is_written=True)
+    first = b.mul(row_major_index(outer), 2 * count)
+
+    def fill(registers: UOp) -> list[UOp]:
+        return [b.store(b.at(registers, n), k.load_affine(*outer)) for n in range(count)]
+
+    filled = fill(b.after(held, *outer))
+    used = b.after(other, *fill(b.after(other, *outer, *filled)))
+    stored = [b.store(b.at(out, b.add(first, n)), b.load(b.at(used, n))) for n in range(count)]
+    gates = k.draw_gate(outer[0], loop_extent(outer[0]))
+    if k.draw.chance(50):
+        variable: int | UOp = k.make_variable_param_with_placeholder_argument(-1, 2)
+        turn = k.make_range(k.draw.choice((variable, 0, 1)), AxisType.LOOP)
+        within = b.after(held, *filled, *stored, turn)
+        changed = b.end(b.store(b.at(within, b.mod(turn, count)), k.load_affine(*outer), *gates), turn)
+    else:
+        within = b.after(held, *filled, *stored)
+        changed = b.store(b.at(within, k.draw.integer(0, count - 1)), k.load_affine(*outer), *gates)
+    done = b.after(held, changed)
+    results = [b.store(b.at(out, b.add(first, count + n)), b.load(b.at(done, n))) for n in range(count)]
+    return [_close(b.group(*results) if count > 1 else results[0], outer)]
+
+
+def make_stores_that_wait_through_values(k: WrittenKernel) -> list[UOp]:
+    """Store to an element what waits for earlier effects: a Load of the element, a Store to it, or a Store to other memory.
+
+    The last Store is under a gate in some cases, and then its value may be costly.
+    """
+    ranges = k.draw_ranges((AxisType.LOOP, AxisType.GLOBAL), 2)
+    position, size = row_major_index(ranges), math.prod(map(loop_extent, ranges))
+    memory, other = (k.make_memory_param_with_placeholder_argument(size, is_written=True) for _ in range(2))
+    element = b.at(memory, position)
+    old = b.load(element)
+    first = b.store(b.at(b.after(memory, old), position), k.load_affine(*ranges))
+    second = b.store(b.at(other, position), k.load_affine(*ranges))
+    waits = (first, second) if k.draw.chance(50) else (second, first)
+    value = b.after(k.load_affine(*ranges), *waits)
+    value = combine_exactly(k, value, _compute_at_cost(k, old)) if k.draw.chance(60) else value
+    target = memory if k.draw.chance(60) else other
+    return [_close(b.store(b.at(target, position), value, *k.draw_gate(position, size)), ranges)]
 
 
 def make_atomic_counts(k: WrittenKernel) -> list[UOp]:
@@ -287,6 +362,32 @@ def make_exchange_of_lanes(k: WrittenKernel) -> list[UOp]:
         value = combine_exactly(k, b.load(b.at(ready, other)), k.load_affine(group, lane))
     out = k.make_memory_param_with_placeholder_argument(groups * lanes, is_written=True)
     return [_close(b.store(b.at(out, b.add(b.mul(group, lanes), lane)), value, *k.draw_gate(lane, lanes)), closed)]
+
+
+def make_exchange_in_turns(k: WrittenKernel) -> list[UOp]:
+    """Exchange values of lanes through one LOCAL memory in turns: of a loop, whose bound may be computed, or one by one."""
+    lanes, most = k.draw.choice((2, 4)), 3
+    lane = _special("lidx0", lanes) if k.draw.chance(50) else k.make_range(lanes, AxisType.LOCAL)
+    closed = [] if lane.op is Op.SPECIAL else [lane]
+    shared = k.make_private_buffer(lanes, AddrSpace.LOCAL)
+    out = k.make_memory_param_with_placeholder_argument(most * lanes, is_written=True)
+    other = k.draw.choice((b.sub(lanes - 1, lane), b.mod(b.add(lane, 1), lanes), b.index(0)))
+
+    def exchange(reference: UOp, first: UOp | int, *turns: UOp) -> UOp:
+        ready = b.after(shared, _barrier(b.store(b.at(reference, lane), k.load_affine(lane, *turns))))
+        return b.store(b.at(out, b.add(first, lane)), combine_exactly(k, b.load(b.at(ready, other)), k.load_affine(lane)))
+
+    if k.draw.chance(50):
+        return [_close(exchange(b.after(shared, _barrier(exchange(shared, 0))), lanes), closed)]
+    form = k.draw.choice(("constant", "variable", "loaded"))
+    bound: int | UOp = k.draw.integer(0, most)
+    if form == "variable":
+        bound = k.make_variable_param_with_placeholder_argument(0, most)
+    elif form == "loaded":
+        counts = k.make_memory_param_with_placeholder_argument(1, dt.int32)
+        bound = b.mod(b.cast(b.load(b.at(counts, 0)), dt.index), most + 1)
+    turn = k.make_range(bound, AxisType.LOOP)
+    return [_close(b.end(_barrier(exchange(b.after(shared, turn), b.mul(turn, lanes), turn)), turn), closed)]
 
 
 def make_group_reduce(k: WrittenKernel) -> list[UOp]:
@@ -435,9 +536,13 @@ FORMS: dict[str, Form] = {
     "in_place": make_update_in_place_maybe_via_aliased_params,
     "recurrence": make_recurrence_on_one_memory,
     "bounds": make_two_loops_maybe_bounded_by_counter,
+    "vector_bounds": make_vector_axis_that_bounds_a_loop,
     "atomic": make_atomic_counts,
     "registers": make_accumulation_in_registers,
+    "held_registers": make_registers_that_hold_while_others_are_used,
+    "value_waits": make_stores_that_wait_through_values,
     "lanes": make_exchange_of_lanes,
+    "turns": make_exchange_in_turns,
     "group": make_group_reduce,
     "fragments": make_product_of_fragments,
     "counted_lanes": make_lanes_that_change_what_counts_them,
