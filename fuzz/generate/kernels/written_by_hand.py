@@ -153,9 +153,9 @@ def _close(effect: UOp, ranges: Sequence[UOp]) -> UOp:
 
 
 def _compute_at_cost(k: WrittenKernel, value: UOp) -> UOp:
-    """Return a value that takes many operations."""
-    for n in range(k.draw.choice((0, 0, 8, 14))):
-        value = b.add(b.mul(value, b.const(3, k.dtype)), b.const(n % 4, k.dtype)) if n % 2 else b.maximum(value, b.neg(value))
+    """Return an integer that takes many operations."""
+    for n in range(k.draw.choice((0, 15, 15))):
+        value = b.xor(b.mul(value, b.const(3, k.dtype)), b.add(value, b.const(n % 4, k.dtype)))
     return value
 
 
@@ -264,32 +264,36 @@ def make_vector_axis_that_bounds_a_loop(k: WrittenKernel) -> list[UOp]:
     return [_close(b.store(b.at(out, b.add(b.mul(outer, most), inner)), k.load_affine(outer, inner)), (outer, inner))]
 
 
-def make_registers_that_hold_while_others_are_used(k: WrittenKernel) -> list[UOp]:
-    """Fill registers, use others, and then change the first ones in part: under a gate, or in a loop that may not run."""
-    outer = k.draw_ranges((AxisType.LOOP, AxisType.GLOBAL), 1)
-    count = k.draw.integer(1, 2)
+def make_registers_that_a_loop_may_keep(k: WrittenKernel) -> list[UOp]:
+    """Fill registers, and change them in the turns of a loop: under a gate, or in a loop inside that may not run.
+
+    Where they are not changed, they hold what an earlier turn left. Each turn uses other registers first.
+    """
+    outer = k.draw_ranges((AxisType.GLOBAL, AxisType.THREAD), 1) if k.draw.chance(40) else []
+    turn, count = k.make_range(k.draw.integer(2, 4), AxisType.LOOP), k.draw.integer(1, 2)
     held, other = (k.make_private_buffer(count, AddrSpace.REG) for _ in range(2))
-    out = k.make_memory_param_with_placeholder_argument(2 * count * math.prod(map(loop_extent, outer)), is_written=True)
-    first = b.mul(row_major_index(outer), 2 * count)
+    loops = (*outer, turn)
+    out = k.make_memory_param_with_placeholder_argument(2 * count * math.prod(map(loop_extent, loops)), is_written=True)
+    first = b.mul(row_major_index([*loops]), 2 * count)
 
-    def fill(registers: UOp) -> list[UOp]:
-        return [b.store(b.at(registers, n), k.load_affine(*outer)) for n in range(count)]
+    def fill(registers: UOp, *counters: UOp) -> list[UOp]:
+        return [b.store(b.at(registers, n), k.load_affine(*counters)) for n in range(count)]
 
-    filled = fill(b.after(held, *outer))
-    used = b.after(other, *fill(b.after(other, *outer, *filled)))
+    filled = fill(b.after(held, *outer) if outer else held, *outer)
+    used = b.after(other, *fill(b.after(other, *filled, turn), *loops))
     stored = [b.store(b.at(out, b.add(first, n)), b.load(b.at(used, n))) for n in range(count)]
-    gates = k.draw_gate(outer[0], loop_extent(outer[0]))
+    gate, elements = k.draw_gate(turn, loop_extent(turn)), range(count if k.draw.chance(70) else 1)
     if k.draw.chance(50):
-        variable: int | UOp = k.make_variable_param_with_placeholder_argument(-1, 2)
-        turn = k.make_range(k.draw.choice((variable, 0, 1)), AxisType.LOOP)
-        within = b.after(held, *filled, *stored, turn)
-        changed = b.end(b.store(b.at(within, b.mod(turn, count)), k.load_affine(*outer), *gates), turn)
+        again = k.make_range(k.make_variable_param_with_placeholder_argument(-1, 1), AxisType.LOOP)
+        within = b.after(held, *filled, *stored, again)
+        changes = [b.store(b.at(within, n), k.load_affine(*loops), *gate) for n in elements]
+        changes = [b.end(b.group(*changes), again)]
     else:
         within = b.after(held, *filled, *stored)
-        changed = b.store(b.at(within, k.draw.integer(0, count - 1)), k.load_affine(*outer), *gates)
-    done = b.after(held, changed)
+        changes = [b.store(b.at(within, n), k.load_affine(*loops), *gate) for n in elements]
+    done = b.after(held, *changes)
     results = [b.store(b.at(out, b.add(first, count + n)), b.load(b.at(done, n))) for n in range(count)]
-    return [_close(b.group(*results) if count > 1 else results[0], outer)]
+    return [_close(b.group(*results), loops)]
 
 
 def make_stores_that_wait_through_values(k: WrittenKernel) -> list[UOp]:
@@ -306,7 +310,8 @@ def make_stores_that_wait_through_values(k: WrittenKernel) -> list[UOp]:
     second = b.store(b.at(other, position), k.load_affine(*ranges))
     waits = (first, second) if k.draw.chance(50) else (second, first)
     value = b.after(k.load_affine(*ranges), *waits)
-    value = combine_exactly(k, value, _compute_at_cost(k, old)) if k.draw.chance(60) else value
+    if k.draw.chance(60):
+        value = combine_exactly(k, value, old if k.dtype.is_float else _compute_at_cost(k, old))
     target = memory if k.draw.chance(60) else other
     return [_close(b.store(b.at(target, position), value, *k.draw_gate(position, size)), ranges)]
 
@@ -539,7 +544,7 @@ FORMS: dict[str, Form] = {
     "vector_bounds": make_vector_axis_that_bounds_a_loop,
     "atomic": make_atomic_counts,
     "registers": make_accumulation_in_registers,
-    "held_registers": make_registers_that_hold_while_others_are_used,
+    "held_registers": make_registers_that_a_loop_may_keep,
     "value_waits": make_stores_that_wait_through_values,
     "lanes": make_exchange_of_lanes,
     "turns": make_exchange_in_turns,
