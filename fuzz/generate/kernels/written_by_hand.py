@@ -265,33 +265,26 @@ def make_vector_axis_that_bounds_a_loop(k: WrittenKernel) -> list[UOp]:
 
 
 def make_registers_that_a_loop_may_keep(k: WrittenKernel) -> list[UOp]:
-    """Fill registers, and change them in the turns of a loop: under a gate, or in a loop inside that may not run.
+    """Fill registers in the first turns of a loop: under a gate, or in a loop inside that does not run in later turns.
 
-    Where they are not changed, they hold what an earlier turn left. Each turn uses other registers first.
+    Later turns find what an earlier one left. Each turn uses other registers first.
     """
     outer = k.draw_ranges((AxisType.GLOBAL, AxisType.THREAD), 1) if k.draw.chance(40) else []
     turn, count = k.make_range(k.draw.integer(2, 4), AxisType.LOOP), k.draw.integer(1, 2)
     held, other = (k.make_private_buffer(count, AddrSpace.REG) for _ in range(2))
-    loops = (*outer, turn)
+    loops = [*outer, turn]
     out = k.make_memory_param_with_placeholder_argument(2 * count * math.prod(map(loop_extent, loops)), is_written=True)
-    first = b.mul(row_major_index([*loops]), 2 * count)
-
-    def fill(registers: UOp, *counters: UOp) -> list[UOp]:
-        return [b.store(b.at(registers, n), k.load_affine(*counters)) for n in range(count)]
-
-    filled = fill(b.after(held, *outer) if outer else held, *outer)
-    used = b.after(other, *fill(b.after(other, *filled, turn), *loops))
+    first, filling_turns = b.mul(row_major_index(loops), 2 * count), k.draw.integer(1, loop_extent(turn))
+    used = b.after(other, *[b.store(b.at(b.after(other, turn), n), k.load_affine(*loops)) for n in range(count)])
     stored = [b.store(b.at(out, b.add(first, n)), b.load(b.at(used, n))) for n in range(count)]
-    gate, elements = k.draw_gate(turn, loop_extent(turn)), range(count if k.draw.chance(70) else 1)
     if k.draw.chance(50):
-        again = k.make_range(k.make_variable_param_with_placeholder_argument(-1, 1), AxisType.LOOP)
-        within = b.after(held, *filled, *stored, again)
-        changes = [b.store(b.at(within, n), k.load_affine(*loops), *gate) for n in elements]
-        changes = [b.end(b.group(*changes), again)]
+        again = k.make_range(b.sub(filling_turns, turn), AxisType.LOOP)
+        within = b.after(held, *stored, again)
+        fills = [b.end(b.group(*[b.store(b.at(within, n), k.load_affine(*loops)) for n in range(count)]), again)]
     else:
-        within = b.after(held, *filled, *stored)
-        changes = [b.store(b.at(within, n), k.load_affine(*loops), *gate) for n in elements]
-    done = b.after(held, *changes)
+        gate, within = b.lt(turn, filling_turns), b.after(held, *stored)
+        fills = [b.store(b.at(within, n), k.load_affine(*loops), gate) for n in range(count)]
+    done = b.after(held, *fills)
     results = [b.store(b.at(out, b.add(first, count + n)), b.load(b.at(done, n))) for n in range(count)]
     return [_close(b.group(*results), loops)]
 
