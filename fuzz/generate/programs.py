@@ -268,12 +268,15 @@ class CallingProgramMaker(ProgramMaker):
                     else self._choose_value_or_unwritten_memory_to_read(a, written, read)
                 )
         declares = self.draw.chance(75) or bool(read)
-        arguments = self._drop_waits_of_repeated_arguments([references[a] for a in drawn.arguments])
-        if self.draw.chance(15):  # an argument of which the body makes no use, and which waits for nothing
-            arguments += [strip_afters(a) for a in arguments if a.op is Op.AFTER][:1]
-        call = b.call(drawn.body, *arguments, written=slots if declares else None)
-        for memory in written.values():
-            memory.current, memory.reads = b.after(memory.current, call), []
+        for _ in range(self.draw.choice((1, 1, 1, 2))):  # the same Call a second time, on what the first one left
+            arguments = self._drop_waits_of_repeated_arguments([references[a] for a in drawn.arguments])
+            if self.draw.chance(30):  # an argument of which the body makes no use, and which waits for nothing
+                arguments += [strip_afters(a) for a in arguments if a.op is Op.AFTER][:1]
+            call = b.call(drawn.body, *arguments, written=slots if declares else None)
+            for placeholder, memory in written.items():
+                current = b.after(memory.current, call)
+                references[placeholder] = rebase_view_on_new_reference(references[placeholder], memory.current, current)
+                memory.current, memory.reads = current, []
         for memory in read:
             memory.reads.append(call)
 

@@ -375,7 +375,7 @@ def make_exchange_in_turns(k: WrittenKernel) -> list[UOp]:
         ready = b.after(shared, _barrier(b.store(b.at(reference, lane), k.load_affine(lane, *turns))))
         return b.store(b.at(out, b.add(first, lane)), combine_exactly(k, b.load(b.at(ready, other)), k.load_affine(lane)))
 
-    if k.draw.chance(50):
+    if k.draw.chance(40):
         return [_close(exchange(b.after(shared, _barrier(exchange(shared, 0))), lanes), closed)]
     form = k.draw.choice(("constant", "variable", "loaded"))
     bound: int | UOp = k.draw.integer(0, most)
@@ -384,8 +384,13 @@ def make_exchange_in_turns(k: WrittenKernel) -> list[UOp]:
     elif form == "loaded":
         counts = k.make_memory_param_with_placeholder_argument(1, dt.int32)
         bound = b.mod(b.cast(b.load(b.at(counts, 0)), dt.index), most + 1)
-    turn = k.make_range(bound, AxisType.LOOP)
-    return [_close(b.end(_barrier(exchange(b.after(shared, turn), b.mul(turn, lanes), turn)), turn), closed)]
+    done: tuple[UOp, ...] = ()
+    for _ in range(k.draw.choice((1, 1, 2))):  # loops with the same bound, perhaps each in another loop
+        around = [k.make_range(k.draw.integer(1, 2), AxisType.LOOP)] if k.draw.chance(40) else []
+        turn = k.make_range(bound, AxisType.LOOP)
+        exchanged = exchange(b.after(shared, *done, *around, turn), b.mul(turn, lanes), turn)
+        done = (_close(b.end(_barrier(exchanged), turn), around),)
+    return [_close(done[0], closed)]
 
 
 def make_group_reduce(k: WrittenKernel) -> list[UOp]:
