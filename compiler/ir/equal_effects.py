@@ -29,7 +29,7 @@ def chain_atomic_adds_per_memory_and_loops(body: UOp, memory_number_by_slot: Map
     different loops need no order: they depend on different Ranges, and what closes a Range depends on all AtomicAdds in it
     (RANGE.C4).
     """
-    if body.op is not Op.SINK or len(nodes_with_op(body, Op.ATOMICADD)) < 2:
+    if body.op is Op.LINEAR or len(nodes_with_op(body, Op.ATOMICADD)) < 2:
         return body
     order = toposort(body)
     loops = open_ranges(order)

@@ -85,7 +85,7 @@ def bind_accesses_to_loops_and_split_ends(body: UOp, memory_number_by_slot: Mapp
     dependence on them: `i * 0` depends on a loop until it is folded. `memory_number_by_slot` tells which Params are one memory
     (`identify_memory`).
     """
-    ranges = nodes_with_op(body, Op.RANGE) if body.op is Op.SINK else []
+    ranges = nodes_with_op(body, Op.RANGE) if body.op is not Op.LINEAR else []
     if not ranges or not nodes_with_op(body, Op.END):
         return body
     order = toposort(*ranges, body)  # a loop stands before the accesses that will depend on it

@@ -20,6 +20,7 @@ import numpy as np
 
 from uops.backends.testing.values import Array, draw_array
 from uops.fuzz.generate.declared import EVERYTHING, SupportedOpDtypes
+from uops.fuzz.generate.draw import draw_permutation
 from uops.fuzz.generate.graphs import FuzzCase
 from uops.fuzz.generate.kernels.written_by_hand import draw_kernel_call_on_placeholders
 from uops.fuzz.generate.maker import GraphMaker
@@ -272,13 +273,25 @@ class CallingProgramMaker(ProgramMaker):
             arguments = self._drop_waits_of_repeated_arguments([references[a] for a in drawn.arguments])
             if self.draw.chance(30):  # an argument of which the body makes no use, and which waits for nothing
                 arguments += [strip_afters(a) for a in arguments if a.op is Op.AFTER][:1]
-            call = b.call(drawn.body, *arguments, written=slots if declares else None)
+            body, written_slots = drawn.body, slots
+            if self.draw.chance(15) and not any(a.dtype is dt.index for a in arguments):
+                body, arguments, written_slots = self._wrap_in_body_with_other_numbers(body, arguments, slots)
+            call = b.call(body, *arguments, written=written_slots if declares else None)
             for placeholder, memory in written.items():
                 current = b.after(memory.current, call)
                 references[placeholder] = rebase_view_on_new_reference(references[placeholder], memory.current, current)
                 memory.current, memory.reads = current, []
         for memory in read:
             memory.reads.append(call)
+
+    def _wrap_in_body_with_other_numbers(
+        self, kernel: UOp, arguments: Sequence[UOp], written: Sequence[int]
+    ) -> tuple[UOp, list[UOp], tuple[int, ...]]:
+        """Return a body that calls a kernel on its own Params, with its arguments in another order, and what it writes of them."""
+        order = draw_permutation(self.draw, len(arguments))
+        params = {k: b.param(slot, arguments[k].shape, arguments[k].dtype) for slot, k in enumerate(order)}
+        inner = b.call(kernel, *[params[k] for k in range(len(arguments))], written=tuple(written))
+        return b.sink(inner), [arguments[k] for k in order], tuple(sorted(order.index(k) for k in written))
 
     def _drop_waits_of_repeated_arguments(self, arguments: Sequence[UOp]) -> list[UOp]:
         """Return arguments of which the second of two equal ones waits for no effect, in some cases: the first one does."""

@@ -115,6 +115,15 @@ def symbolic_parameter() -> Program:
     return Program(b.after(out, b.call(body, out, param(0, m), m, written=(0,))), {"m": 5, "p0": floats(5), "b1": floats(16)})
 
 
+def equal_sums_without_a_sink() -> Program:
+    """Two sums at positions that fold to the same one: each adds, also if the body's root is an End."""
+    o, x, i = param(0, 1), param(1, 4), loop(4)
+    adds = [UOp(Op.ATOMICADD, (b.at(o, b.mul(b.mod(i, n), 0)), b.const(1.0))) for n in (2, 3)]
+    body = b.end(b.group(*adds, UOp(Op.ATOMICADD, (b.at(o, 0), load(x, i)))), i)
+    out = b.buffer(1, F32, unique=1)
+    return Program(b.after(out, b.call(body, out, param(0, 4), written=(0,))), {"p0": floats(4), "b1": floats(1)})
+
+
 def workgroups(barrier: bool, ranges: bool = False) -> Program:
     o, x = param(0, 32), param(1, 32)
     g = loop(4, 0, T.GLOBAL) if ranges else special(4, "gidx0")
@@ -322,6 +331,7 @@ PROGRAMS = {
     "Specials and a Barrier": workgroups(barrier=True),
     "loops of lanes and a Barrier": workgroups(barrier=True, ranges=True),
     "AtomicAdd": histogram(),
+    "AtomicAdds that become equal in a body without a Sink": equal_sums_without_a_sink(),
     "If in a list": if_in_a_list(),
     "a Reduce": row_sums(),
     "fp8": float8(),

@@ -49,6 +49,8 @@ _UNORDERED = (AxisType.GLOBAL, AxisType.THREAD, AxisType.LOCAL, AxisType.WARP, A
 _LANES = (AxisType.LOCAL, AxisType.WARP, AxisType.GROUP_REDUCE)
 #: Bounds of loops: a bound <= 0 runs zero times (R57).
 _BOUNDS = (-3, -1, 0, 1, 2, 3, 5)
+#: Floats whose sums of a few small integers are exact, and of which no target has an atomic instruction.
+_ATOMIC_FLOATS = (dt.float16, dt.bfloat16)
 #: The instructions of warps without elements that several lanes hold, whose copies would have to agree (R119).
 _TENSOR_CORES = tuple(x for x in DESCRIPTORS if x.threads > 1 and x.copies_a == x.copies_b == 1)
 #: Dtypes of lists of instructions, which every target of ours has.
@@ -310,8 +312,11 @@ def make_stores_that_wait_through_values(k: WrittenKernel) -> list[UOp]:
 
 
 def make_atomic_counts(k: WrittenKernel) -> list[UOp]:
-    """Add to elements of memory at positions that memory holds, in loops or lanes of any type."""
-    if k.draw.chance(30):
+    """Add one to three numbers to elements of memory at positions that memory holds, in loops or lanes of any type.
+
+    Specials are the lanes of sums of integers alone: no target of ours adds small floats among concurrent lanes.
+    """
+    if not k.dtype.is_float and k.draw.chance(30):
         ranges = [k.draw_special("gidx0", 3), k.draw_special("lidx0", 3)]
         closed: list[UOp] = []
     else:
@@ -319,10 +324,14 @@ def make_atomic_counts(k: WrittenKernel) -> list[UOp]:
     size = math.prod(map(loop_extent, ranges))
     position, cells = row_major_index(ranges), k.draw.choice((1, 2, 4))
     counts = k.make_memory_param_with_placeholder_argument(cells, is_written=True)
-    key = b.load(b.at(k.make_memory_param_with_placeholder_argument(size, k.draw.choice(k.int_dtypes)), position))
-    index = b.cast(b.mod(key, b.const(cells, key.dtype)), dt.index) if k.draw.chance(70) else b.mod(position, cells)
-    added = k.load_affine(*ranges) if k.draw.chance(60) else b.const(k.draw.choice((1, 3)), k.dtype)
-    return [_close(UOp(Op.ATOMICADD, (b.at(counts, index), added)), closed)]
+    adds = []
+    for _ in range(k.draw.choice((1, 1, 2, 3))):
+        key = b.load(b.at(k.make_memory_param_with_placeholder_argument(size, k.draw.choice(k.int_dtypes)), position))
+        index = b.cast(b.mod(key, b.const(cells, key.dtype)), dt.index) if k.draw.chance(70) else b.mod(position, cells)
+        added = k.load_affine(*ranges) if k.draw.chance(60) else b.const(k.draw.choice((1, 3)), k.dtype)
+        adds.append(UOp(Op.ATOMICADD, (b.at(counts, index), added)))
+    adds = list(dict.fromkeys(adds))
+    return [_close(b.group(*adds) if len(adds) > 1 else adds[0], closed)]
 
 
 def make_accumulation_in_registers(k: WrittenKernel) -> list[UOp]:
@@ -523,6 +532,32 @@ def make_list_with_ifs(k: WrittenKernel) -> UOp:
     return UOp(Op.LINEAR, tuple(code.items))
 
 
+def make_list_with_view_of_registers(k: WrittenKernel) -> UOp:
+    """Make a list in which each lane reads its registers as narrower integers, perhaps behind a Barrier."""
+    code, lanes = _Instructions(), k.draw.choice((2, 4))
+    parts = [d for d in (dt.uint8, dt.int32, dt.uint32) if d.itemsize < k.dtype.itemsize] or [k.dtype]
+    part = k.draw.choice(parts)
+    out, x = (
+        k.make_memory_param_with_placeholder_argument(lanes, is_written=True),
+        k.make_memory_param_with_placeholder_argument(lanes),
+    )
+    lane = code.emit_with_unlisted_sources(b.cast(_special("lidx0", lanes), dt.int32))
+    count = k.draw.integer(1, 2)
+    registers = k.make_private_buffer(count, AddrSpace.REG)
+    value = b.load(b.at(x, lane))
+    stores = [
+        code.emit_with_unlisted_sources(
+            b.store(b.at(registers, b.const(n, dt.int32)), combine_machine(k, value, b.const(n, k.dtype)) if n else value)
+        )
+        for n in range(count)
+    ]
+    done = code.emit_with_unlisted_sources(_barrier(*stores)) if k.draw.chance(70) else stores[-1]
+    view = b.after(registers, done) if part is k.dtype else b.bitcast(b.after(registers, done), part)
+    read = b.load(b.at(view, b.const(k.draw.integer(0, view.shape[0] - 1), dt.int32)))
+    code.emit_with_unlisted_sources(b.store(b.at(out, lane), read if part is k.dtype else b.cast(read, k.dtype)))
+    return UOp(Op.LINEAR, tuple(code.items))
+
+
 def combine_machine(k: WrittenKernel, x: UOp, y: UOp) -> UOp:
     """Combine two values by an op that is one instruction, and exact."""
     forms: tuple[Callable[[], UOp], ...] = (lambda: b.add(x, y), lambda: b.sub(x, y), lambda: b.where(b.lt(x, y), y, x))
@@ -578,9 +613,11 @@ def build_kernel_call_on_placeholders(
     """Draw a Call of a kernel of one form, for a TENSOR program or for a launch."""
     integers = declared.filter_dtypes(dt.INTS)
     dtypes = declared.filter_dtypes(
-        {"atomic": dt.INTS, LIST_FORM: _MACHINE, "fragments": tuple({x.dtype_in: None for x in _TENSOR_CORES})}.get(
-            form, (*dt.INTS, *DTYPES)
-        )
+        {
+            "atomic": (*dt.INTS, *_ATOMIC_FLOATS),
+            LIST_FORM: _MACHINE,
+            "fragments": tuple({x.dtype_in: None for x in _TENSOR_CORES}),
+        }.get(form, (*dt.INTS, *DTYPES))
     )
     dtypes = tuple(d for d in preferred if d in dtypes) or dtypes
     k = WrittenKernel(draw, draw.choice(dtypes), name, int_dtypes=integers, takes_maxima=False, may_view_as_parts=is_launch)
@@ -588,7 +625,8 @@ def build_kernel_call_on_placeholders(
         memories = [b.buffer(draw.choice((4, 8, 12, 16)), k.dtype, unique=n) for n in range(1, draw.integer(2, 3) + 1)]
         call, _ = make_kernel_call_and_output_buffer(k, memories, 100)
         return call
-    body = make_list_with_ifs(k) if form == LIST_FORM else _draw_named_sink_or_other_root(k, FORMS[form](k))
+    make_list = make_list_with_view_of_registers if form == LIST_FORM and k.draw.chance(30) else make_list_with_ifs
+    body = make_list(k) if form == LIST_FORM else _draw_named_sink_or_other_root(k, FORMS[form](k))
     return b.call(body, *k.arguments, written=tuple(sorted(k.written)))
 
 
