@@ -29,6 +29,8 @@ from uops.fuzz.generate.producers import FEATURES, LEAVES, PRODUCERS
 from uops.spec.choices import ChoiceSource
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import ReduceArg
+from uops.spec.ir.axes import AxisType
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import Dim, UOp
 from uops.spec.ir.ops import Op
@@ -319,7 +321,12 @@ class CallingProgramMaker(ProgramMaker):
         out, source = b.param(0, (high * columns,), d), b.param(1, (count if is_symbolic else low, columns), d)
         i, j = b.range_(count, 0), b.range_(columns, 1)
         taken = b.sub(b.sub(count, 1), i) if draw.chance(40) else i
-        stored = b.store(b.at(out, b.add(b.mul(i, columns), j)), b.load(b.at(source, taken, j)))
+        value = b.load(b.at(source, taken, j))
+        if is_symbolic and draw.chance(40):  # a sum of elements of two rows before, if there are as many
+            r = b.range_(b.sub(i, 1), 2, AxisType.REDUCE)
+            earlier = b.load(b.at(b.after(source, r), b.sub(i, 2), j))
+            value = b.add(value, UOp(Op.REDUCE, (earlier, r), ReduceArg(Op.ADD, ())))
+        stored = b.store(b.at(out, b.add(b.mul(i, columns), j)), value)
         body = b.sink(b.end(stored, i, j), name=f"k{self.maker.take_slot()}")
         target, written = self._choose_memory_to_write_ordered_after_reads(b.buffer(high * columns, d, unique=0), [])
         call = b.call(body, written, view, *((rows,) if is_symbolic else ()), written=(0,))

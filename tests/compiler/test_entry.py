@@ -30,7 +30,7 @@ from uops.spec.bestiary.legalize import legalize
 from uops.spec.errors import CompileError, SpecError, Trap
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.args import AddrSpace, BBufferArg, CallArg, DeviceArg, NameArg, ReduceArg, UniqueArg
+from uops.spec.ir.args import AddrSpace, BBufferArg, CallArg, DeviceArg, NameArg, ReduceArg, SinkArg, UniqueArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, nodes_with_op
 from uops.spec.ir.ops import Op
@@ -522,3 +522,15 @@ def test_a_function_of_the_host_may_write_all_its_arguments():
     x, y = b.buffer(8, dt.int32, unique=1), b.buffer(8, dt.int32, unique=2)
     launch = UOp(Op.LINEAR, (b.call(UOp(Op.CUSTOM_FUNCTION, (), NameArg("sort")), x, y),))
     assert describe_launch(launch).written == {x, y}
+
+
+@pytest.mark.parametrize("dialect", [Dialect.KERNEL, Dialect.SCHEDULED, Dialect.EXPANDED])
+def test_a_load_stays_in_a_loop_that_folding_takes_from_its_position(dialect: Dialect) -> None:
+    """R127 (loops of a node): each iteration reads what the one before stored."""
+    p, r = b.param(0, (3,), dt.int32), b.range_(3, 0)
+    first = b.load(b.at(p, b.mod(b.mul(r, 0), 3)))
+    effect = b.end(b.store(b.at(p, r), b.add(first, b.const(1, dt.int32))), r)
+    body = UOp(Op.SINK, (effect,), SinkArg("k", scheduled=dialect is not Dialect.KERNEL))
+    launch = UOp(Op.LINEAR, (b.call(body, b.buffer(3, dt.int32, unique=1), written=(0,)),))
+    program = compile(launch, create_backend("llvm").target, Config(reuse=False), dialect)
+    assert program({"b1": np.array([5, 0, 0], np.int32)}).buffers["b1"].tolist() == [6, 7, 7]

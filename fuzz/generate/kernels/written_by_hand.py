@@ -59,14 +59,9 @@ _MACHINE = (dt.int32, dt.int64, dt.uint8, dt.uint32, dt.float32, dt.float64)
 
 @dataclass
 class WrittenKernel(KernelMaker):
-    """A kernel under construction that numbers its Params itself. `written` holds the slots of those that it writes.
-
-    `may_view_as_parts` says that memory may be read as narrower integers, which a launch takes, and a Call of TENSOR does not
-    (R166).
-    """
+    """A kernel under construction that numbers its Params itself. `written` holds the slots of those that it writes."""
 
     written: set[int] = field(default_factory=set)
-    may_view_as_parts: bool = False
 
     def make_memory_param_with_placeholder_argument(
         self, shape: int | tuple[int, ...], d: DType | None = None, *, is_written: bool = False
@@ -199,24 +194,16 @@ def make_update_in_place_maybe_via_aliased_params(k: WrittenKernel) -> list[UOp]
 
 
 def make_recurrence_on_one_memory(k: WrittenKernel) -> list[UOp]:
-    """Compute each element from another one of the same memory, in the order of loops.
-
-    It is read through the Param that is written, through a second Param of the same memory, or as narrower integers.
-    """
+    """Compute each element from another one of the same memory, in the order of loops; a second Param may name the memory, too."""
     ranges = k.draw_ranges((AxisType.LOOP,), 2)
     position = row_major_index(ranges)
     size = math.prod(map(loop_extent, ranges)) + k.draw.integer(0, 2)
     out = source = k.make_memory_param_with_placeholder_argument(size, is_written=True)
-    parts = tuple(d for d in k.int_dtypes if d.itemsize < k.dtype.itemsize and not k.dtype.is_float)
-    if parts and k.may_view_as_parts and k.draw.chance(30):
-        source = b.bitcast(out, k.draw.choice(parts))
-    elif k.draw.chance(60):
+    if k.draw.chance(60):
         source = k.make_memory_param_with_placeholder_argument(size)
         k.arguments[source.arg.slot] = k.arguments[out.arg.slot]  # the same reference twice (R166)
-    (count,) = source.shape
-    other = b.mod(b.add(b.mul(position, k.draw.choice((0, 1, 3))), k.draw.integer(0, count - 1)), count)
-    old = b.load(b.at(source, position if k.draw.chance(20) else other))
-    value = combine_exactly(k, b.cast(old, k.dtype), k.load_affine(*ranges))
+    other = b.mod(b.add(b.mul(position, k.draw.choice((0, 1, 3))), k.draw.integer(0, size - 1)), size)
+    value = combine_exactly(k, b.load(b.at(source, other)), k.load_affine(*ranges))
     return [_close(b.store(b.at(out, position), value), ranges)]
 
 
@@ -332,6 +319,19 @@ def make_atomic_counts(k: WrittenKernel) -> list[UOp]:
         adds.append(UOp(Op.ATOMICADD, (b.at(counts, index), added)))
     adds = list(dict.fromkeys(adds))
     return [_close(b.group(*adds) if len(adds) > 1 else adds[0], closed)]
+
+
+def make_update_beside_loops(k: WrittenKernel) -> list[UOp]:
+    """Fill memory in loops, and update an element of other memory once, beside the loops."""
+    ranges = k.draw_ranges((AxisType.LOOP, AxisType.GLOBAL, AxisType.GLOBAL, AxisType.LOCAL), 2)
+    filled = k.make_memory_param_with_placeholder_argument(math.prod(map(loop_extent, ranges)), is_written=True)
+    element = b.at(k.make_memory_param_with_placeholder_argument(2, is_written=True), k.draw.integer(0, 1))
+    added = k.load_affine()
+    if k.dtype.is_float or k.draw.chance(40):
+        update = b.store(element, combine_exactly(k, b.load(element), added))
+    else:
+        update = UOp(Op.ATOMICADD, (element, added))
+    return [_close(b.store(b.at(filled, row_major_index(ranges)), k.load_affine(*ranges)), ranges), update]
 
 
 def make_accumulation_in_registers(k: WrittenKernel) -> list[UOp]:
@@ -576,6 +576,7 @@ FORMS: dict[str, Form] = {
     "bounds": make_two_loops_maybe_bounded_by_counter,
     "vector_bounds": make_vector_axis_that_bounds_a_loop,
     "atomic": make_atomic_counts,
+    "beside": make_update_beside_loops,
     "registers": make_accumulation_in_registers,
     "held_registers": make_registers_that_a_loop_may_keep,
     "value_waits": make_stores_that_wait_through_values,
@@ -602,15 +603,9 @@ def draw_kernel_call_on_placeholders(
 
 
 def build_kernel_call_on_placeholders(
-    draw: ChoiceSource,
-    form: str,
-    name: str,
-    declared: SupportedOpDtypes,
-    preferred: tuple[DType, ...] = (),
-    *,
-    is_launch: bool = False,
+    draw: ChoiceSource, form: str, name: str, declared: SupportedOpDtypes, preferred: tuple[DType, ...] = ()
 ) -> UOp:
-    """Draw a Call of a kernel of one form, for a TENSOR program or for a launch."""
+    """Draw a Call of a kernel of one form."""
     integers = declared.filter_dtypes(dt.INTS)
     dtypes = declared.filter_dtypes(
         {
@@ -620,7 +615,7 @@ def build_kernel_call_on_placeholders(
         }.get(form, (*dt.INTS, *DTYPES))
     )
     dtypes = tuple(d for d in preferred if d in dtypes) or dtypes
-    k = WrittenKernel(draw, draw.choice(dtypes), name, int_dtypes=integers, takes_maxima=False, may_view_as_parts=is_launch)
+    k = WrittenKernel(draw, draw.choice(dtypes), name, int_dtypes=integers, takes_maxima=False)
     if form == SCHEDULED_FORM:
         memories = [b.buffer(draw.choice((4, 8, 12, 16)), k.dtype, unique=n) for n in range(1, draw.integer(2, 3) + 1)]
         call, _ = make_kernel_call_and_output_buffer(k, memories, 100)
@@ -651,7 +646,7 @@ def generate_launch_of_kernels(draw: ChoiceSource, declared: SupportedOpDtypes) 
 def _draw_call_of_kernel_dialect(draw: ChoiceSource, name: str, declared: SupportedOpDtypes) -> UOp:
     """Draw a Call until one is well-formed in KERNEL; a recurrence is."""
     for form in (*(draw.choice(tuple(FORMS)) for _ in range(4)), "recurrence"):
-        call = build_kernel_call_on_placeholders(draw, form, name, declared, is_launch=True)
+        call = build_kernel_call_on_placeholders(draw, form, name, declared)
         body = call.body
         if body.op is not Op.SINK or body.arg is None:
             body = UOp(Op.SINK, body.src if body.op in EFFECT_GROUPS else (body,), SinkArg(name))
