@@ -322,16 +322,21 @@ def make_atomic_counts(k: WrittenKernel) -> list[UOp]:
 
 
 def make_update_beside_loops(k: WrittenKernel) -> list[UOp]:
-    """Fill memory in loops, and update an element of other memory once, beside the loops."""
-    ranges = k.draw_ranges((AxisType.LOOP, AxisType.GLOBAL, AxisType.GLOBAL, AxisType.LOCAL), 2)
-    filled = k.make_memory_param_with_placeholder_argument(math.prod(map(loop_extent, ranges)), is_written=True)
-    element = b.at(k.make_memory_param_with_placeholder_argument(2, is_written=True), k.draw.integer(0, 1))
-    added = k.load_affine()
+    """Fill memory in loops, and update elements of other memory beside the inner ones of these loops."""
+    ranges = k.draw_ranges((AxisType.LOOP, AxisType.GLOBAL, AxisType.GLOBAL, AxisType.LOCAL), 3)
+    outer = ranges[: k.draw.integer(0, len(ranges) - 1)]
+    inner = ranges[len(outer) :]
+    filled, updated = (
+        k.make_memory_param_with_placeholder_argument(math.prod(map(loop_extent, loops)), is_written=True)
+        for loops in (ranges, outer)
+    )
+    element, added = b.at(updated, row_major_index(outer)), k.load_affine(*outer)
     if k.dtype.is_float or k.draw.chance(40):
         update = b.store(element, combine_exactly(k, b.load(element), added))
     else:
         update = UOp(Op.ATOMICADD, (element, added))
-    return [_close(b.store(b.at(filled, row_major_index(ranges)), k.load_affine(*ranges)), ranges), update]
+    fill = _close(b.store(b.at(filled, row_major_index(ranges)), k.load_affine(*ranges)), inner)
+    return [_close(b.group(fill, update), outer)] if outer else [fill, update]
 
 
 def make_accumulation_in_registers(k: WrittenKernel) -> list[UOp]:
