@@ -335,7 +335,8 @@ def make_update_beside_loops(k: WrittenKernel) -> list[UOp]:
         update = b.store(element, combine_exactly(k, b.load(element), added))
     else:
         update = UOp(Op.ATOMICADD, (element, added))
-    fill = _close(b.store(b.at(filled, row_major_index(ranges)), k.load_affine(*ranges)), inner)
+    target = b.after(filled, update) if k.draw.chance(50) else filled
+    fill = _close(b.store(b.at(target, row_major_index(ranges)), k.load_affine(*ranges)), inner)
     return [_close(b.group(fill, update), outer)] if outer else [fill, update]
 
 
