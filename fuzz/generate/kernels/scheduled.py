@@ -127,17 +127,25 @@ def make_kernel_call_and_output_buffer(k: KernelMaker, input_memories: list[UOp]
         [k.find_or_make_param_of_argument(m) for m in input_memories if draw.chance(70)]
         or [k.find_or_make_param_of_argument(input_memories[0])],
     )
-    effect = b.store(b.at(target, row_major_index(ranges)), value)
     inner = sorted(ranges, key=lambda r: (r.arg.type.priority, r.arg.axis_id), reverse=True)
     # R60 (Barrier): all lanes of a workgroup reach a Barrier, so a kernel with LOCAL memory runs all its lanes to the end.
-    depth = draw.integer(1, len(inner)) if not k.uniques and draw.chance(60) else None
-    for position, r in enumerate(inner):
-        if position == depth:
-            effect = b.group(_make_read_modify_write_store(k, output_buffer_id + 100, inner[position:]), effect)
+    if k.uniques or not draw.chance(60):
+        fill = _close_loops(b.store(b.at(target, row_major_index(ranges)), value), inner)
+        return UOp(Op.CALL, (UOp(Op.SINK, (fill,), SinkArg(k.name)), *k.arguments), CallArg(written=(0,))), out
+    depth = draw.integer(1, len(inner))
+    update = _make_read_modify_write_store(k, output_buffer_id + 100, inner[depth:])
+    target = b.after(target, update) if draw.chance(40) else target  # the inner loops begin behind the update
+    fill = _close_loops(b.store(b.at(target, row_major_index(ranges)), value), inner[:depth])
+    effects = [_close_loops(b.group(update, fill), inner[depth:])] if depth < len(inner) else [fill, update]
+    written = (0, len(k.params) - 1)
+    return UOp(Op.CALL, (UOp(Op.SINK, tuple(effects), SinkArg(k.name)), *k.arguments), CallArg(written=written)), out
+
+
+def _close_loops(effect: UOp, loops: list[UOp]) -> UOp:
+    """Close loops, the innermost first."""
+    for r in loops:
         effect = b.end(effect, r)
-    effects = (effect, _make_read_modify_write_store(k, output_buffer_id + 100, [])) if depth == len(inner) else (effect,)
-    written = (0,) if depth is None else (0, len(k.params) - 1)
-    return UOp(Op.CALL, (UOp(Op.SINK, effects, SinkArg(k.name)), *k.arguments), CallArg(written=written)), out
+    return effect
 
 
 def _make_read_modify_write_store(k: KernelMaker, buffer_id: int, ranges: list[UOp]) -> UOp:
