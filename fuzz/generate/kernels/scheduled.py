@@ -133,7 +133,7 @@ def make_kernel_call_and_output_buffer(k: KernelMaker, input_memories: list[UOp]
         fill = _close_loops(b.store(b.at(target, row_major_index(ranges)), value), inner)
         return UOp(Op.CALL, (UOp(Op.SINK, (fill,), SinkArg(k.name)), *k.arguments), CallArg(written=(0,))), out
     depth = draw.integer(1, len(inner))
-    update = _make_read_modify_write_store(k, output_buffer_id + 100, inner[depth:])
+    update = _make_update_of_counter(k, output_buffer_id + 100, inner[depth:])
     target = b.after(target, update) if draw.chance(40) else target  # the inner loops begin behind the update
     fill = _close_loops(b.store(b.at(target, row_major_index(ranges)), value), inner[:depth])
     effects = [_close_loops(b.group(update, fill), inner[depth:])] if depth < len(inner) else [fill, update]
@@ -148,12 +148,15 @@ def _close_loops(effect: UOp, loops: list[UOp]) -> UOp:
     return effect
 
 
-def _make_read_modify_write_store(k: KernelMaker, buffer_id: int, ranges: list[UOp]) -> UOp:
-    """Make a Store that combines an element of memory with 1, once per iteration of some of the loops."""
+def _make_update_of_counter(k: KernelMaker, buffer_id: int, ranges: list[UOp]) -> UOp:
+    """Make an effect that combines an element of memory with 1, once per iteration of some of the loops."""
     memory = b.buffer(math.prod(loop_extent(r) for r in ranges), k.dtype, unique=buffer_id)
     k.inputs[f"b{buffer_id}"] = draw_array(k.draw, k.dtype, tuple(memory.shape), "small")
     element = b.at(k.find_or_make_param_of_argument(memory), row_major_index(ranges))
-    return b.store(element, combine_exactly(k, b.load(element), b.const(1, k.dtype)))
+    one = b.const(1, k.dtype)
+    if not k.dtype.is_float and k.draw.chance(50):
+        return UOp(Op.ATOMICADD, (element, one))
+    return b.store(element, combine_exactly(k, b.load(element), one))
 
 
 def loop_extent(r: UOp) -> int:
