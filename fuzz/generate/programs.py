@@ -434,7 +434,7 @@ class _SymbolicMaker:
         names = ("n", "m")[: draw.integer(1, 2)]
         self.variables = []
         for name in names:
-            lo = draw.integer(0, 2)
+            lo = draw.choice((0, 0, 0, 1, 2))
             hi = draw.choice((max(lo, 1), 2, draw.integer(3, 12), draw.integer(3, 12)))
             self.variables.append(b.variable(name, lo, hi))
             self.inputs[name] = draw.choice((lo, draw.integer(lo, hi), hi))
@@ -492,11 +492,11 @@ class _SymbolicMaker:
 
     def apply_binary_with_param_variable_or_self(self, x: UOp) -> UOp:
         """Apply a binary op, with an operand that may broadcast, a variable or the value itself."""
-        shape = [1 if self.draw.chance(20) else n for n in x.shape]
+        shape = [1 if self.draw.chance(30) else n for n in x.shape]
         if x.dtype.is_integer and self.draw.chance(20):
             return self.draw.choice(_BINARY)(x, self.make_integer_variable(x.dtype))
         other = x if self.draw.chance(20) else self.make_param_with_data(shape, x.dtype)
-        return self.draw.choice(_BINARY)(x, self.shift_toward_start(other) if self.draw.chance(25) else other)
+        return self.draw.choice(_BINARY)(x, self.shift_toward_start(other) if self.draw.chance(40) else other)
 
     def apply_cast(self, x: UOp) -> UOp:
         """Cast to another dtype."""
