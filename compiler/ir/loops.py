@@ -91,8 +91,9 @@ def bind_accesses_to_loops_and_split_ends(body: UOp, memory_number_by_slot: Mapp
     order = toposort(*ranges, body)  # a loop stands before the accesses that will depend on it
     depended = open_ranges(order)
     around = _find_loops_open_where_each_loop_closes(order, depended)
-    memory = {u: identify_memory(u.src[0], memory_number_by_slot) for u in order if u.op in KERNEL_ACCESSES}  # its buffer or index
-    written = {m for u, m in memory.items() if u.op in WRITES and base_memory(u.src[0]).op in MEMORY_ROOTS}
+    references = {u: u.src[0] for u in order if u.op in KERNEL_ACCESSES}  # its buffer, or the index of an AtomicAdd
+    memory = {u: identify_memory(r, memory_number_by_slot) for u, r in references.items()}
+    written = {memory[u] for u, r in references.items() if u.op in WRITES and base_memory(r).op in MEMORY_ROOTS}
     done: dict[UOp, UOp] = {}
     for u in order:
         src = tuple([done[s] for s in u.src])
