@@ -7,11 +7,13 @@ Range, End, If, Linear; R57, R114 (If), R127 to R129.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from uops.compiler.ir.affine import extract_affine_sum
 from uops.compiler.ir.equal_effects import NO_NUMBERS, identify_memory
+from uops.compiler.ir.extents import may_be_zero_trip
 from uops.compiler.log import log_transform
 from uops.spec.ir import build as B
 from uops.spec.ir.axes import AxisType
@@ -81,9 +83,9 @@ def bind_accesses_to_loops_and_split_ends(body: UOp, memory_number_by_slot: Mapp
     An access runs in the loops that it depends on, and in those around them. It does not run in a loop that it does not depend on,
     although an End of that loop has it in its body: it is put behind the End (R127). A list of instructions keeps its order.
 
-    An access of memory that the kernel writes is ordered in its loops by an After, unless simplification cannot remove its
-    dependence on them: `i * 0` depends on a loop until it is folded. `memory_number_by_slot` tells which Params are one memory
-    (`identify_memory`).
+    Simplification may remove a dependence: `i * 0` depends on a loop until it is folded. So an After binds an access to such a loop
+    if the loop may not run, or if the order of accesses to the memory matters. `memory_number_by_slot` tells which Params are one
+    memory (`identify_memory`).
     """
     ranges = nodes_with_op(body, Op.RANGE) if body.op is not Op.LINEAR else []
     if not ranges or not nodes_with_op(body, Op.END):
@@ -93,12 +95,19 @@ def bind_accesses_to_loops_and_split_ends(body: UOp, memory_number_by_slot: Mapp
     around = _find_loops_open_where_each_loop_closes(order, depended)
     references = {u: u.src[0] for u in order if u.op in KERNEL_ACCESSES}  # its buffer, or the index of an AtomicAdd
     memory = {u: identify_memory(r, memory_number_by_slot) for u, r in references.items()}
-    written = {memory[u] for u, r in references.items() if u.op in WRITES and base_memory(r).op in MEMORY_ROOTS}
+    accesses = Counter(memory.values())
+    ordered = {  # a Store alone may be repeated
+        memory[u]
+        for u, r in references.items()
+        if u.op in WRITES and base_memory(r).op in MEMORY_ROOTS and (accesses[memory[u]] > 1 or u.op is Op.ATOMICADD)
+    }
     done: dict[UOp, UOp] = {}
     for u in order:
         src = tuple([done[s] for s in u.src])
         if u.op in KERNEL_ACCESSES:
-            bound = _find_bound_loops(u, depended) if memory[u] in written else depended[u]
+            bound = _find_bound_loops(u, depended)
+            if memory[u] not in ordered:
+                bound |= {r for r in depended[u] if not may_be_zero_trip(r)}
             if missing := _add_loops_around(depended[u], around) - bound:
                 reference, *operands = src
                 src = (B.after(reference, *[done[r] for r in ranges if r in missing]), *operands)

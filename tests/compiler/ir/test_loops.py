@@ -62,3 +62,19 @@ def test_a_position_that_counts_a_loop_binds_a_load_to_it():
 
 def test_a_load_of_memory_that_the_kernel_does_not_write_may_leave_its_loop():
     assert _load_into_loop(lambda r: b.mod(b.mul(r, 0), 4), of_other_param=True)[0].op is Op.INDEX
+
+
+def test_a_store_alone_needs_no_order_in_its_loop():
+    """The kernel is scheduled as if its position were `r`."""
+    p, r = b.param(0, (8,), dt.int32), b.range_(8, 0)
+    stored = b.store(b.at(p, b.add(b.mul(b.idiv(r, 4), 4), b.mod(r, 4))), b.cast(r, dt.int32))
+    body = b.sink(b.end(stored, r))
+    assert bind_accesses_to_loops_and_split_ends(body) is body
+
+
+def test_a_store_stays_in_a_loop_that_may_not_run():
+    p, n = b.param(0, (1,), dt.int32), b.variable("n", 0, 4, slot=1)
+    r = b.range_(n, 0)
+    body = b.sink(b.end(b.store(b.at(p, b.mul(r, 0)), b.const(5, dt.int32)), r))
+    (store,) = [u for u in toposort(bind_accesses_to_loops_and_split_ends(body)) if u.op is Op.STORE]
+    assert store.buffer.op is Op.AFTER and store.buffer.dependencies == (r,)
