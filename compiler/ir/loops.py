@@ -18,7 +18,7 @@ from uops.compiler.log import log_transform
 from uops.spec.ir import build as B
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, nodes_with_op, toposort
-from uops.spec.ir.ops import EFFECT_GROUPS, KERNEL_ACCESSES, MEMORY_ROOTS, WRITES, Op
+from uops.spec.ir.ops import EFFECT_GROUPS, KERNEL_ACCESSES, MEMORY_ROOTS, OPAQUE_INSTRUCTIONS, Op
 from uops.spec.ir.scope import VIEWS, base_memory, open_ranges, ranges_closed_by
 
 #: Instructions that must not stand outside of a shared loop.
@@ -83,8 +83,8 @@ def bind_accesses_to_loops_and_split_ends(body: UOp, memory_number_by_slot: Mapp
     An access runs in the loops that it depends on, and in those around them. It does not run in a loop that it does not depend on,
     although an End of that loop has it in its body: it is put behind the End (R127). A list of instructions keeps its order.
 
-    Simplification may remove a dependence: `i * 0` depends on a loop until it is folded. So an After binds an access to such a loop
-    if the loop may not run, or if the order of accesses to the memory matters. `memory_number_by_slot` tells which Params are one
+    Simplification may remove a dependence: `i * 0` depends on a loop until it is folded. An After binds an access to
+    such a loop if the loop may not run, or if the order of accesses matters. `memory_number_by_slot` tells which Params are one
     memory (`identify_memory`).
     """
     ranges = nodes_with_op(body, Op.RANGE) if body.op is not Op.LINEAR else []
@@ -93,44 +93,48 @@ def bind_accesses_to_loops_and_split_ends(body: UOp, memory_number_by_slot: Mapp
     order = toposort(*ranges, body)  # a loop stands before the accesses that will depend on it
     depended = open_ranges(order)
     around = _find_loops_open_where_each_loop_closes(order, depended)
-    references = {u: u.src[0] for u in order if u.op in KERNEL_ACCESSES}  # its buffer, or the index of an AtomicAdd
-    memory = {u: identify_memory(r, memory_number_by_slot) for u, r in references.items()}
-    accesses = Counter(memory.values())
+    references = {u: _list_references(u) for u in order if u.op in KERNEL_ACCESSES or u.op in OPAQUE_INSTRUCTIONS}
+    memory = {u: [identify_memory(r, memory_number_by_slot) for r in rs] for u, rs in references.items()}
+    accesses = Counter(m for ms in memory.values() for m in ms)
     ordered = {  # a Store alone may be repeated
-        memory[u]
-        for u, r in references.items()
-        if u.op in WRITES and base_memory(r).op in MEMORY_ROOTS and (accesses[memory[u]] > 1 or u.op is Op.ATOMICADD)
+        m for u, ms in memory.items() if u.op is not Op.LOAD for m in ms if accesses[m] > 1 or u.op is not Op.STORE
     }
     done: dict[UOp, UOp] = {}
     for u in order:
         src = tuple([done[s] for s in u.src])
-        if u.op in KERNEL_ACCESSES:
-            bound = _find_bound_loops(u, depended)
-            if memory[u] not in ordered:
+        if references.get(u):
+            bound = _find_bound_loops(references[u], depended)
+            if ordered.isdisjoint(memory[u]):
                 bound |= {r for r in depended[u] if not may_be_zero_trip(r)}
             if missing := _add_loops_around(depended[u], around) - bound:
-                reference, *operands = src
-                src = (B.after(reference, *[done[r] for r in ranges if r in missing]), *operands)
+                k = u.src.index(references[u][0])
+                src = (*src[:k], B.after(src[k], *[done[r] for r in ranges if r in missing]), *src[k + 1 :])
         done[u] = u if src == u.src else u.replace(src=src)
         if u.op is Op.END:
             done[u] = _split_end_by_loops_of_effects(u, depended, done)
     return done[body]
 
 
-def _find_bound_loops(access: UOp, depended: Mapping[UOp, frozenset[UOp]]) -> frozenset[UOp]:
-    """Return the loops that order an access, whatever is simplified.
+def _list_references(u: UOp) -> list[UOp]:
+    """Return the references to memory of an access or of native text, which may write all that it gets (R168)."""
+    operands = u.src if u.op in OPAQUE_INSTRUCTIONS else u.src[:1]  # its buffer, or the index of an AtomicAdd
+    return [s for s in operands if base_memory(s).op in MEMORY_ROOTS]
+
+
+def _find_bound_loops(references: Iterable[UOp], depended: Mapping[UOp, frozenset[UOp]]) -> frozenset[UOp]:
+    """Return the loops that order what accesses memory by these references, whatever is simplified.
 
     These are the loops that a position counts, as in `4 * i + j`, and those that an After on the memory depends on.
     """
-    reference = access.src[0]  # its buffer, or the index of an AtomicAdd
     bound: frozenset[UOp] = frozenset()
-    while reference.op in VIEWS:
-        if reference.op is Op.AFTER:
-            bound = bound.union(*[depended[d] for d in reference.dependencies])
-        elif reference.op is Op.INDEX:
-            sums = [extract_affine_sum(p).terms for p in reference.positions]
-            bound |= {r for terms in sums for r, step in terms.items() if step and r.op is Op.RANGE}
-        reference = reference.src[0]  # the viewed operand, index or buffer
+    for reference in references:
+        while reference.op in VIEWS:
+            if reference.op is Op.AFTER:
+                bound = bound.union(*[depended[d] for d in reference.dependencies])
+            elif reference.op is Op.INDEX:
+                sums = [extract_affine_sum(p).terms for p in reference.positions]
+                bound |= {r for terms in sums for r, step in terms.items() if step and r.op is Op.RANGE}
+            reference = reference.src[0]  # the viewed operand, index or buffer
     return bound
 
 

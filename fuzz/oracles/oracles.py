@@ -57,6 +57,7 @@ from uops.fuzz.generate.schedules import (
 from uops.fuzz.oracles import calls, launches
 from uops.fuzz.oracles.leaks import find_leak_in_repeated_calls
 from uops.fuzz.oracles.native import load_and_run_first_calls
+from uops.fuzz.oracles.native_text import replace_stores_of_kernels_by_text
 from uops.fuzz.oracles.relations import draw_related_sample, run_without_index_or_selection_rule
 from uops.fuzz.oracles.searches import find_fault_of_searched_schedules
 from uops.fuzz.oracles.shipped import find_first_fault_of_shipped_calls
@@ -253,6 +254,18 @@ def _bisect_stages_and_count_coverage(c: OracleContext) -> Fault | None:
     finding = bisect(c.sample.graph, c.sample.inputs, c.require_target(), pipeline.PIPELINE, extra_orders=1)
     c.counts.update(coverage.count_changing_passes_and_rule_outcomes(c.sample.graph, c.require_target()))
     return finding and finding.fault
+
+
+def _check_native_stores(c: OracleContext) -> Fault | None:
+    """Check that the program gives the same with Stores of its kernels as native text of the target."""
+    language = c.subject.backend.capabilities().language
+    graph = replace_stores_of_kernels_by_text(c.sample.graph, language, c.draw("native")) if language else None
+    if graph is None:
+        raise OracleNotApplicable("no kernel of the program has a plain Store")
+    outputs, fault = run_and_judge_by_allowed_sets(
+        c.subject, c.expectation, lambda: c.subject.run(graph, c.sample.inputs, PLAIN, c.guard_side)
+    )
+    return fault or _check_same_bits_if_unambiguous(c, outputs, c.own_run[0])
 
 
 def _check_second_backend(c: OracleContext) -> Fault | None:
@@ -562,6 +575,8 @@ ORACLES: dict[str, Oracle] = {o.name: o for o in (
            _check_calls_for_aliasing_and_stale_caches, 8, frozenset({COMPILER})),
     Oracle("shipped",     "the backend with its own settings, called in the ways that users call it, is right too",
            _check_shipped_backend, 8),
+    Oracle("native",      "with Stores of its kernels as native text the same is given", _check_native_stores, 2,
+           frozenset({COMPILER})),
     Oracle("illegal",     "illegal OptOps are rejected with a reason", _check_illegal_optops, 8, frozenset({COMPILER})),
     Oracle("related",     "a related program gives the same", _check_one_metamorphic_relation, 4,
            freeze_choices=_freeze_relation_choice),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from uops.backends.conformance.cases.launches import (
 )
 from uops.backends.conformance.model import ConformanceCase, ConformanceTier
 from uops.backends.contract import NATIVE_SURFACE
+from uops.backends.testing.native_text import text_that_changes, text_that_stores
 from uops.spec.bestiary import build as B
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -37,46 +38,7 @@ from uops.spec.ir.ops import Op
 
 #: Extent of the loops.
 N = 7
-
-
-class _NativeText(NamedTuple):
-    """A text in each language, and what it means: a function of the values of its sources."""
-
-    c: str
-    llvm: str
-    meaning: Callable[..., Any]
-
-
-def _xor_five(x: Any) -> Any:
-    x = np.asarray(x)
-    return x ^ x.dtype.type(5)
-
-
-def _flip_sign_bit(x: Any) -> Any:
-    x = np.asarray(x)
-    word = np.dtype(f"u{x.dtype.itemsize}").type
-    return (x.view(word) ^ word(1 << (8 * x.dtype.itemsize - 1))).view(x.dtype)
-
-
-def _text_that_changes(d: DType) -> _NativeText:
-    """Return the text of an expression that changes every value of a dtype: its sign, or some of its bits."""
-    if d is dt.bool_:
-        return _NativeText("(!{0})", "xor i1 {0}, true", np.logical_not)
-    if not d.is_float:
-        return _NativeText("({0} ^ 5)", f"xor i{d.bits} {{0}}, 5", _xor_five)
-    if d.bits < 32:  # which is the unsigned integer of its bits
-        sign = 1 << (d.bits - 1)
-        return _NativeText(f"(u{d.bits})({{0}} ^ {sign:#x})", f"xor i{d.bits} {{0}}, {-sign}", _flip_sign_bit)
-    return _NativeText("(-{0})", f"fneg {'float' if d is dt.float32 else 'double'} {{0}}", _flip_sign_bit)
-
-
-def _text_that_stores(d: DType) -> _NativeText:
-    """Return the text of a line that stores a value to an element."""
-    kinds = {dt.bool_: "i1", dt.float32: "float", dt.float64: "double"}
-    return _NativeText("{0} = {1};", f"store {kinds.get(d, f'i{d.bits}')} {{1}}, ptr {{0}}", lambda place, x: place.store(x))
-
-
-_TEXTS = {d: (_text_that_changes(d), _text_that_stores(d)) for d in dt.STORABLE}
+_TEXTS = {d: (text_that_changes(d), text_that_stores(d)) for d in dt.STORABLE}
 #: (op, text in C) -> its meaning.
 MEANINGS: dict[tuple[Op, str], Callable[..., Any]] = {
     (op, t.c): t.meaning for op in (Op.CUSTOM, Op.CUSTOMI) for texts in _TEXTS.values() for t in texts
@@ -87,7 +49,7 @@ def translate_native_text(case: ConformanceCase, language: str) -> ConformanceCa
     """Return a case of native text in another language of `uops.backends.contract.LANGUAGES`, any other case as it is."""
     if case.surface != NATIVE_SURFACE or language != "llvm":  # the text is C, OpenCL C and CUDA C
         return case
-    texts = {t.c: t.llvm for t in _TEXTS[case.dtype]}
+    texts = {t.c: t.in_language(language) for t in _TEXTS[case.dtype]}
     done: dict[UOp, UOp] = {}
     for u in toposort(case.graph):
         src = tuple([done[s] for s in u.src])
@@ -102,7 +64,7 @@ def translate_native_text(case: ConformanceCase, language: str) -> ConformanceCa
 def _change_by_text(kind: AxisType) -> Callable[[DType, KernelBuilder], tuple[UOp, ...]]:
     def build(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
         source, target, i = k.add_source(d, N), k.add_target(d, N), k.make_range(N, kind)
-        value = UOp(Op.CUSTOM, (b.load(b.at(source, i)),), CustomArg(_text_that_changes(d).c, d))
+        value = UOp(Op.CUSTOM, (b.load(b.at(source, i)),), CustomArg(text_that_changes(d).c, d))
         return (b.end(b.store(b.at(target, b.sub(N - 1, i)), value), i),)
 
     return build
@@ -111,12 +73,12 @@ def _change_by_text(kind: AxisType) -> Callable[[DType, KernelBuilder], tuple[UO
 def _store_by_text(d: DType, k: KernelBuilder) -> tuple[UOp, ...]:
     source, target, i = k.add_source(d, N), k.add_target(d, N), k.make_range(N)
     place, value = b.at(target, b.sub(N - 1, i)), b.load(b.at(source, i))
-    return (b.end(UOp(Op.CUSTOM, (place, value), CustomArg(_text_that_stores(d).c, dt.void)), i),)
+    return (b.end(UOp(Op.CUSTOM, (place, value), CustomArg(text_that_stores(d).c, dt.void)), i),)
 
 
 def _change_by_bestiary_text(d: DType, k: BestiaryKernelBuilder) -> tuple[UOp, ...]:
     source, target, i = k.add_source(d, N), k.add_target(d, N), k.make_range(N)
-    value = UOp(Op.CUSTOMI, (k.load_at(source, i),), CustomArg(_text_that_changes(d).c, d))
+    value = UOp(Op.CUSTOMI, (k.load_at(source, i),), CustomArg(text_that_changes(d).c, d))
     return (B.store(B.at(target, b.sub(N - 1, i)), value, i),)
 
 

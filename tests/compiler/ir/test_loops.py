@@ -78,3 +78,10 @@ def test_a_store_stays_in_a_loop_that_may_not_run():
     body = b.sink(b.end(b.store(b.at(p, b.mul(r, 0)), b.const(5, dt.int32)), r))
     (store,) = [u for u in toposort(bind_accesses_to_loops_and_split_ends(body)) if u.op is Op.STORE]
     assert store.buffer.op is Op.AFTER and store.buffer.dependencies == (r,)
+
+
+def test_native_text_binds_what_it_may_write():
+    p, r = b.param(0, (4,), dt.int32), b.range_(4, 0)
+    text = UOp(Op.CUSTOM, (b.at(p, r), b.load(b.at(p, b.mul(r, 0)))), CustomArg("{0} = {1};", dt.void))
+    (load,) = [u for u in toposort(bind_accesses_to_loops_and_split_ends(b.sink(b.end(text, r)))) if u.op is Op.LOAD]
+    assert load.buffer.op is Op.AFTER and load.buffer.dependencies == (r,)
