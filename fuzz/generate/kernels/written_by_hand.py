@@ -51,8 +51,8 @@ _LANES = (AxisType.LOCAL, AxisType.WARP, AxisType.GROUP_REDUCE)
 _BOUNDS = (-3, -1, 0, 1, 2, 3, 5)
 #: Floats whose sums of a few small integers are exact, and of which no target has an atomic instruction.
 _ATOMIC_FLOATS = (dt.float16, dt.bfloat16)
-#: The instructions of warps without elements that several lanes hold, whose copies would have to agree (R119).
-_TENSOR_CORES = tuple(x for x in DESCRIPTORS if x.threads > 1 and x.copies_a == x.copies_b == 1)
+#: The instructions of warps that multiply integers, whose results are exact (R119). Of their elements no lane holds a copy.
+_TENSOR_CORES = tuple(x for x in DESCRIPTORS if x.threads > 1 and x.copies_a == x.copies_b == 1 and not x.dtype_in.is_float)
 #: Dtypes of lists of instructions, which every target of ours has.
 _MACHINE = (dt.int32, dt.int64, dt.uint8, dt.uint32, dt.float32, dt.float64)
 
@@ -620,6 +620,8 @@ def build_kernel_call_on_placeholders(
             "fragments": tuple({x.dtype_in: None for x in _TENSOR_CORES}),
         }.get(form, (*dt.INTS, *DTYPES))
     )
+    if not dtypes:  # the backend lacks what tensor cores multiply
+        form, dtypes = "in_place", declared.filter_dtypes((*dt.INTS, *DTYPES))
     dtypes = tuple(d for d in preferred if d in dtypes) or dtypes
     k = WrittenKernel(draw, draw.choice(dtypes), name, int_dtypes=integers, takes_maxima=False)
     if form == SCHEDULED_FORM:

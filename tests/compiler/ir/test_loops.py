@@ -46,7 +46,7 @@ def _load_into_loop(address, *, of_other_param=False):
     body = b.sink(b.end(stored, r))
     bound = bind_accesses_to_loops_and_split_ends(body, {0: 0, 1: 0} if of_other_param == "alias" else {})
     (load,) = [u for u in toposort(bound) if u.op is Op.LOAD]
-    return load.buffer, r
+    return load.buffer.operand, r
 
 
 def test_a_position_that_may_be_folded_does_not_bind_a_load_to_its_loop():
@@ -57,11 +57,11 @@ def test_a_position_that_may_be_folded_does_not_bind_a_load_to_its_loop():
 
 
 def test_a_position_that_counts_a_loop_binds_a_load_to_it():
-    assert _load_into_loop(lambda r: b.sub(3, r))[0].op is Op.INDEX
+    assert _load_into_loop(lambda r: b.sub(3, r))[0].op is Op.PARAM
 
 
 def test_a_load_of_memory_that_the_kernel_does_not_write_may_leave_its_loop():
-    assert _load_into_loop(lambda r: b.mod(b.mul(r, 0), 4), of_other_param=True)[0].op is Op.INDEX
+    assert _load_into_loop(lambda r: b.mod(b.mul(r, 0), 4), of_other_param=True)[0].op is Op.PARAM
 
 
 def test_a_store_alone_needs_no_order_in_its_loop():
@@ -77,11 +77,11 @@ def test_a_store_stays_in_a_loop_that_may_not_run():
     r = b.range_(n, 0)
     body = b.sink(b.end(b.store(b.at(p, b.mul(r, 0)), b.const(5, dt.int32)), r))
     (store,) = [u for u in toposort(bind_accesses_to_loops_and_split_ends(body)) if u.op is Op.STORE]
-    assert store.buffer.op is Op.AFTER and store.buffer.dependencies == (r,)
+    assert store.buffer.operand.op is Op.AFTER and store.buffer.operand.dependencies == (r,)
 
 
 def test_native_text_binds_what_it_may_write():
     p, r = b.param(0, (4,), dt.int32), b.range_(4, 0)
     text = UOp(Op.CUSTOM, (b.at(p, r), b.load(b.at(p, b.mul(r, 0)))), CustomArg("{0} = {1};", dt.void))
     (load,) = [u for u in toposort(bind_accesses_to_loops_and_split_ends(b.sink(b.end(text, r)))) if u.op is Op.LOAD]
-    assert load.buffer.op is Op.AFTER and load.buffer.dependencies == (r,)
+    assert load.buffer.operand.op is Op.AFTER and load.buffer.operand.dependencies == (r,)

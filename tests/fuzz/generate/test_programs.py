@@ -10,7 +10,7 @@ from uops.fuzz.generate.programs import ProgramMaker
 from uops.interp.allowed import compute_allowed_sets
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import MEMORY_ROOTS, Op
-from uops.spec.ir.scope import base_memory, scope_nodes
+from uops.spec.ir.scope import base_memory, scope_nodes, strip_afters
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def test_memory_that_a_call_writes_is_an_argument_once_or_by_one_reference(progr
         for k in written(c):
             memory = base_memory(c.arguments[k])
             same = [a for a in c.arguments if base_memory(a) is memory and memory.op in MEMORY_ROOTS]
-            assert set(same) <= {c.arguments[k]}
+            assert set(map(strip_afters, same)) <= {strip_afters(c.arguments[k])}  # one of two may wait for less
             twice += len(same) > 1
     assert twice > 5
 
