@@ -307,7 +307,11 @@ class CallingProgramMaker(ProgramMaker):
 
         The body has a Param of the symbolic shape, or of the least number of rows, in any order.
         """
-        draw, d = self.draw, self.draw.choice([x for x in self.maker.dtypes if x is not dt.bool_])
+        numbers = [x for x in self.maker.dtypes if x is not dt.bool_]
+        if not numbers:
+            self.add_kernel_call()
+            return
+        draw, d = self.draw, self.draw.choice(numbers)
         low, high, columns = draw.integer(1, 3), draw.integer(3, 5), draw.integer(1, 3)
         rows = self.maker.make_variable_with_value(low, high)
         data = self._draw_data(d, (int(self.maker.inputs[rows.arg.name]), columns))
