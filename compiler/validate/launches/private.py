@@ -105,6 +105,11 @@ def _corresponds(old: UOp, new: UOp, same: Mapping[UOp, UOp], stands_for: Mappin
     return all(stands_for.get(b) is a if is_private_buffer(a) else same.get(b, b) is a for a, b in zip(old.src, new.src))
 
 
+def _certainly_runs(opening: UOp) -> bool:
+    """Return True for a loop of a constant number of iterations, at least one (R57: Range)."""
+    return opening.op is Op.RANGE and opening.bound.op is Op.CONST and int(opening.bound.arg.value) >= 1
+
+
 class _ControlFlow:
     """The flow of control of an instruction list, and the private Buffer that each access is to."""
 
@@ -121,7 +126,8 @@ class _ControlFlow:
         for k, u in enumerate(instructions):
             if u.op is Op.END or u.op is Op.ENDIF:
                 start = opened.pop()
-                self.successors[start].append(k + 1)
+                if not _certainly_runs(instructions[start]):
+                    self.successors[start].append(k + 1)
                 if u.op is Op.END:
                     self.loops[start] = k
                     self.successors[k].append(start + 1)
