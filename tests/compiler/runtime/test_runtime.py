@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from uops.compiler import Config, compile
+from uops.compiler.runtime.arguments import BufferOrigin, BufferSlot
 from uops.spec.errors import CompileError, SpecError, Trap
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -86,6 +87,13 @@ def test_arrays_of_any_stride_are_taken(pyref: Any) -> None:
     wide = np.zeros((3, 4), np.float32)
     wide[:, ::2] = DATA.T
     assert program({"p0": wide[:, ::2].T}).values[0].tolist() == (DATA + 1).tolist()
+
+
+def test_an_array_between_the_words_of_memory_is_copied_to_one() -> None:
+    odd = np.zeros(DATA.nbytes + 1, np.uint8)[1:].view(DATA.dtype).reshape(DATA.shape)
+    odd[...] = DATA
+    taken = BufferSlot.for_memory(X, BufferOrigin.GIVEN, X.shape, is_written=False, is_index=False).prepare_array({"p0": odd}, {})
+    assert not odd.flags.aligned and taken.flags.aligned and taken.tolist() == DATA.tolist()
 
 
 def test_storage_dtypes_of_small_floats_and_index(pyref: Any) -> None:

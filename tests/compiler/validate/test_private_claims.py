@@ -97,6 +97,18 @@ def test_a_gated_store_ends_no_contents():
     assert _refuted(before, _merged(before, other, one, first))
 
 
+@pytest.mark.parametrize(("bound", "is_refuted"), [(2, False), (0, True), (b.variable("n", 0, 2), True)], ids=["2", "0", "n"])
+def test_a_store_in_a_loop_ends_contents_if_the_loop_certainly_runs(bound, is_refuted):
+    out, one, other = b.param(0, (2,), dt.int32), _private(1, 1), _private(1, 2)
+    first = _store(one, 0, 1)
+    second = _store(other, 0, 4, first)
+    keep = _store(out, 0, _load(other, 0, second))
+    r = b.range_(bound, 0)
+    again = b.end(_store(one, 0, 7, keep, r), r)
+    before = _listed(_store(out, 1, _load(one, 0, again), keep))
+    assert bool(_refuted(before, _merged(before, other, one, first))) == is_refuted
+
+
 def test_an_atomic_sum_reads_what_it_adds_to():
     out, one, other = b.param(0, (2,), dt.int32), _private(1, 1), _private(1, 2)
     first = _store(one, 0, 1)
