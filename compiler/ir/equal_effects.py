@@ -65,11 +65,14 @@ def identify_memory(reference: UOp, memory_numbers: Mapping[int, int]) -> object
 def wait_in_access(access: UOp, dependencies: Iterable[UOp]) -> UOp:
     """Return an access that waits for values and effects."""
     address, *operands = access.src  # the buffer of a Load or Store, the index of an AtomicAdd
-    if address.op is Op.INDEX:
-        waiting = address.replace(src=(B.after(address.operand, *dependencies), *address.positions))
-    else:
-        waiting = B.after(address, *dependencies)
-    return access.replace(src=(waiting, *operands))
+    return access.replace(src=(wait_in_reference(address, dependencies), *operands))
+
+
+def wait_in_reference(reference: UOp, dependencies: Iterable[UOp]) -> UOp:
+    """Return a reference that waits for values and effects. An Index stays an Index, as an AtomicAdd takes no other reference."""
+    if reference.op is Op.INDEX:
+        return reference.replace(src=(B.after(reference.operand, *dependencies), *reference.positions))
+    return B.after(reference, *dependencies)
 
 
 def substitute_keeping_accesses_distinct(linear: UOp, replacements: Mapping[UOp, UOp]) -> UOp:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from uops.compiler.ir.affine import extract_affine_sum
-from uops.compiler.ir.equal_effects import NO_NUMBERS, identify_memory
+from uops.compiler.ir.equal_effects import NO_NUMBERS, identify_memory, wait_in_reference
 from uops.compiler.ir.extents import may_be_zero_trip
 from uops.compiler.log import log_transform
 from uops.spec.ir import build as B
@@ -108,18 +108,11 @@ def bind_accesses_to_loops_and_split_ends(body: UOp, memory_number_by_slot: Mapp
                 bound |= {r for r in depended[u] if not may_be_zero_trip(r)}
             if missing := _add_loops_around(depended[u], around) - bound:
                 k, loops = u.src.index(references[u][0]), [done[r] for r in ranges if r in missing]
-                src = (*src[:k], _order_reference(src[k], loops), *src[k + 1 :])
+                src = (*src[:k], wait_in_reference(src[k], loops), *src[k + 1 :])
         done[u] = u if src == u.src else u.replace(src=src)
         if u.op is Op.END:
             done[u] = _split_end_by_loops_of_effects(u, depended, done)
     return done[body]
-
-
-def _order_reference(reference: UOp, loops: Sequence[UOp]) -> UOp:
-    """Return a reference whose memory is ordered in loops; an Index stays an Index, as an AtomicAdd takes no other reference."""
-    if reference.op is Op.INDEX:
-        return reference.replace(src=(B.after(reference.operand, *loops), *reference.positions))
-    return B.after(reference, *loops)
 
 
 def _list_references(u: UOp) -> list[UOp]:

@@ -259,7 +259,7 @@ def _bisect_stages_and_count_coverage(c: OracleContext) -> Fault | None:
 def _check_native_stores(c: OracleContext) -> Fault | None:
     """Check that the program gives the same with Stores of its kernels as native text of the target."""
     language = c.subject.backend.capabilities().language
-    graph = replace_stores_of_kernels_by_text(c.sample.graph, language, c.draw("native")) if language else None
+    graph = replace_stores_of_kernels_by_text(c.sample.graph, language, c.draw("native"))
     if graph is None:
         raise OracleNotApplicable("no kernel of the program has a plain Store")
     outputs, fault = run_and_judge_by_allowed_sets(

@@ -127,25 +127,19 @@ def make_kernel_call_and_output_buffer(k: KernelMaker, input_memories: list[UOp]
         [k.find_or_make_param_of_argument(m) for m in input_memories if draw.chance(70)]
         or [k.find_or_make_param_of_argument(input_memories[0])],
     )
-    inner = sorted(ranges, key=lambda r: (r.arg.type.priority, r.arg.axis_id), reverse=True)
+    nest = sorted(ranges, key=lambda r: (r.arg.type.priority, r.arg.axis_id))
     # R60 (Barrier): all lanes of a workgroup reach a Barrier, so a kernel with LOCAL memory runs all its lanes to the end.
     if k.uniques or not draw.chance(60):
-        fill = _close_loops(b.store(b.at(target, row_major_index(ranges)), value), inner)
+        fill = b.wrap_in_one_end_per_loop(b.store(b.at(target, row_major_index(ranges)), value), nest)
         return UOp(Op.CALL, (UOp(Op.SINK, (fill,), SinkArg(k.name)), *k.arguments), CallArg(written=(0,))), out
-    depth = draw.integer(1, len(inner))
-    update = _make_update_of_counter(k, output_buffer_id + 100, inner[depth:])
+    count = len(nest) - draw.integer(1, len(nest))
+    outer, inner = nest[:count], nest[count:]
+    update = _make_update_of_counter(k, output_buffer_id + 100, outer[::-1])
     target = b.after(target, update) if draw.chance(40) else target  # the inner loops begin behind the update
-    fill = _close_loops(b.store(b.at(target, row_major_index(ranges)), value), inner[:depth])
-    effects = [_close_loops(b.group(update, fill), inner[depth:])] if depth < len(inner) else [fill, update]
+    fill = b.wrap_in_one_end_per_loop(b.store(b.at(target, row_major_index(ranges)), value), inner)
+    effects = [b.wrap_in_one_end_per_loop(b.group(update, fill), outer)] if outer else [fill, update]
     written = (0, len(k.params) - 1)
     return UOp(Op.CALL, (UOp(Op.SINK, tuple(effects), SinkArg(k.name)), *k.arguments), CallArg(written=written)), out
-
-
-def _close_loops(effect: UOp, loops: list[UOp]) -> UOp:
-    """Close loops, the innermost first."""
-    for r in loops:
-        effect = b.end(effect, r)
-    return effect
 
 
 def _make_update_of_counter(k: KernelMaker, buffer_id: int, ranges: list[UOp]) -> UOp:

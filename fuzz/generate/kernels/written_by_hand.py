@@ -142,13 +142,6 @@ class WrittenKernel(KernelMaker):
         return (b.lt(counter, self.draw.integer(0, extent)),) if self.draw.chance(40) else ()
 
 
-def _close(effect: UOp, ranges: Sequence[UOp]) -> UOp:
-    """Close ranges, the innermost first."""
-    for r in reversed(ranges):
-        effect = b.end(effect, r)
-    return effect
-
-
 def _compute_at_cost(k: WrittenKernel, value: UOp) -> UOp:
     """Return an integer that takes many operations."""
     for n in range(k.draw.choice((0, 15, 15))):
@@ -177,7 +170,7 @@ def make_elementwise_of_matrix_and_other_transposed(k: WrittenKernel) -> list[UO
         b.at(k.make_matrix_maybe_padded(rows, columns), i, j),
     )
     value = combine_exactly(k, x, b.load(y) if k.draw.chance(50) else y)
-    return [_close(b.store(b.at(out, i, j), value, *k.draw_gate(j, columns)), (i, j))]
+    return [b.wrap_in_one_end_per_loop(b.store(b.at(out, i, j), value, *k.draw_gate(j, columns)), (i, j))]
 
 
 def make_update_in_place_maybe_via_aliased_params(k: WrittenKernel) -> list[UOp]:
@@ -190,7 +183,7 @@ def make_update_in_place_maybe_via_aliased_params(k: WrittenKernel) -> list[UOp]
         k.arguments[source.arg.slot] = k.arguments[out.arg.slot]  # the same reference twice
         k.written.remove(source.arg.slot)
     value = combine_exactly(k, b.load(b.at(source, position)), k.load_affine(*ranges))
-    return [_close(b.store(b.at(out, position), value, *k.draw_gate(position, size)), ranges)]
+    return [b.wrap_in_one_end_per_loop(b.store(b.at(out, position), value, *k.draw_gate(position, size)), ranges)]
 
 
 def make_recurrence_on_one_memory(k: WrittenKernel) -> list[UOp]:
@@ -204,7 +197,7 @@ def make_recurrence_on_one_memory(k: WrittenKernel) -> list[UOp]:
         k.arguments[source.arg.slot] = k.arguments[out.arg.slot]  # the same reference twice (R166)
     other = b.mod(b.add(b.mul(position, k.draw.choice((0, 1, 3))), k.draw.integer(0, size - 1)), size)
     value = combine_exactly(k, b.load(b.at(source, other)), k.load_affine(*ranges))
-    return [_close(b.store(b.at(out, position), value), ranges)]
+    return [b.wrap_in_one_end_per_loop(b.store(b.at(out, position), value), ranges)]
 
 
 def make_two_loops_maybe_bounded_by_counter(k: WrittenKernel) -> list[UOp]:
@@ -236,7 +229,11 @@ def make_two_loops_maybe_bounded_by_counter(k: WrittenKernel) -> list[UOp]:
         memory = b.after(k.make_memory_param_with_placeholder_argument(4), inner)
         added = combine_exactly(k, added, b.load(b.at(memory, b.sub(outer, 2))))  # outer is at least 2 in the inner loop
     update = b.store(element, combine_exactly(k, b.load(element), added))
-    return [b.end(update, outer, inner) if isinstance(bound, int) and k.draw.chance(30) else _close(update, (outer, inner))]
+    return [
+        b.end(update, outer, inner)
+        if isinstance(bound, int) and k.draw.chance(30)
+        else b.wrap_in_one_end_per_loop(update, (outer, inner))
+    ]
 
 
 def make_vector_axis_that_bounds_a_loop(k: WrittenKernel) -> list[UOp]:
@@ -247,10 +244,14 @@ def make_vector_axis_that_bounds_a_loop(k: WrittenKernel) -> list[UOp]:
     if k.draw.chance(50):
         r = k.make_range(bound, AxisType.REDUCE)
         out = k.make_memory_param_with_placeholder_argument(loop_extent(outer), is_written=True)
-        return [_close(b.store(b.at(out, outer), reduce_exactly(k, k.load_affine(outer, r), r)), (outer,))]
+        return [b.wrap_in_one_end_per_loop(b.store(b.at(out, outer), reduce_exactly(k, k.load_affine(outer, r), r)), (outer,))]
     inner = k.make_range(bound, AxisType.LOOP)
     out = k.make_memory_param_with_placeholder_argument(loop_extent(outer) * most, is_written=True)
-    return [_close(b.store(b.at(out, b.add(b.mul(outer, most), inner)), k.load_affine(outer, inner)), (outer, inner))]
+    return [
+        b.wrap_in_one_end_per_loop(
+            b.store(b.at(out, b.add(b.mul(outer, most), inner)), k.load_affine(outer, inner)), (outer, inner)
+        )
+    ]
 
 
 def make_registers_that_a_loop_may_keep(k: WrittenKernel) -> list[UOp]:
@@ -275,7 +276,7 @@ def make_registers_that_a_loop_may_keep(k: WrittenKernel) -> list[UOp]:
         fills = [b.store(b.at(within, n), k.load_affine(*loops), gate) for n in range(count)]
     done = b.after(held, *fills)
     results = [b.store(b.at(out, b.add(first, count + n)), b.load(b.at(done, n))) for n in range(count)]
-    return [_close(b.group(*results), loops)]
+    return [b.wrap_in_one_end_per_loop(b.group(*results), loops)]
 
 
 def make_stores_that_wait_through_values(k: WrittenKernel) -> list[UOp]:
@@ -295,7 +296,7 @@ def make_stores_that_wait_through_values(k: WrittenKernel) -> list[UOp]:
     if k.draw.chance(60):
         value = combine_exactly(k, value, old if k.dtype.is_float else _compute_at_cost(k, old))
     target = memory if k.draw.chance(60) else other
-    return [_close(b.store(b.at(target, position), value, *k.draw_gate(position, size)), ranges)]
+    return [b.wrap_in_one_end_per_loop(b.store(b.at(target, position), value, *k.draw_gate(position, size)), ranges)]
 
 
 def make_atomic_counts(k: WrittenKernel) -> list[UOp]:
@@ -318,7 +319,7 @@ def make_atomic_counts(k: WrittenKernel) -> list[UOp]:
         added = k.load_affine(*ranges) if k.draw.chance(60) else b.const(k.draw.choice((1, 3)), k.dtype)
         adds.append(UOp(Op.ATOMICADD, (b.at(counts, index), added)))
     adds = list(dict.fromkeys(adds))
-    return [_close(b.group(*adds) if len(adds) > 1 else adds[0], closed)]
+    return [b.wrap_in_one_end_per_loop(b.group(*adds) if len(adds) > 1 else adds[0], closed)]
 
 
 def make_update_beside_loops(k: WrittenKernel) -> list[UOp]:
@@ -336,8 +337,8 @@ def make_update_beside_loops(k: WrittenKernel) -> list[UOp]:
     else:
         update = UOp(Op.ATOMICADD, (element, added))
     target = b.after(filled, update) if k.draw.chance(50) else filled
-    fill = _close(b.store(b.at(target, row_major_index(ranges)), k.load_affine(*ranges)), inner)
-    return [_close(b.group(fill, update), outer)] if outer else [fill, update]
+    fill = b.wrap_in_one_end_per_loop(b.store(b.at(target, row_major_index(ranges)), k.load_affine(*ranges)), inner)
+    return [b.wrap_in_one_end_per_loop(b.group(fill, update), outer)] if outer else [fill, update]
 
 
 def make_accumulation_in_registers(k: WrittenKernel) -> list[UOp]:
@@ -355,7 +356,7 @@ def make_accumulation_in_registers(k: WrittenKernel) -> list[UOp]:
     out = k.make_memory_param_with_placeholder_argument(math.prod(map(loop_extent, outer)), is_written=True)
     position = row_major_index(outer)
     value = b.load(b.at(done, k.draw.integer(0, count - 1) if k.draw.chance(50) else b.mod(position, count)))
-    return [_close(b.store(b.at(out, position), value), outer)]
+    return [b.wrap_in_one_end_per_loop(b.store(b.at(out, position), value), outer)]
 
 
 def make_exchange_of_lanes(k: WrittenKernel) -> list[UOp]:
@@ -374,7 +375,9 @@ def make_exchange_of_lanes(k: WrittenKernel) -> list[UOp]:
         other = k.draw.choice((b.sub(lanes - 1, lane), b.mod(b.add(lane, 1), lanes), b.index(0)))
         value = combine_exactly(k, b.load(b.at(ready, other)), k.load_affine(group, lane))
     out = k.make_memory_param_with_placeholder_argument(groups * lanes, is_written=True)
-    return [_close(b.store(b.at(out, b.add(b.mul(group, lanes), lane)), value, *k.draw_gate(lane, lanes)), closed)]
+    return [
+        b.wrap_in_one_end_per_loop(b.store(b.at(out, b.add(b.mul(group, lanes), lane)), value, *k.draw_gate(lane, lanes)), closed)
+    ]
 
 
 def make_exchange_in_turns(k: WrittenKernel) -> list[UOp]:
@@ -391,7 +394,7 @@ def make_exchange_in_turns(k: WrittenKernel) -> list[UOp]:
         return b.store(b.at(out, b.add(first, lane)), combine_exactly(k, b.load(b.at(ready, other)), k.load_affine(lane)))
 
     if k.draw.chance(40):
-        return [_close(exchange(b.after(shared, _barrier(exchange(shared, 0))), lanes), closed)]
+        return [b.wrap_in_one_end_per_loop(exchange(b.after(shared, _barrier(exchange(shared, 0))), lanes), closed)]
     form = k.draw.choice(("constant", "variable", "loaded"))
     bound: int | UOp = k.draw.integer(0, most)
     if form == "variable":
@@ -404,8 +407,8 @@ def make_exchange_in_turns(k: WrittenKernel) -> list[UOp]:
         around = [k.make_range(k.draw.integer(1, 2), AxisType.LOOP)] if k.draw.chance(40) else []
         turn = k.make_range(bound, AxisType.LOOP)
         exchanged = exchange(b.after(shared, *done, *around, turn), b.mul(turn, lanes), turn)
-        done = (_close(b.end(_barrier(exchanged), turn), around),)
-    return [_close(done[0], closed)]
+        done = (b.wrap_in_one_end_per_loop(b.end(_barrier(exchanged), turn), around),)
+    return [b.wrap_in_one_end_per_loop(done[0], closed)]
 
 
 def make_group_reduce(k: WrittenKernel) -> list[UOp]:
@@ -460,7 +463,9 @@ def make_product_of_fragments(k: WrittenKernel) -> list[UOp]:
         product = b.load(elements(b.after(registers, added), 0, count))
     else:
         product = UOp(Op.WMMA, (*fragments, old), WmmaArg(*form))
-    return [_close(b.store(elements(out, b.mul(lane, count), count), product, *k.draw_gate(lane, lanes)), closed)]
+    return [
+        b.wrap_in_one_end_per_loop(b.store(elements(out, b.mul(lane, count), count), product, *k.draw_gate(lane, lanes)), closed)
+    ]
 
 
 def make_lanes_that_change_what_counts_them(k: WrittenKernel) -> list[UOp]:
