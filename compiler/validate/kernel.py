@@ -130,9 +130,7 @@ def _decide_write_and_read_agreement(old: KernelAccesses, new: KernelAccesses, w
     for m, sites in after.items():
         earlier = before.pop(m.arg.slot, [])
         is_loaded = [m.arg.slot in slots for slots in loaded]
-        may_rewrite = is_loaded == [False, True] or (
-            (is_loaded[1] or len(earlier) > 1) and is_known_to_write_element_twice(earlier, worker)
-        )
+        may_rewrite = is_loaded == [False, True] or is_known_to_write_element_twice(earlier, worker)
         yield from decide_written_once_and_same_elements(m, earlier, sites, may_rewrite, worker)
         yield from decide_writes_of_memory_with_atomics(m, earlier, sites, worker)
     for slot, sites in before.items():

@@ -319,13 +319,28 @@ class _PlacedNode(NamedTuple):
 
 
 def _blocks_around_nodes(root: UOp) -> list[_PlacedNode]:
-    """Return each node of a graph with the blocks around it."""
+    """Return each node of a graph with the blocks around it.
+
+    A node is in the loops that it depends on. An instruction that an End closes is also in that End's loops, which repeat it.
+    """
     order = toposort(root)
-    live, guards = open_ranges(order), find_ifs_around(order)
-    if not guards:
-        return [_PlacedNode(u, tuple(sort_by_nesting(live[u]))) for u in order]
+    live, guards, closed = open_ranges(order), find_ifs_around(order), _find_loops_that_ends_close(order)
     at = {u: k for k, u in enumerate(order)}
-    return [_PlacedNode(u, tuple(sort_by_nesting(live[u])), tuple(sorted(guards.get(u, ()), key=at.__getitem__))) for u in order]
+    return [
+        _PlacedNode(u, tuple(sort_by_nesting(live[u] | closed[u])), tuple(sorted(guards.get(u, ()), key=at.__getitem__)))
+        for u in order
+    ]
+
+
+def _find_loops_that_ends_close(order: Sequence[UOp]) -> dict[UOp, frozenset[UOp]]:
+    """Return the loops of the Ends around each instruction, through Groups and other Ends."""
+    closed: dict[UOp, frozenset[UOp]] = dict.fromkeys(order, frozenset())
+    for u in reversed(order):
+        if u.op is Op.END or u.op is Op.GROUP:
+            for s in u.src:
+                if s.dtype is dt.void:
+                    closed[s] |= closed[u].union(scope.ranges_closed_by(u))
+    return closed
 
 
 def _blocks_around_instructions(instructions: Sequence[UOp]) -> list[_PlacedNode]:

@@ -534,8 +534,7 @@ def generate_once_coverage_and_read_claims(before: KernelAccesses, after: Kernel
         stores = restrict_to_common_ordered_iteration_if_needed(*([s for s in sites if s.writes] for sites in (old, new)))
         loads = [[s for s in sites if not s.writes] for sites in (old, new)]
         earlier = [s for s in stores[0] if s.kind == "store"]
-        may_be_known = stores[1] and (all(loads) or len(earlier) > 1)
-        rewrite = make_rewrite_claim_if_known(earlier) if may_be_known else None
+        rewrite = make_rewrite_claim_if_known(earlier) if stores[1] else None
         may_rewrite = rewrite is not None or [bool(x) for x in loads] == [False, True]
         if rewrite is not None:
             yield rewrite

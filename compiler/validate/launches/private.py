@@ -106,8 +106,9 @@ def _corresponds(old: UOp, new: UOp, same: Mapping[UOp, UOp], stands_for: Mappin
 
 
 def _certainly_runs(opening: UOp) -> bool:
-    """Return True for a loop of a constant number of iterations, at least one (R57: Range)."""
-    return opening.op is Op.RANGE and opening.bound.op is Op.CONST and int(opening.bound.arg.value) >= 1
+    """Return True for a loop of at least one iteration, whatever its bound is computed from (R57: Range)."""
+    least = opening.bound.min_max if opening.op is Op.RANGE else None
+    return least is not None and least[0] >= 1
 
 
 class _ControlFlow:
