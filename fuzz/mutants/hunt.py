@@ -7,6 +7,9 @@ cells of gradients compare answers, too, and are asked first of a mutant of the 
 files are compared, and then campaigns run with the verifier and the validator. Time is processor time of all processes of a hunt,
 so a busy machine changes nothing.
 
+The first half of a hunt's time is directed: a short run tries each kind of programs, and campaigns draw the kinds whose cases ran
+the changed lines (`uops.fuzz.reach.directed`). The second half draws all kinds, so that a wrong direction costs half of the time.
+
 A finding counts if triage confirms it and the package without the mutant has no objection to the same program. A package that
 does not start is a kill if the package without the mutant starts. A hunt that the machine prevents gives no result but the
 reason.
@@ -37,6 +40,8 @@ from uops.fuzz.generate import kinds
 from uops.fuzz.mutants.catalogue import PACKAGE, Edit, Mutant, compute_texts_after_edits
 from uops.fuzz.mutants.overlay import build_overlay
 from uops.fuzz.oracles.oracles import ORACLES
+from uops.fuzz.reach.directed import KindTrial, add_trial_of_ended_process, direct_kinds, read_trials
+from uops.fuzz.reach.lines import find_changed_lines
 from uops.fuzz.reduce import reproducer
 from uops.spec.errors import UopsError
 
@@ -70,6 +75,8 @@ rules = campaign.collect_rules_to_prove_by_theme().get(sys.argv[1], ())
 report = campaign.prove_rules(rules, proved_entries_by_key=ledger.index_proved_entries(ledger.read_ledger()))
 sys.exit(not report.ok)
 """
+#: Share of a hunt's time in which campaigns are directed, and the processor seconds in which each kind is tried before that.
+_DIRECTED, TRYING_A_KIND = 0.5, 1.5
 #: Limits of a trial. Hunts are measured in processor time, so a start may take long.
 PATIENT = replace(LIMITS, start=600.0)
 #: Processor seconds for triage, which asks twice about a program that does not end; questions and seconds for a reduction.
@@ -153,11 +160,15 @@ class Hunter:
         """
         with tempfile.TemporaryDirectory(prefix="uops-mutant-") as folder:
             path = build_overlay(Path(folder) / "path", compute_texts_after_edits(edits))
-            spent, cases, number = 0.0, 0, 0
+            directed, spent = self._find_kinds_that_run_changed_lines(mutant, edits, oracles, path)
+            cases, number = 0, 0
             while spent < self.seconds:
-                setup = Setup(mutant.backend, kinds.stable_hash(self.seed, mutant.id, number), KINDS, oracles)
+                is_directed = bool(directed) and spent < _DIRECTED * self.seconds
+                seed = kinds.stable_hash(self.seed, mutant.id, number)
+                setup = Setup(mutant.backend, seed, directed if is_directed else KINDS, oracles)
                 trial = _Trial(path, Path(folder) / str(number), setup)
-                kill = trial.run_campaign(self.seconds - spent, self.should_stop)
+                limit = _DIRECTED * self.seconds if is_directed else self.seconds
+                kill = trial.run_campaign(limit - spent, self.should_stop)
                 if kill is not None and not kill.cases:
                     self._require_start_without_mutant(setup, [e for e in edits if e != mutant.edit])
                     return kill._replace(seconds=round(kill.seconds + spent, 2), cases=cases)
@@ -167,6 +178,25 @@ class Hunter:
         if not cases:
             raise HuntImpossible(f"no case was judged in {self.seconds:g} processor seconds")
         return None
+
+    def _find_kinds_that_run_changed_lines(
+        self, mutant: Mutant, edits: tuple[Edit, ...], oracles: tuple[str, ...], path: Path
+    ) -> tuple[tuple[str, ...], float]:
+        """Return the kinds to draw in the directed part, empty for no direction, and the processor seconds spent."""
+        lines = _find_lines_that_mutant_changes(mutant, edits)
+        trials: dict[str, KindTrial] = {}
+        spent = 0.0
+        while lines and spent < _DIRECTED * self.seconds and (rest := [k for k in KINDS if k not in trials]):
+            setup = json.dumps(Setup(mutant.backend, self.seed, tuple(rest), oracles).to_json())
+            command = ["-m", "uops.fuzz.reach.try_kinds", setup, json.dumps(lines), str(TRYING_A_KIND)]
+            with tempfile.TemporaryDirectory(prefix="uops-mutant-") as folder:
+                status, seconds = self._measure_exit_status_and_cpu(command, path, Path(folder))
+                tried = read_trials((Path(folder) / "log").read_text(encoding="utf-8", errors="replace").splitlines())
+            spent += seconds
+            if not tried:
+                break  # the package does not start, or a changed module is imported before the recorder
+            trials |= tried if status == 0 else add_trial_of_ended_process(tried)
+        return direct_kinds(trials, KINDS), spent
 
     def _require_start_without_mutant(self, setup: Setup, edits: list[Edit]) -> None:
         """Raise HuntImpossible if the package without the mutant does not finish a batch now, either. It is asked each
@@ -232,21 +262,36 @@ class Hunter:
 
     def _measure_exit_status_and_cpu_with_edits(self, command: list[str], edits: tuple[Edit, ...]) -> _CommandOutcome:
         """Run a command on a package with edits until it ends or the time is over."""
-        spent = 0.0
         with tempfile.TemporaryDirectory(prefix="uops-mutant-") as folder:
-            process = _start_session_with_package(
-                [sys.executable, *command], build_overlay(Path(folder) / "path", compute_texts_after_edits(edits)), Path(folder)
-            )
-            cpu_time = SessionCpuTime(process.pid)
-            try:
-                while process.poll() is None and spent <= self.seconds:
-                    if self.should_stop():
-                        raise HuntStopped
-                    time.sleep(_LOOK)
-                    spent = cpu_time.measure_seconds()
-                return _CommandOutcome(process.poll(), spent)
-            finally:
-                _kill_group_if_running_and_wait(process)
+            path = build_overlay(Path(folder) / "path", compute_texts_after_edits(edits))
+            return self._measure_exit_status_and_cpu(command, path, Path(folder))
+
+    def _measure_exit_status_and_cpu(self, command: list[str], package_path: Path, directory: Path) -> _CommandOutcome:
+        """Run a command on the package of an overlay until it ends or the time is over. Its output is `directory/log`."""
+        spent = 0.0
+        process = _start_session_with_package([sys.executable, *command], package_path, directory)
+        cpu_time = SessionCpuTime(process.pid)
+        try:
+            while process.poll() is None and spent <= self.seconds:
+                if self.should_stop():
+                    raise HuntStopped
+                time.sleep(_LOOK)
+                spent = cpu_time.measure_seconds()
+            return _CommandOutcome(process.poll(), spent)
+        finally:
+            _kill_group_if_running_and_wait(process)
+
+
+def _find_lines_that_mutant_changes(mutant: Mutant, edits: tuple[Edit, ...]) -> dict[str, list[int]]:
+    """Return {module: lines} of the Python file that a mutant changes, empty for another file."""
+    file = mutant.edit.file
+    if not file.endswith(".py"):
+        return {}
+    others = compute_texts_after_edits(e for e in edits if e != mutant.edit)
+    before = others.get(file) or (PACKAGE / file).read_text(encoding="utf-8")
+    lines = find_changed_lines(before, compute_texts_after_edits(edits)[file])
+    module = ".".join((PACKAGE.name, *Path(file).with_suffix("").parts)).removesuffix(".__init__")
+    return {module: sorted(lines)}
 
 
 def _parse_reproducer_of_kill(kill: Kill) -> reproducer.Reproducer | None:

@@ -30,7 +30,7 @@ def list_counted_modules(backend: str) -> dict[str, Path]:
     return dict(sorted({**_list_package(OPTIMIZER), **renderer}.items()))
 
 
-def _locate(module: str) -> Path | None:
+def locate_module(module: str) -> Path | None:
     """Return the file of a module of this package, None where there is none. Nothing is imported, not even its packages."""
     stem = _ROOT.joinpath(*module.split(".")[1:])
     return next((f for f in (stem.with_suffix(".py"), stem / "__init__.py") if f.is_file()), None)
@@ -38,7 +38,7 @@ def _locate(module: str) -> Path | None:
 
 def _list_package(package: str) -> dict[str, Path]:
     """Return the modules of a package and of those in it."""
-    start = _locate(package)
+    start = locate_module(package)
     assert start is not None, package
     files = {f.relative_to(start.parent): f for f in start.parent.rglob("*.py")}
     return {".".join((package, *f.with_suffix("").parts)).removesuffix(".__init__"): path for f, path in files.items()}
@@ -50,7 +50,7 @@ def _follow_imports(module: str, packages: tuple[str, ...]) -> dict[str, Path]:
     pending = [module]
     while pending:
         name = pending.pop()
-        path = None if name in found or name in _NOT_RENDERERS else _locate(name)
+        path = None if name in found or name in _NOT_RENDERERS else locate_module(name)
         if path is None:
             continue
         found[name] = path
@@ -88,4 +88,4 @@ def _is_declaration(function: _Function) -> bool:
     return all(isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant) for s in function.body)
 
 
-__all__ = ["OPTIMIZER", "list_counted_modules", "list_functions", "walk_functions"]
+__all__ = ["OPTIMIZER", "list_counted_modules", "list_functions", "locate_module", "walk_functions"]

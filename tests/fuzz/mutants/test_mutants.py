@@ -9,13 +9,14 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import CodeType
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from click.testing import CliRunner
@@ -126,6 +127,61 @@ def test_other_defences_are_asked_where_answers_say_nothing(
     assert everything is kill["ledger" if proof else "answers" if campaign else "goldens" if goldens else "all"]
     assert answers is (kill["answers"] if campaign else None)
     assert asked == (["answers"] if proof or campaign or goldens else ["answers", "all"])
+
+
+class FakeTrial:
+    """A campaign that finds nothing, in all the time that it has."""
+
+    asked: ClassVar[list[tuple[tuple[str, ...], float]]] = []
+
+    def __init__(self, path: Path, directory: Path, setup: Setup) -> None:
+        self.setup, self.cases, self.spent = setup, 1, 0.0
+
+    def run_campaign(self, seconds: float, should_stop: Any) -> None:
+        self.asked.append((self.setup.kinds, seconds))
+        self.spent = seconds
+
+
+@pytest.mark.parametrize(
+    ("directed", "asked"),
+    [
+        (("symbolic", "symbolic", "rules"), [(("symbolic", "symbolic", "rules"), 40.0), (hunt.KINDS, 50.0)]),
+        ((), [(hunt.KINDS, 90.0)]),
+    ],
+)
+def test_the_first_half_of_a_hunt_is_directed(
+    monkeypatch: pytest.MonkeyPatch, directed: tuple[str, ...], asked: list[tuple[tuple[str, ...], float]]
+) -> None:
+    monkeypatch.setattr(hunt, "_Trial", FakeTrial)
+    monkeypatch.setattr(FakeTrial, "asked", [])
+    monkeypatch.setattr(Hunter, "_find_kinds_that_run_changed_lines", lambda *arguments: (directed, 10.0))
+    (m,) = load_mutants_by_id_or_class(SAMPLE[0])
+    assert Hunter(100.0, seed=0)._hunt_by_campaigns(m, (m.edit, *BLIND), hunt.ANSWERS) is None
+    assert FakeTrial.asked == asked
+
+
+def test_a_mutant_of_symbolic_loops_is_hunted_where_there_are_some() -> None:
+    (m,) = load_mutants_by_id_or_class("idle-ungated")
+    edits = (m.edit, *BLIND)
+    with tempfile.TemporaryDirectory() as folder:
+        path = build_overlay(Path(folder), compute_texts_after_edits(edits))
+        directed, seconds = Hunter(300.0, seed=0)._find_kinds_that_run_changed_lines(m, edits, hunt.ANSWERS, path)
+    assert set(directed) == {"symbolic"}
+    assert 0 < seconds < 100
+
+
+@pytest.mark.parametrize("m", MUTANTS, ids=lambda m: m.id)
+def test_the_changed_lines_of_a_mutant_are_those_of_its_text(m: Mutant) -> None:
+    edits = (m.edit, *BLIND)
+    lines = hunt._find_lines_that_mutant_changes(m, edits)
+    if not m.edit.file.endswith(".py"):
+        assert not lines
+        return
+    ((module, numbers),) = lines.items()
+    assert PACKAGE.parent.joinpath(*module.split(".")).with_suffix(".py").is_file() or module.endswith("__init__")
+    text = compute_texts_after_edits(BLIND).get(m.edit.file) or (PACKAGE / m.edit.file).read_text()
+    first = text.count("\n", 0, text.index(m.edit.old)) + 1
+    assert first <= numbers[0] <= numbers[-1] <= first + max(m.edit.old.count("\n"), m.edit.new.count("\n")) + 1
 
 
 @pytest.mark.parametrize("name", SAMPLE)

@@ -55,19 +55,20 @@ def test_the_recorder_comes_before_the_modules() -> None:
     assert "must be installed before uops.backends.llvm" in result.stderr
 
 
-def test_a_case_has_only_the_functions_that_run_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of a case that was refused are not the next one's."""
-    ran: set[str] = {"of a refused case"}
-    monkeypatch.setattr(recorder, "_reached", ran)
-    first, second = set[str](), {"compiled with others"}
+def test_a_case_has_only_the_functions_that_run_for_it() -> None:
+    """Those of a case that was refused are not the next one's, and those of a part are also the whole's."""
+    recorder.record("outside of all blocks")
+    first, second, part = set[str](), {"compiled with others"}, set[str]()
     with suppress(ValueError), recorder.collect_reached_functions(first):
-        ran.add("before it is refused")
+        recorder.record("before it is refused")
         raise ValueError
     with recorder.collect_reached_functions(second):
-        ran.add("of the next case")
+        with recorder.collect_reached_functions(part):
+            recorder.record("of a part")
+        recorder.record("of the next case")
     assert first == {"before it is refused"}
-    assert second == {"compiled with others", "of the next case"}
-    assert not ran
+    assert part == {"of a part"}
+    assert second == {"compiled with others", "of a part", "of the next case"}
 
 
 def test_a_campaign_counts_the_functions_of_judged_cases(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
