@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
-from difflib import SequenceMatcher
 
 #: Makes the expression to evaluate before the statement of a line.
 _MakeCall = Callable[[int], ast.Call]
 
 
 def find_changed_lines(before: str, after: str) -> frozenset[int]:
-    """Return the lines of `after`, from 1 on, that differ from `before`. Where lines were only removed, the next line counts."""
-    new_lines = after.splitlines()
-    opcodes = SequenceMatcher(None, before.splitlines(), new_lines, autojunk=False).get_opcodes()
-    ranges = (range(start, max(end, start + 1)) for tag, _, _, start, end in opcodes if tag != "equal")
-    return frozenset(min(line, len(new_lines) - 1) + 1 for lines in ranges for line in lines)
+    """Return the lines of `after`, from 1 on, between the first and the last that differ from `before`.
+
+    Where lines were only removed, it is the next line. The texts differ in one place: lines in between count, too.
+    """
+    old, new = before.splitlines(), after.splitlines()
+    most = min(len(old), len(new))
+    start = next((k for k in range(most) if old[k] != new[k]), most)
+    equal_at_end = next((k for k in range(most - start) if old[-1 - k] != new[-1 - k]), most - start)
+    lines = range(start, len(new) - equal_at_end) or range(start, start + 1)
+    return frozenset(min(line, len(new) - 1) + 1 for line in lines if old != new)
 
 
 def insert_before_lines(tree: ast.AST, lines: frozenset[int], make_call: _MakeCall) -> None:
