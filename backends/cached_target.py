@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
 
 from uops.backends.cache import ObjectCache
@@ -13,6 +14,12 @@ class CachedTarget(Target):
 
     abilities = frozenset({Ability.CODE_CACHE})
     store: ObjectCache
+
+    def list_variants(self, store: ObjectCache) -> list[CachedTarget]:
+        """Return this target on another store, and targets of other settings, whose objects must not serve for its texts."""
+        same = copy.copy(self)
+        same.store = store
+        return [same]
 
     @abstractmethod
     def make_binary(self, source: str) -> bytes:

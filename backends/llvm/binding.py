@@ -13,7 +13,7 @@ import re
 import threading
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -77,6 +77,12 @@ def detect_host_without_gfni() -> Host:
     _initialize_llvm()
     features = llvm.get_host_cpu_features().flatten().replace("+gfni", "-gfni")
     return Host(llvm.get_process_triple(), llvm.get_host_cpu_name(), features, llvm_version())
+
+
+def without_features(host: Host, prefix: str) -> Host:
+    """Return a machine that lacks the features whose names begin with `prefix`."""
+    features = [f"-{f[1:]}" if f[1:].startswith(prefix) else f for f in host.features.split(",")]
+    return replace(host, features=",".join(features))
 
 
 def llvm_version() -> str:

@@ -42,9 +42,9 @@ class LlvmTarget(CachedTarget):
     compiles_outside_lock = True
     dtypes = frozenset(NATIVE)
 
-    def __init__(self, tier: LlvmTier = LlvmTier.FULL, store: ObjectCache | None = None) -> None:
+    def __init__(self, tier: LlvmTier = LlvmTier.FULL, store: ObjectCache | None = None, host: binding.Host | None = None) -> None:
         self.tier = tier
-        self.host = binding.detect_host_without_gfni()
+        self.host = host or binding.detect_host_without_gfni()
         self.store = ObjectCache(cache.directory(os.environ)) if store is None else store
         host = self.host
         self.machine = describe_machine(host)
@@ -52,6 +52,13 @@ class LlvmTarget(CachedTarget):
         self.key = cache.digest_key(
             self.name, __version__, _pipeline_digest(), host.llvm, host.triple, host.cpu, host.features, tier.name
         )
+
+    def list_variants(self, store: ObjectCache) -> list[CachedTarget]:
+        """Return targets of each tier, for this machine and for it without its widest vectors, which runs the same code."""
+        hosts = dict.fromkeys((self.host, binding.without_features(self.host, "avx512")))
+        return [
+            LlvmTarget(tier, store, host) for host in hosts for tier in (self.tier, *(t for t in LlvmTier if t is not self.tier))
+        ]
 
     def version(self) -> str:
         """Return everything but the source that decides an object, for reports."""

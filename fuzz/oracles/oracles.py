@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from uops.backends.cached_target import CachedTarget
 from uops.backends.conformance.gradients.duals import NotComparable, find_wrong_gradient_at_random_point
 from uops.backends.conformance.judge import Expectation
 from uops.backends.conformance.stage_judge import (
@@ -55,6 +56,7 @@ from uops.fuzz.generate.schedules import (
     run_passes_up_to,
 )
 from uops.fuzz.oracles import calls, launches
+from uops.fuzz.oracles.disk_cache import find_first_fault_with_disk_cache
 from uops.fuzz.oracles.leaks import find_leak_in_repeated_calls
 from uops.fuzz.oracles.native import load_and_run_first_calls
 from uops.fuzz.oracles.native_text import replace_stores_of_kernels_by_text
@@ -308,6 +310,17 @@ def _check_shipped_backend(c: OracleContext) -> Fault | None:
 
     found, error = call_and_describe_error(c.subject, graph, call)
     return found or error
+
+
+def _check_with_disk_cache(c: OracleContext) -> Fault | None:
+    """Check the program through a cache on disk, if the target has one."""
+    target = c.require_target().uncached
+    if not isinstance(target, CachedTarget):
+        raise OracleNotApplicable("the target caches no machine code on disk")
+    return find_first_fault_with_disk_cache(
+        c.sample.graph, c.sample.inputs, target, c.subject.kept_objects,
+        lambda run: run_and_judge_by_allowed_sets(c.subject, c.expectation, run)[1], c.draw("cached"),
+    )  # fmt: skip
 
 
 def _check_first_rewrite_steps_of_each_rule(c: OracleContext) -> Fault | None:
@@ -575,6 +588,8 @@ ORACLES: dict[str, Oracle] = {o.name: o for o in (
            _check_calls_for_aliasing_and_stale_caches, 8, frozenset({COMPILER})),
     Oracle("shipped",     "the backend with its own settings, called in the ways that users call it, is right too",
            _check_shipped_backend, 8),
+    Oracle("cached",      "with a cache on disk of other programs and settings, whose files are harmed, the same is given",
+           _check_with_disk_cache, 64, frozenset({COMPILER})),
     Oracle("native",      "with Stores of its kernels as native text the same is given", _check_native_stores, 2,
            frozenset({COMPILER})),
     Oracle("illegal",     "illegal OptOps are rejected with a reason", _check_illegal_optops, 8, frozenset({COMPILER})),

@@ -29,6 +29,7 @@ from uops.backends.worker.guard import GuardedProgram, GuardSide
 from uops.compiler.config import Config
 from uops.compiler.target import Ability, Kernel, MachineModel, Target, load_or_remake_kernel
 from uops.fuzz.generate.declared import SupportedOpDtypes
+from uops.fuzz.oracles.disk_cache import KeptObjects
 from uops.spec.errors import CompileError, SpecError, Unsupported, UopsError
 from uops.spec.ir.node import UOp
 from uops.spec.result import Result
@@ -144,6 +145,8 @@ class Subject:
         self.name, self.options = name, options
         self.backend: Backend = registry.create_backend(name, **(FAST.get(name, {}) if options is None else options))
         self.declared = SupportedOpDtypes.from_capabilities(registry.query_capabilities(name, self.backend))
+        #: Objects of earlier programs in the cache on disk.
+        self.kept_objects = KeptObjects()
         #: The target, if the backend is one of the compiler.
         self.target = CachingTarget(self.backend.target) if isinstance(self.backend, CompilerBackend) else None
 
