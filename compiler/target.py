@@ -59,6 +59,7 @@ class Thresholds(NamedTuple):
     - `swept_rows`: fewest rows from which reduced columns are accumulated row by row.
     - `block_rows`: fewest rows of a block of a fused chain that pay for its loops.
     - `workgroup_reduce_steps`: fewest steps of a Reduce that the lanes of a workgroup share.
+    - `piece_instructions`: fewest instructions of a piece of a shared loop that pay for handing it to another thread.
     """
 
     threaded_operations: int = 200_000
@@ -73,6 +74,7 @@ class Thresholds(NamedTuple):
     swept_rows: int = 16
     block_rows: int = 32
     workgroup_reduce_steps: int = 128
+    piece_instructions: int = 8_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,6 @@ from __future__ import annotations
 from uops.backends.host import available_cores
 from uops.compiler.runtime.frame import KernelLaunch, ProgramFrame
 
-#: Least work, in instructions, of a piece of a loop for another thread.
-PIECE_WORK = 8_000
-
 
 def count_usable_threads(frame: ProgramFrame) -> int:
     """Return how many threads may run a kernel of the program, the caller's included."""
@@ -16,9 +13,9 @@ def count_usable_threads(frame: ProgramFrame) -> int:
 
 def has_loop_worth_sharing(frame: ProgramFrame) -> bool:
     """Return True if several threads may run the program, and a loop of it has work for more than one."""
-    return any(_is_worth_sharing(launch) for launch in frame.launches) and count_usable_threads(frame) > 1
+    return any(_is_worth_sharing(launch, frame.piece_instructions) for launch in frame.launches) and count_usable_threads(frame) > 1
 
 
-def _is_worth_sharing(launch: KernelLaunch) -> bool:
+def _is_worth_sharing(launch: KernelLaunch, piece_instructions: int) -> bool:
     part: int = getattr(launch.kernel, "part", 0)
-    return part != 0 and launch.thread_extent > 1 and launch.instruction_count >= 2 * PIECE_WORK
+    return part != 0 and launch.thread_extent > 1 and launch.instruction_count >= 2 * piece_instructions

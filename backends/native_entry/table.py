@@ -136,7 +136,9 @@ def _encode_program_table(frame: ProgramFrame, fallback: Callable[..., Any], nat
             for m in frame.outputs
         ),
         TableHeader.LAUNCHES: len(frame.launches),
-        TableHeader.LAUNCHES_AT: append_section(_build_launch_entry(launch, at) for launch, at in zip(frame.launches, lists)),
+        TableHeader.LAUNCHES_AT: append_section(
+            _build_launch_entry(launch, at, frame.piece_instructions) for launch, at in zip(frame.launches, lists)
+        ),
         TableHeader.VARIABLES: frame.variable_count,
         TableHeader.WIDEST: max((len(launch.buffers) for launch in frame.launches), default=0),
         TableHeader.SINGLE: frame.returns_single,
@@ -174,13 +176,13 @@ def _build_argument_entry(i: ArrayInput | VariableInput, shape_positions: dict[t
     return row
 
 
-def _build_launch_entry(launch: KernelLaunch, arguments_word_position: int) -> list[int]:
+def _build_launch_entry(launch: KernelLaunch, arguments_word_position: int, piece_instructions: int) -> list[int]:
     row = [0] * LaunchWords.SIZE
     part = launch.kernel.part if launch.thread_extent else 0  # type: ignore[attr-defined]
     row[LaunchWords.KERNEL] = part or launch.kernel.address  # type: ignore[attr-defined]
     row[LaunchWords.ARGUMENTS], row[LaunchWords.ARGUMENTS_AT] = len(launch.buffers), arguments_word_position
     row[LaunchWords.EXTENT] = launch.thread_extent if part else 0
-    row[LaunchWords.CHUNKS] = min(launch.instruction_count // sharing.PIECE_WORK, _MOST)
+    row[LaunchWords.CHUNKS] = min(launch.instruction_count // piece_instructions, _MOST)
     return row
 
 

@@ -88,7 +88,8 @@ class ProgramFrame:
     """All that a run of a program needs.
 
     `fixed_arrays` are (base, array) pairs: each array is the memory of its base in every run, and must live as long as the frame.
-    With `returns_single` a run returns its one array, not a tuple. `threads` is how many may share a loop, 0 for all cores.
+    With `returns_single` a run returns its one array, not a tuple. `threads` is how many may share a loop, 0 for all cores, in
+    pieces of at least `piece_instructions`.
     """
 
     base_count: int
@@ -100,3 +101,4 @@ class ProgramFrame:
     launches: tuple[KernelLaunch, ...]
     returns_single: bool
     threads: int
+    piece_instructions: int

@@ -271,6 +271,7 @@ class Compiled:
             launches=self._launches,
             returns_single=self._single,
             threads=threads,
+            piece_instructions=self.target.machine.thresholds.piece_instructions,
         )
 
     def _describe_argument_for_native_entry(

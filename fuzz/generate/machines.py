@@ -35,6 +35,7 @@ THRESHOLDS: dict[str, tuple[int, ...]] = {
     "swept_rows": (2, 4, 8),
     "block_rows": (2, 4, 8),
     "workgroup_reduce_steps": (4, 16, 64),
+    "piece_instructions": (1, 16, 256),
 }
 
 

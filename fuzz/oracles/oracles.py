@@ -35,8 +35,8 @@ from uops.compiler.prove.solver.solver import NoSolver
 from uops.compiler.rewrite.lowering_cache import LoweringCache, use_lowering_cache
 from uops.compiler.rewrite.rule import RewriteStep
 from uops.compiler.rewrite.rules import INDEXING
-from uops.compiler.runtime.program import Compiled
-from uops.compiler.target import Target
+from uops.compiler.runtime.program import Compiled, compile
+from uops.compiler.target import Ability, Target
 from uops.compiler.validate.model import Invalid
 from uops.fuzz.bisect import coverage
 from uops.fuzz.bisect.bisect import bisect
@@ -442,8 +442,14 @@ def _freeze_schedule_choices(c: OracleContext, source: str = "draw") -> tuple[Pr
 
 
 def _check_on_scaled_machine(c: OracleContext) -> Fault | None:
-    """Check the program as the heuristics compile it for a smaller machine, on which it is large."""
+    """Check the program as the heuristics compile it for a smaller machine, on which it is large.
+
+    In one case of four it is called as users call it, so that threads share the loops of its kernels if the target can do that.
+    """
     target, side = _draw_scaled_target(c), GuardSide.START if c.seed % 2 else GuardSide.END
+    if Ability.NATIVE_ENTRY in target.abilities and c.draw("scaled entry").chance(25):
+        called = lambda: compile(c.sample.graph, target, Config(reuse=False))(c.sample.inputs)  # noqa: E731 - a fault if it raises
+        return run_and_judge_by_allowed_sets(c.subject, c.expectation, called)[1]
     program = lambda: GuardedProgram(c.sample.graph, target, side, PLAIN)(c.sample.inputs)  # noqa: E731 - a fault if it raises
     return run_and_judge_by_allowed_sets(c.subject, c.expectation, program)[1]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from thread_kernels import check_a_part_does_its_iterations_and_the_kernel_all, counting, load, share
+from thread_kernels import PIECE, check_a_part_does_its_iterations_and_the_kernel_all, counting, load, share
 
 import uops
 from uops.backends.c import driver
@@ -67,7 +67,7 @@ def test_every_iteration_is_done_once(target: Any, n: int, monkeypatch: pytest.M
     kernel = load(target, counting(n, n))
     for threads in (2, 3, 7):
         for pieces in (2, 5, 1000):
-            run, found = share(target, kernel, n, pieces * sharing.PIECE_WORK, threads, monkeypatch), np.zeros(n, np.int64)
+            run, found = share(target, kernel, n, pieces * PIECE, threads, monkeypatch), np.zeros(n, np.int64)
             for _ in range(20):
                 run(found)
             assert found.tolist() == [20] * n
@@ -75,7 +75,7 @@ def test_every_iteration_is_done_once(target: Any, n: int, monkeypatch: pytest.M
 
 def test_several_threads_work_at_one_job(target: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = load(target, counting(64, 64, inner=2_000_000))
-    run, found = share(target, kernel, 64, 64 * sharing.PIECE_WORK, 2, monkeypatch), np.zeros(64, np.int64)
+    run, found = share(target, kernel, 64, 64 * PIECE, 2, monkeypatch), np.zeros(64, np.int64)
     mine, all_ = time.thread_time(), time.process_time()
     run(found)
     mine, all_ = time.thread_time() - mine, time.process_time() - all_
@@ -109,7 +109,7 @@ def test_nothing_to_share_needs_no_native_entry(
 ) -> None:
     monkeypatch.setattr(sharing, "available_cores", lambda: threads)
     launch = KernelLaunch(load(target, counting(n, 8)), ((0, 0),), (None,), n, work)
-    assert target.enter(ProgramFrame(1, 0, None, (), (), (), (launch,), False, 0), lambda: None) is None
+    assert target.enter(ProgramFrame(1, 0, None, (), (), (), (launch,), False, 0, PIECE), lambda: None) is None
 
 
 def x(slot: int, *shape: Any) -> UOp:
@@ -126,13 +126,12 @@ PROGRAMS: dict[str, Callable[[], UOp]] = {
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_with_threads_has_the_bits_of_one_without(target: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "PIECE_WORK", 1)
     monkeypatch.setattr(sharing, "available_cores", lambda: 3)
     graph, rng = PROGRAMS[name](), np.random.default_rng(1)
     given = {k: rng.standard_normal((37, 29)).astype(np.float32) for k in ("p0", "p1")}
     runs = {}
     for cores in (1, 3):
-        target.machine = MachineModel(cores=cores, thresholds=Thresholds(threaded_operations=0))
+        target.machine = MachineModel(cores=cores, thresholds=Thresholds(threaded_operations=0, piece_instructions=1))
         program = compile(graph, target, Config(reuse=False))
         shared = [launch for launch in program._launches if launch.thread_extent > 1 and launch.kernel.part]
         assert bool(shared) == (cores > 1) == (program._native_entry is not None)
@@ -193,7 +192,7 @@ def needs_tcc(skip_absent: Callable[[str, Exception], Any]) -> None:
 def test_a_child_of_a_fork_has_threads_of_its_own() -> None:
     done = script("""
 kernel, found = load(target, counting(64, 64, inner=2000)), np.zeros(64, np.int64)
-run = share(target, kernel, 64, 64 * sharing.PIECE_WORK, 4, patch)
+run = share(target, kernel, 64, 64 * PIECE, 4, patch)
 run(found)
 child = os.fork()
 if not child:
@@ -211,7 +210,7 @@ print("well")
 @pytest.mark.usefixtures("needs_tcc")
 def test_a_process_ends_while_its_threads_wait() -> None:
     done = script("""
-share(target, load(target, counting(64, 64)), 64, 64 * sharing.PIECE_WORK, 4, patch)(np.zeros(64, np.int64))
+share(target, load(target, counting(64, 64)), 64, 64 * PIECE, 4, patch)(np.zeros(64, np.int64))
 print("well", flush=True)
 """)
     assert (done.returncode, done.stdout) == (0, "well\n"), done.stderr
@@ -220,7 +219,7 @@ print("well", flush=True)
 @pytest.mark.usefixtures("needs_tcc")
 def test_a_kernel_that_faults_in_a_thread_ends_the_process() -> None:
     done = script("""
-run = share(target, load(target, counting(1 << 40, 1 << 40)), 1 << 40, 64 * sharing.PIECE_WORK, 4, patch)
+run = share(target, load(target, counting(1 << 40, 1 << 40)), 1 << 40, 64 * PIECE, 4, patch)
 run(np.zeros(64, np.int64))
 """)
     assert -done.returncode in (signal.SIGSEGV, signal.SIGABRT), done.stderr  # the C library may see the damaged heap first

@@ -16,6 +16,9 @@ from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 
+#: Fewest instructions of a piece of a loop in these programs.
+PIECE = 8_000
+
 
 def counting(bound: UOp | int, size: int, inner: int = 1, d: DType = dt.index) -> UOp:
     """p0[i] += 1, `inner` times, for each i of a THREAD loop."""
@@ -34,7 +37,7 @@ def share(target: Any, kernel: Any, n: int, work: int, threads: int, patch: pyte
     """Runs the kernel on an array, as if it did `work`, with as many threads, cores or not."""
     patch.setattr(sharing, "available_cores", lambda: threads)
     launch = KernelLaunch(kernel, ((0, 0),), (None,), n, work)
-    entered = target.enter(ProgramFrame(1, 0, None, (), (), (), (launch,), False, threads), lambda: None)
+    entered = target.enter(ProgramFrame(1, 0, None, (), (), (), (launch,), False, threads, PIECE), lambda: None)
     assert entered is not None
     return lambda array: entered.execute([array.ctypes.data], [])
 

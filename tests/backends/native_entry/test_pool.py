@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from thread_kernels import check_a_part_does_its_iterations_and_the_kernel_all, counting, load, share
+from thread_kernels import PIECE, check_a_part_does_its_iterations_and_the_kernel_all, counting, load, share
 
 import uops
 from uops.backends.cache import ObjectCache
 from uops.backends.calling import PART
 from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
-from uops.backends.native_entry import sharing
 
 TARGET = LlvmTarget(LlvmTier.FAST, ObjectCache(None))
 Execute = Callable[[Any], None]
@@ -41,7 +40,7 @@ def test_a_part_does_its_iterations_and_the_kernel_all() -> None:
 @pytest.mark.parametrize("pieces", [0, 1, 2, 5, 1000])
 @pytest.mark.parametrize("n", [1, 2, 3, 17, 1001])
 def test_every_iteration_is_done_once(n: int, pieces: int, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, found = executor(n, pieces * sharing.PIECE_WORK, threads, monkeypatch), np.zeros(n, np.int64)
+    run, found = executor(n, pieces * PIECE, threads, monkeypatch), np.zeros(n, np.int64)
     for _ in range(20):
         run(found)
     assert found.tolist() == [20] * n
@@ -49,14 +48,14 @@ def test_every_iteration_is_done_once(n: int, pieces: int, threads: int, monkeyp
 
 def test_many_short_jobs_lose_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads that arrive late at a job find the next one."""
-    run, found = executor(8, 8 * sharing.PIECE_WORK, 4, monkeypatch), np.zeros(8, np.int64)
+    run, found = executor(8, 8 * PIECE, 4, monkeypatch), np.zeros(8, np.int64)
     for _ in range(20_000):
         run(found)
     assert found.tolist() == [20_000] * 8
 
 
 def test_several_callers_at_once_lose_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = executor(64, 64 * sharing.PIECE_WORK, 3, monkeypatch, inner=200)
+    run = executor(64, 64 * PIECE, 3, monkeypatch, inner=200)
     arrays = [np.zeros(64, np.int64) for _ in range(5)]
 
     def work(array: Any) -> None:
@@ -76,7 +75,7 @@ def tasks() -> list[str]:
 
 
 def test_several_threads_work_at_one_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    run, found = executor(64, 64 * sharing.PIECE_WORK, 2, monkeypatch, inner=2_000_000), np.zeros(64, np.int64)
+    run, found = executor(64, 64 * PIECE, 2, monkeypatch, inner=2_000_000), np.zeros(64, np.int64)
     mine, all_ = time.thread_time(), time.process_time()
     run(found)
     mine, all_ = time.thread_time() - mine, time.process_time() - all_
@@ -85,16 +84,16 @@ def test_several_threads_work_at_one_job(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_there_are_as_many_threads_as_the_greatest_job_wants(monkeypatch: pytest.MonkeyPatch) -> None:
     found = np.zeros(64, np.int64)
-    executor(64, 64 * sharing.PIECE_WORK, 7, monkeypatch)(found)
+    executor(64, 64 * PIECE, 7, monkeypatch)(found)
     before = len(tasks())
     for threads in (2, 5, 7, 3):
-        executor(64, 64 * sharing.PIECE_WORK, threads, monkeypatch)(found)
+        executor(64, 64 * PIECE, threads, monkeypatch)(found)
     assert len(tasks()) == before
 
 
 def test_signals_go_to_threads_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
     before = set(tasks())
-    executor(64, 64 * sharing.PIECE_WORK, 9, monkeypatch)(np.zeros(64, np.int64))
+    executor(64, 64 * PIECE, 9, monkeypatch)(np.zeros(64, np.int64))
     made = set(tasks()) - before
     assert made
     for task in made:
@@ -105,7 +104,7 @@ def test_signals_go_to_threads_of_python(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_idle_threads_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
-    executor(64, 64 * sharing.PIECE_WORK, 4, monkeypatch)(np.zeros(64, np.int64))
+    executor(64, 64 * PIECE, 4, monkeypatch)(np.zeros(64, np.int64))
     time.sleep(0.1)
     spent = time.process_time()
     time.sleep(0.4)
@@ -116,7 +115,7 @@ SCRIPT = """
 import os, sys, threading, time
 import numpy as np, pytest
 sys.path[:0] = sys.argv[1:]
-from test_pool import executor, sharing, tasks
+from test_pool import PIECE, executor, tasks
 patch = pytest.MonkeyPatch()
 """
 
@@ -131,7 +130,7 @@ def script(text: str) -> None:
 def test_a_child_has_a_pool_of_its_own() -> None:
     """After a fork between jobs, and after one in the middle of another thread's job."""
     script("""
-run, found = executor(64, 64 * sharing.PIECE_WORK, 4, patch, inner=20_000), np.zeros(64, np.int64)
+run, found = executor(64, 64 * PIECE, 4, patch, inner=20_000), np.zeros(64, np.int64)
 for turn in range(6):
     run(found)
     busy = threading.Thread(target=lambda: [run(np.zeros(64, np.int64)) for _ in range(40)])
@@ -156,7 +155,7 @@ def test_a_process_ends_whatever_its_threads_do() -> None:
     """While they look for work, and while they sleep."""
     for pause in (0.0, 0.2):
         script(f"""
-executor(64, 64 * sharing.PIECE_WORK, 4, patch)(np.zeros(64, np.int64))
+executor(64, 64 * PIECE, 4, patch)(np.zeros(64, np.int64))
 time.sleep({pause})
 print("well", flush=True)
 """)
@@ -165,7 +164,7 @@ print("well", flush=True)
 def test_threads_that_cannot_be_made_are_done_without() -> None:
     script("""
 import resource
-run, found = executor(64, 64 * sharing.PIECE_WORK, 4, patch), np.zeros(64, np.int64)
+run, found = executor(64, 64 * PIECE, 4, patch), np.zeros(64, np.int64)
 before = len(tasks())
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 20), resource.RLIM_INFINITY))

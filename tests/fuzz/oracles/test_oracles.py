@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from uops.backends.c import target as c_target
 from uops.backends.conformance.stage_judge import Fault
+from uops.backends.native_entry import sharing
+from uops.compiler.runtime.frame import ProgramFrame
 from uops.fuzz.campaign.examine import MACHINE_CODE, TriagedFinding
 from uops.fuzz.generate import kinds
 from uops.fuzz.generate.bestiary import families
@@ -193,3 +197,26 @@ def test_a_fault_that_the_first_run_alone_shows_is_the_fault(name: str, monkeypa
     assert c.own_run[1] is not None
     objection = oracles.find_first_objection(c, oracles.select_oracles_in_table_order([name]))
     assert objection is not None and "4 bytes outside" in str(objection)
+
+
+def test_threads_share_the_loops_of_some_programs_for_a_scaled_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each piece of a shared loop adds once: a piece that ran all iterations would be found."""
+    memory = b.buffer(64, dt.int64, unique=1)
+    added = b.add(memory, b.expand(b.reshape(b.const(1, dt.int64), (1,)), (64,)))
+    graph = b.after(memory, b.store(memory, added))
+    shared = []
+    asked = sharing.has_loop_worth_sharing
+
+    def record(frame: ProgramFrame) -> bool:
+        shared.append(asked(frame))
+        return shared[-1]
+
+    monkeypatch.setattr(sharing, "available_cores", lambda: 2)
+    monkeypatch.setattr(c_target, "has_loop_worth_sharing", record)
+    subject = Subject("c")
+    monkeypatch.setattr(subject.target, "machine", replace(subject.target.machine, cores=2))
+    for seed in range(60):
+        sample = ProgramSample("programs", graph, {"b1": np.arange(64, dtype=np.int64)})
+        assert oracles._check_on_scaled_machine(OracleContext(sample, subject, seed=seed)) is None
+    assert any(shared)
+    assert len(shared) < 40, "others are launched one by one, between guard pages"
