@@ -5,8 +5,8 @@
 - float64 Exp2, Log2, Sin, Sqrt, and Pow of float32 and float64, on 10^6 points each against mpmath (extra `exhaustive`).
 
 The references are independent of both interpreters: NumPy's float64 functions, whose error is 2^-29 of a float32 ulp, integer
-rounding written here, and mpmath. Chunks run on a backend in processes of their own, `jobs` at a time. Each chunk's verdict goes to
-the journal `progress.jsonl` in the report directory, from which an interrupted run resumes.
+rounding written here, and mpmath. Chunks run on a backend in processes of their own, `jobs` at a time, or on the workers of a
+cluster. Each chunk's verdict goes to the journal `progress.jsonl` in the report directory, from which an interrupted run resumes.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields
 from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ from uops.backends.conformance.references import (
     draw_random_and_hard_operands_of_chunk,
 )
 from uops.backends.contract import Backend
+from uops.backends.testing.cluster import Cluster, NoCluster
 from uops.backends.testing.journal import Journal, digest_sources
 from uops.backends.worker.client import query_info_isolating_foreign_backend
 from uops.backends.worker.frames import BadFrame, parse_header_and_escape_texts
@@ -114,25 +115,88 @@ def run_or_resume_exhaustive_tier(
     progress: Callable[[int, int], None] | None,
     report_dir: Path,
     only_functions: tuple[str, ...] | None = None,
+    cluster: str | None = None,
 ) -> dict[str, Tally]:
     """Run, or resume, the tier, and return the tallies by function. `progress(done, total)` counts chunks.
 
-    Raises JournalMismatch if the journal in the directory belongs to another backend, version, setting or state of the sources,
-    JournalInUse, and BadJournal.
+    With the address of a scheduler in `cluster`, its workers judge, and `jobs` is ignored. Raises JournalMismatch if the journal in
+    the directory belongs to another backend, version, setting or state of the sources, JournalInUse, BadJournal, and NoCluster.
     """
-    with closing(Journal(report_dir / LOG, {"exhaustive": _make_journal_header(backend)})) as journal:
+    header = _make_journal_header(backend)
+    with closing(Journal(report_dir / LOG, {"exhaustive": header})) as journal:
         tallies, done = _read_finished_chunks(journal)
         functions = function_names() if only_functions is None else only_functions
         wanted = list_chunks(functions)
         todo = [j for j in wanted if j not in done]
         tallies = {k: v for k, v in tallies.items() if k in functions}
-        with ThreadPoolExecutor(jobs) as threads, _ChunkJudges(backend) as judges:
-            for k, (job, tally) in enumerate(threads.map(judges.judge_chunk_in_process, todo), len(wanted) - len(todo) + 1):
+        with _judge_here_or_on_cluster(backend, jobs, cluster, header) as answers_of:
+            for k, (job, tally) in enumerate(answers_of(todo), len(wanted) - len(todo) + 1):
                 tallies.setdefault(job.name, Tally(job.name)).add(tally)
                 journal.add({"chunk": {"chunk": job.chunk, **asdict(tally)}})
                 if progress:
                     progress(k, len(wanted))
     return tallies
+
+
+_Answers = Callable[[list[ExhaustiveChunk]], Iterator[tuple[ExhaustiveChunk, Tally]]]
+
+
+@contextmanager
+def _judge_here_or_on_cluster(backend: str, jobs: int, address: str | None, header: dict[str, object]) -> Iterator[_Answers]:
+    """Give the function that judges chunks, in their order. Raises NoCluster."""
+    if address is None:
+        with ThreadPoolExecutor(jobs) as threads, _ChunkJudges(backend) as judges:
+            yield lambda todo: threads.map(judges.judge_chunk_in_process, todo)
+        return
+    cluster = Cluster(address)
+    try:
+        for worker, there in cluster.call_on_every_worker(_make_journal_header, backend).items():
+            if different := [k for k in header if there[k] != header[k]]:
+                raise NoCluster(f"{worker} has {different[0]} {there[different[0]]}, and this machine has {header[different[0]]}")
+
+        def judge(job: ExhaustiveChunk) -> tuple[ExhaustiveChunk, Tally]:
+            return job, Tally(**cluster.call(judge_chunk_on_worker, backend, job.name, job.chunk))
+
+        with ThreadPoolExecutor(cluster.thread_count) as threads:
+            try:
+                yield lambda todo: threads.map(judge, todo)
+            except BaseException:
+                cluster.stop()
+                raise
+    finally:
+        cluster.close()
+
+
+class _JudgeProcess:
+    """A process that runs the backend and judges its results, and the pipe to it."""
+
+    def __init__(self, backend: str, path: list[str]) -> None:
+        self.pipe, child_end = multiprocessing.Pipe()
+        life_of_child, self._life = os.pipe()  # closed when this process ends, which ends the child
+        arguments = [json.dumps([backend, [*sys.path, *path]]), str(child_end.fileno()), str(life_of_child)]
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _SERVE, *arguments], pass_fds=(child_end.fileno(), life_of_child), start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        child_end.close()
+        os.close(life_of_child)
+
+    def end(self) -> None:
+        """Kill the process, if it still runs, and close the pipes."""
+        self.process.kill()
+        self.process.wait()
+        self.pipe.close()
+        os.close(self._life)
+
+
+#: The command of a judge's process. It gets the parent's import path, as the backend may be a module of the caller's.
+_SERVE = """
+import json, sys
+backend, path = json.loads(sys.argv[1])
+sys.path[:] = path
+from uops.backends.conformance.exhaustive import serve_chunks
+serve_chunks(backend, int(sys.argv[2]), int(sys.argv[3]))
+"""
 
 
 class _ChunkJudges:
@@ -145,44 +209,47 @@ class _ChunkJudges:
         self._backend = backend
         self._path = [os.getcwd()] if ":" in backend else []
         self._mine = threading.local()
-        self._all: list[tuple[BaseProcess, Connection]] = []
+        self._all: list[_JudgeProcess] = []
 
     def __enter__(self) -> _ChunkJudges:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        for process, _ in self._all:
-            process.kill()
+        for process in self._all:
+            process.end()
 
     def judge_chunk_in_process(self, job: ExhaustiveChunk) -> tuple[ExhaustiveChunk, Tally]:
         """Judge a chunk in this thread's process."""
-        process, pipe = self._get_or_start_thread_process()
+        if not hasattr(self._mine, "judge"):
+            self._mine.judge = _JudgeProcess(self._backend, self._path)
+            self._all.append(self._mine.judge)
+        judge: _JudgeProcess = self._mine.judge
         try:
-            pipe.send(job)
-            if pipe.poll(TIMEOUT):
-                return job, _parse_tally_of_chunk(job, pipe.recv_bytes(MOST))
+            judge.pipe.send([job.name, job.chunk])
+            if judge.pipe.poll(TIMEOUT):
+                return job, _parse_tally_of_chunk(job, judge.pipe.recv_bytes(MOST))
             ended = f"no answer within {TIMEOUT} s"
         except BadFrame as e:
             ended = str(e)
         except (EOFError, OSError):
-            process.join(5)
-            ended = f"the process ended with status {process.exitcode}"
-        process.kill()
-        del self._mine.process
+            with suppress(subprocess.TimeoutExpired):
+                judge.process.wait(5)
+            ended = f"the process ended with status {judge.process.poll()}"
+        del self._mine.judge
+        self._all.remove(judge)
+        judge.end()
         n = POINT_CHUNK if job.name in F64_REFERENCES else 1 << CHUNK_BITS
         return job, Tally(job.name, inputs=n, wrong=n, examples=[ended])
 
-    def _get_or_start_thread_process(self) -> tuple[BaseProcess, Connection]:
-        if not hasattr(self._mine, "process"):
-            context = multiprocessing.get_context("spawn")
-            parent_end, child_end = context.Pipe()
-            process = context.Process(target=_serve_chunks, args=(self._backend, self._path, child_end), daemon=True)
-            process.start()
-            child_end.close()
-            self._mine.process = process, parent_end
-            self._all.append(self._mine.process)
-        running: tuple[BaseProcess, Connection] = self._mine.process
-        return running
+
+#: The judges of the threads of a cluster's worker, by backend.
+_judges_on_worker: dict[str, _ChunkJudges] = {}
+
+
+def judge_chunk_on_worker(backend: str, function_name: str, chunk: int) -> dict[str, Any]:
+    """Judge a chunk on a worker of a cluster, in the process that belongs to this thread; return the fields of the tally."""
+    judges = _judges_on_worker.setdefault(backend, _ChunkJudges(backend))
+    return asdict(judges.judge_chunk_in_process(ExhaustiveChunk(function_name, chunk))[1])
 
 
 def _parse_tally_of_chunk(job: ExhaustiveChunk, text: bytes) -> Tally:
@@ -194,22 +261,16 @@ def _parse_tally_of_chunk(job: ExhaustiveChunk, text: bytes) -> Tally:
     return Tally(**tally)
 
 
-def _serve_chunks(backend: str, path: list[str], pipe: Connection) -> None:
-    """Serve as a judge's process: return a Tally for every chunk received."""
-    null_device = os.open(os.devnull, os.O_RDWR)  # discard what foreign code prints
-    for stream in (1, 2):
-        os.dup2(null_device, stream)
-    os.setsid()  # a signal to its group, or from the terminal, reaches one side alone
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    tie_to_parent_and_raise_oom_score(parent.sentinel)
-    sys.path.extend(path)
-    instance = registry.create_backend(backend)
+def serve_chunks(backend: str, pipe_fd: int, life_fd: int) -> None:
+    """Serve as a judge's process: return a Tally for every chunk received, until the parent closes its ends."""
+    tie_to_parent_and_raise_oom_score(life_fd)
+    instance, pipe = registry.create_backend(backend), Connection(pipe_fd)
     while True:
         try:
-            pipe.send_bytes(json.dumps(asdict(_run_and_judge_chunk(instance, pipe.recv()))).encode())
+            name, chunk = pipe.recv()
         except EOFError:
             return
+        pipe.send_bytes(json.dumps(asdict(_run_and_judge_chunk(instance, ExhaustiveChunk(name, chunk)))).encode())
 
 
 def _make_journal_header(backend: str) -> dict[str, object]:

@@ -75,8 +75,8 @@ rules = campaign.collect_rules_to_prove_by_theme().get(sys.argv[1], ())
 report = campaign.prove_rules(rules, proved_entries_by_key=ledger.index_proved_entries(ledger.read_ledger()))
 sys.exit(not report.ok)
 """
-#: Share of a hunt's time in which campaigns are directed, and the processor seconds in which each kind is tried before that.
-_DIRECTED, TRYING_A_KIND = 0.5, 1.5
+#: Shares of a hunt's time: campaigns are directed in the first, and each kind is tried before for the second.
+_DIRECTED, TRYING_A_KIND = 0.5, 0.005
 #: Limits of a trial. Hunts are measured in processor time, so a start may take long.
 PATIENT = replace(LIMITS, start=600.0)
 #: Processor seconds for triage, which asks twice about a program that does not end; questions and seconds for a reduction.
@@ -188,7 +188,7 @@ class Hunter:
         spent = 0.0
         while lines and spent < _DIRECTED * self.seconds and (rest := [k for k in KINDS if k not in trials]):
             setup = json.dumps(Setup(mutant.backend, self.seed, tuple(rest), oracles).to_json())
-            command = ["-m", "uops.fuzz.reach.try_kinds", setup, json.dumps(lines), str(TRYING_A_KIND)]
+            command = ["-m", "uops.fuzz.reach.try_kinds", setup, json.dumps(lines), str(TRYING_A_KIND * self.seconds)]
             with tempfile.TemporaryDirectory(prefix="uops-mutant-") as folder:
                 status, seconds = self._measure_exit_status_and_cpu(command, path, Path(folder))
                 tried = read_trials((Path(folder) / "log").read_text(encoding="utf-8", errors="replace").splitlines())

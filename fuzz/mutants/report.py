@@ -30,7 +30,7 @@ _HEAD = """# Mutants
 This page shows the results of `uops mutants --seconds {time} --seed {seed}`. A mutant is a known bug, planted in a copy of the
 package. A campaign hunts it for at most {time} processor seconds. The mutant is *killed* by the first confirmed finding that the
 package without the mutant does not have. In the first half of its time, a campaign draws only the kinds of programs whose cases run
-the changed lines, where that tells kinds apart. It has tried each kind for {trying:g} seconds before.
+the changed lines, where that tells kinds apart. It has tried each kind before, for {trying:g} % of its time.
 
 - *Answers* counts only oracles that compare results. Every rule is admitted, and no verifier runs between passes.
 - *Everything* counts every defence, in this order: the proof of a changed rule, the oracles of *answers*, golden files, and
@@ -119,7 +119,7 @@ def render_html_page(doc: Json, equivalent: Sequence[Mutant]) -> str:
 def render_markdown(doc: Json, equivalent: Sequence[Mutant]) -> str:
     """Render the document as text."""
     time = "inf" if doc["seconds"] is None else f"{doc['seconds']:g}"
-    parts = [_HEAD.format(**doc, time=time, batch=BATCH, trying=TRYING_A_KIND), _render_score_table_and_scope(doc)]
+    parts = [_HEAD.format(**doc, time=time, batch=BATCH, trying=100 * TRYING_A_KIND), _render_score_table_and_scope(doc)]
     if doc["not_hunted"]:
         rows = [(m["id"], m["breaks"], m["why"]) for m in doc["not_hunted"]]
         heads = ("Mutant", "What it breaks", "Why")

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from uops import __version__
-from uops.backends.testing.journal import Journal
+from uops.backends.testing.cluster import Cluster, ClusterStopped, NoCluster, make_stop_check
+from uops.backends.testing.journal import Journal, digest_sources
 from uops.fuzz.generate.kinds import VERSION, stable_hash
-from uops.fuzz.mutants.catalogue import Mutant
-from uops.fuzz.mutants.hunt import Hunter, HuntImpossible, HuntStopped, Kill, list_unavailable_defences
+from uops.fuzz.mutants.catalogue import Mutant, load_mutants_by_id_or_class
+from uops.fuzz.mutants.hunt import Hunter, HuntImpossible, HuntKills, HuntStopped, Kill, list_unavailable_defences
 from uops.spec.untrusted import write_text
 
 Json = dict[str, Any]
@@ -41,15 +42,27 @@ class MutantResult(NamedTuple):
 class MutantRun:
     """The hunts for several mutants.
 
-    `results` are those so far; `passed_over` are the mutants that could not be hunted, with the reasons. Raises
-    OtherCampaign for the directory of a run with other settings, InUse, and OSError.
+    `results` are those so far; `passed_over` are the mutants that could not be hunted, with the reasons. With the address of a
+    scheduler in `cluster`, workers hunt, and `jobs` is ignored. Raises OtherCampaign for the directory of a run with other
+    settings, InUse, NoCluster, and OSError.
     """
 
-    def __init__(self, mutants: Sequence[Mutant], directory: Path, *, seconds: float, jobs: int = 1, seed: int = 0) -> None:
+    def __init__(
+        self,
+        mutants: Sequence[Mutant],
+        directory: Path,
+        *,
+        seconds: float,
+        jobs: int = 1,
+        seed: int = 0,
+        cluster: str | None = None,
+    ) -> None:
         counted = [m for m in mutants if not m.equivalent]
         # In random order, so that the first results are a fair sample.
         self.mutants = sorted(counted, key=lambda m: stable_hash(seed, m.id))
-        self.directory, self.seconds, self.jobs, self.seed = directory, seconds, jobs, seed
+        self.cluster = None if cluster is None else _connect_to_workers_with_these_mutants(cluster, self.mutants)
+        self.directory, self.seconds, self.seed = directory, seconds, seed
+        self.jobs = jobs if self.cluster is None else self.cluster.thread_count
         self.journal = Journal(directory / JOURNAL, {"mutants": {"uops": __version__, "seconds": seconds, "seed": seed}})
         self.complete = True
         self.passed_over: list[tuple[Mutant, str]] = []
@@ -87,9 +100,13 @@ class MutantRun:
         except KeyboardInterrupt:
             self._stop.set()
             self.complete = False
+        if self._stop.is_set() and self.cluster is not None:
+            self.cluster.stop()
         for t in threads:
             if t.ident is not None:  # Ctrl-C may come before the last has started
                 t.join()
+        if self.cluster is not None:
+            self.cluster.close()
         self.journal.close()
         if self._failure is not None:
             raise self._failure
@@ -104,14 +121,23 @@ class MutantRun:
                     if m is None:
                         return
                     try:
-                        self._journal_hunt_and_save_killing_program(m, *hunter.hunt_by_all_defences_and_by_answers(m))
+                        kills = hunter.hunt_by_all_defences_and_by_answers(m) if self.cluster is None else self._hunt_on_cluster(m)
+                        self._journal_hunt_and_save_killing_program(m, *kills)
                     except HuntImpossible as e:
                         self.passed_over.append((m, str(e)))
-            except HuntStopped:
+            except (HuntStopped, ClusterStopped):
                 pass
             except BaseException as e:
                 self._failure = e
                 self._stop.set()
+
+    def _hunt_on_cluster(self, mutant: Mutant) -> HuntKills:
+        """Hunt a mutant on any worker. Raises HuntImpossible, ClusterStopped, NoCluster."""
+        assert self.cluster is not None
+        answer = self.cluster.call(hunt_on_worker, mutant.id, self.seconds, self.seed, self.cluster.stop_name)
+        if isinstance(answer, str):
+            raise HuntImpossible(answer)
+        return HuntKills(*(k and Kill(**k) for k in answer))
 
     def _journal_hunt_and_save_killing_program(self, mutant: Mutant, *kills: Kill | None) -> None:
         """Write one line of the journal, and the program that shows the mutant."""
@@ -131,6 +157,45 @@ class MutantRun:
 def _hunt_digest(m: Mutant) -> str:
     """Return a digest of everything that determines a hunt."""
     return hashlib.sha256("\0".join((*m.edit, m.backend)).encode()).hexdigest()[:16]
+
+
+def _connect_to_workers_with_these_mutants(address: str, mutants: Sequence[Mutant]) -> Cluster:
+    """Connect to a cluster. Raises NoCluster if a worker has other mutants, another generator or other defences."""
+    cluster = Cluster(address)
+    ids, here = [m.id for m in mutants], describe_hunts([m.id for m in mutants])
+    for worker, there in cluster.call_on_every_worker(describe_hunts, ids).items():
+        if different := sorted(k for k in here if here[k] != there[k]):
+            cluster.close()
+            raise NoCluster(f"{worker} has {different[0]} {there[different[0]]}, and this machine has {here[different[0]]}")
+    return cluster
+
+
+# On a worker
+
+
+def describe_hunts(mutant_ids: Sequence[str]) -> dict[str, Any]:
+    """Return what decides the hunts for some mutants on this machine, as far as it is known."""
+    chosen = [_hunt_digest(m) for m in load_mutants_by_id_or_class() if m.id in frozenset(mutant_ids)]
+    texts = hashlib.sha256(repr(chosen).encode()).hexdigest()[:16]
+    return {
+        "version": __version__,
+        "sources": digest_sources(),
+        "generator": VERSION,
+        "mutants": texts,
+        "defences missing": list_unavailable_defences(),
+    }
+
+
+def hunt_on_worker(mutant_id: str, seconds: float, seed: int, stop_name: str) -> list[Json | None] | str:
+    """Hunt a mutant by its id; return the two kills as JSON, or the reason why nothing can be said. Raises StaleMutant."""
+    (mutant,) = (m for m in load_mutants_by_id_or_class() if m.id == mutant_id)
+    try:
+        with Hunter(seconds, seed, make_stop_check(stop_name)) as hunter:
+            return [k and k._asdict() for k in hunter.hunt_by_all_defences_and_by_answers(mutant)]
+    except HuntStopped:  # nobody waits for the answer
+        return "the run has ended"
+    except HuntImpossible as e:
+        return str(e)
 
 
 def _parse_result(m: Mutant, line: Json) -> MutantResult:

@@ -358,7 +358,7 @@ class FakeExhaustive(ModuleType):
         return ("sin/float64", "exp2/float32")
 
     def run_or_resume_exhaustive_tier(
-        self, backend: str, jobs: int, progress: Any, report_dir: Path, only: tuple[str, ...] | None = None
+        self, backend: str, jobs: int, progress: Any, report_dir: Path, only: tuple[str, ...] | None, cluster: str | None
     ) -> dict[str, Any]:
         from dataclasses import make_dataclass
 

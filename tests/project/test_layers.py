@@ -58,7 +58,7 @@ PLANTS = (
     Plant("tinygrad enters through backends.tinygrad", "backends/planted.py", "tinygrad", "from {} import Tensor"),
     Plant("libraries under test enter through their adapters", "backends/subjects/planted.py", "torch"),
     Plant("hypothesis enters through fuzz.generate.strategies", "fuzz/planted.py", "hypothesis"),
-    Plant("distributed enters through fuzz.campaign.cluster", "fuzz/planted.py", "distributed", "from {} import Client"),
+    Plant("distributed enters through backends.testing.cluster", "fuzz/planted.py", "distributed", "from {} import Client"),
     Plant("click and rich enter through the command line", "fuzz/planted.py", "click"),
     Plant("click and rich enter through the command line", "backends/planted.py", "rich", "import {}.progress"),
     Plant("jinja2 enters through the two reports", "spec/planted.py", "jinja2"),

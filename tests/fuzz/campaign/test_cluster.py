@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from uops.backends.testing.cluster import NoCluster
 from uops.backends.worker.client import Limits
 from uops.fuzz.campaign.campaign import Campaign
-from uops.fuzz.campaign.cluster import NoCluster
 from uops.fuzz.campaign.examine import Setup
 from uops.fuzz.campaign.report import build_document
 
@@ -81,8 +81,8 @@ def test_a_scheduler_that_goes_away_is_said_so_and_what_was_done_is_kept(tmp_pat
 def test_a_cluster_without_workers_is_waited_for(tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     c = Campaign(SETUP, tmp_path, cases=CASES, limits=LIMITS, cluster=cluster.scheduler_address)
     assert c.pool.missing_workers_message == ""
-    monkeypatch.setattr("uops.fuzz.campaign.cluster._PERIOD", 0.5)
-    monkeypatch.setattr(c.pool, "_ask_again", 0.0)
+    monkeypatch.setattr("uops.backends.testing.cluster._PERIOD", 0.5)
+    monkeypatch.setattr(c.pool.cluster, "_ask_again", 0.0)
     cluster.scale(0)
     for _ in range(100):
         if c.pool.missing_workers_message:
@@ -94,7 +94,7 @@ def test_a_cluster_without_workers_is_waited_for(tmp_path: Path, cluster: Any, m
 
 
 def test_no_scheduler_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("uops.fuzz.campaign.cluster._PATIENCE", 1)
+    monkeypatch.setattr("uops.backends.testing.cluster._PATIENCE", 1)
     with pytest.raises(NoCluster, match=r"no scheduler at tcp://127\.0\.0\.1:9"):
         Campaign(SETUP, tmp_path, cases=1, cluster="tcp://127.0.0.1:9")
 

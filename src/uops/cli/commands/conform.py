@@ -83,13 +83,15 @@ FIRST = 2.0
 @click.option("--diff", nargs=2, type=click.Path(exists=True), metavar="A B", help="Only compare two reports: is B worse than A?")
 @click.option("--against", metavar="NAME", help="Judge this backend, too, and list the cells that fail on one of the two.")
 @click.option("--timeout", type=float, metavar="SECONDS", help="Time limit of one program.  [default: 60]")
+@click.option("--cluster", metavar="ADDRESS", help="With --tier exhaustive, a Dask scheduler, whose workers judge.")
 @click.option("--probe", is_flag=True, help="Print the gaps to declare: what the backend refuses.")
 @json_option()
 @click.pass_context
 def conform(
     ctx: click.Context, backend_name: str | None, subject: str, tier: str, level: str, opts: str, seed: int, beam: int,
     sample: int | None, rows: str, dialect: str | None, jobs: int, report: str, journal: str | None, baseline: str | None,
-    bless: str | None, diff: tuple[str, str] | None, against: str | None, timeout: float | None, probe: bool, as_json: bool,
+    bless: str | None, diff: tuple[str, str] | None, against: str | None, timeout: float | None, cluster: str | None, probe: bool,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Judge a backend against the specification and write a report.
 
@@ -112,7 +114,8 @@ def conform(
     written, with the cells that fail.
 
     With --journal, an interrupted run resumes if backend, tier, schedules and sources are unchanged. Its report is that of an
-    uninterrupted run. The exhaustive tier keeps its own journal in the report directory.
+    uninterrupted run. The exhaustive tier keeps its own journal in the report directory. With --cluster, workers of a Dask cluster
+    share its chunks; the results and the journal are those of one machine.
 
     Exit status 1 if a required cell fails at the chosen level, or if something is worse than in the baseline. Cells declared
     unsupported, or declared to fail, do not count, nor do those of surfaces that the backend does not declare. Exit status 2 if
@@ -150,10 +153,12 @@ def conform(
         raise click.UsageError("the exhaustive tier keeps its journal in the report directory: leave out --journal")
     if tier == "exhaustive" and (probe or timeout is not None):
         raise click.UsageError("the exhaustive tier has no gaps and a time limit of its own: leave out --probe and --timeout")
+    if cluster and tier != "exhaustive":
+        raise click.UsageError("--cluster shares out the chunks of the exhaustive tier: add --tier exhaustive, or leave it out")
     if probe and baseline:
         raise click.UsageError("--probe looks for gaps and compares nothing: leave out --baseline")
     if tier == "exhaustive":
-        ctx.exit(_run_exhaustive_tier_and_print(backend_name or "", rows, jobs, Path(report), as_json))
+        ctx.exit(_run_exhaustive_tier_and_print(backend_name or "", rows, jobs, Path(report), cluster, as_json))
     if timeout is not None and not 0 < timeout < math.inf:
         raise click.BadParameter(f"expected a positive number of seconds, got {timeout:g}", param_hint="--timeout")
     how = {"rows": rows, "schedules": SchedulePolicy(opts, seed, beam), "journal": journal and Path(journal), "jobs": jobs}
@@ -378,7 +383,9 @@ def _print_comparison_of_reports(a: str, b: str, level: ConformanceLevel, as_jso
     return warn_if_disjoint_and_get_diff_status(change, f"{describe_path(a)} and {describe_path(b)}")
 
 
-def _run_exhaustive_tier_and_print(backend_name: str, rows: str, jobs: int, report: Path, as_json: bool) -> int:
+def _run_exhaustive_tier_and_print(
+    backend_name: str, rows: str, jobs: int, report: Path, cluster: str | None, as_json: bool
+) -> int:
     """Run the exhaustive tier, or resume an earlier run into the same directory, and return the exit status."""
     from uops.backends.conformance import exhaustive
     from uops.backends.worker.client import query_info_isolating_foreign_backend
@@ -393,7 +400,9 @@ def _run_exhaustive_tier_and_print(backend_name: str, rows: str, jobs: int, repo
         known = ", ".join(sorted(set(row_ids.values())))
         raise click.UsageError(f"no row of the exhaustive tier matches {rows!r}; there are {known}")
     with show_progress(f"{backend_name}, exhaustive") as advance:
-        tallies = exhaustive.run_or_resume_exhaustive_tier(backend_name, jobs, advance, report, only if rows != "*" else None)
+        tallies = exhaustive.run_or_resume_exhaustive_tier(
+            backend_name, jobs, advance, report, only if rows != "*" else None, cluster
+        )
     outcome = _function_tallies_to_json(backend_name, version, tallies)
     write_text(report / "exhaustive.json", json.dumps(outcome, indent=1, sort_keys=True) + "\n")
     with flush_output_and_ignore_broken_pipe():

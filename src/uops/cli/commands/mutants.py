@@ -37,6 +37,7 @@ NOT_HUNTED = 2
     help="Time limit for one mutant.",
 )  # fmt: skip
 @click.option("--jobs", "-j", type=click.IntRange(1), default=JOBS, show_default=True, help="Number of mutants tested at a time.")
+@click.option("--cluster", metavar="ADDRESS", help="A Dask scheduler, whose workers test the mutants; --jobs is ignored.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of all cases.")
 @click.option("--only", default="*", metavar="GLOB", help="Only mutants whose id or class matches.")
 @click.option(
@@ -46,7 +47,8 @@ NOT_HUNTED = 2
 @json_option()
 @click.pass_context
 def mutants(
-    ctx: click.Context, seconds: float, jobs: int, seed: int, only: str, report: str, listing: bool, as_json: bool
+    ctx: click.Context, seconds: float, jobs: int, cluster: str | None, seed: int, only: str, report: str, listing: bool,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Plant known bugs in copies of this package, and see who finds them.
 
@@ -65,7 +67,7 @@ def mutants(
         ctx.exit(0)
     if why := find_reason_unwritable(Path(report)):
         raise click.BadParameter(f"no report can be written to {describe_path(report)}: {why}", param_hint="--report")
-    run = MutantRun(chosen, Path(report), seconds=seconds, jobs=jobs, seed=seed)
+    run = MutantRun(chosen, Path(report), seconds=seconds, jobs=jobs, seed=seed, cluster=cluster)
     with _show_progress(run) as advance:
         run.run(advance)
     doc = write_report(run, load_mutants_by_id_or_class())
