@@ -249,14 +249,14 @@ def mark_kernels_that_keep_their_loops(launch: UOp, dialect: Dialect) -> UOp:
         if (
             body.op is Op.SINK
             and not body.arg.scheduled
-            and (dialect is Dialect.SCHEDULED or not _has_one_store_with_reorderable_loops(call))
+            and (dialect is Dialect.SCHEDULED or not _has_form_of_rangeify_kernel(call))
         ):
             body = body.replace(arg=replace(body.arg, scheduled=True))
         calls.append(call.replace(src=(body, *arguments)))
     return launch.replace(src=tuple(calls))
 
 
-def _has_one_store_with_reorderable_loops(call: UOp) -> bool:
+def _has_form_of_rangeify_kernel(call: UOp) -> bool:
     """Return True if a kernel is one of those that rangeify makes: the iterations of its one Store may run in any order.
 
     Its loops are LOOP or REDUCE, and no bound depends on another loop. Of the memory that it writes, an iteration reads at most

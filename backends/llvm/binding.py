@@ -134,7 +134,7 @@ def _parse_and_run_tier_passes(source: str, host: Host, tier: LlvmTier) -> Any:
     if tier is LlvmTier.FAST:
         narrow = _list_functions_with_truncated_masked_stores(source)
         return _replace_constant_masked_stores(_run_instcombine_on_functions(module, machine, narrow)) if narrow else module
-    _run_tier_passes_or_cleanup_if_vectors(module, machine, tier, _VECTOR.search(source) is not None, host.vectorizes)
+    _run_cleanup_if_vectors_else_tier_passes(module, machine, tier, _VECTOR.search(source) is not None, host.vectorizes)
     return _replace_constant_masked_stores(module)
 
 
@@ -158,7 +158,9 @@ _FROZEN_SELECT = r"""  \g<name>.x = freeze \g<type> \g<x>
 _VECTOR = re.compile(r"<\d+ x ")
 
 
-def _run_tier_passes_or_cleanup_if_vectors(module: Any, machine: Any, tier: LlvmTier, has_vectors: bool, vectorizes: bool) -> None:
+def _run_cleanup_if_vectors_else_tier_passes(
+    module: Any, machine: Any, tier: LlvmTier, has_vectors: bool, vectorizes: bool
+) -> None:
     """Run the passes of a tier.
 
     Scalar code gets all passes, which vectorize it. Code with vectors is scheduled and in SSA form. What O2 could add to it

@@ -51,7 +51,7 @@ class RuleCounterexample:
     values: Mapping[str, int | Fraction]
 
     @classmethod
-    def from_verdict(cls, rule: Rule, verdict: ProofVerdict) -> RuleCounterexample:
+    def from_refuted_verdict(cls, rule: Rule, verdict: ProofVerdict) -> RuleCounterexample:
         """Build the counterexample of a refuted verdict. A variable that the solver's model lacks is 0."""
         typing = next((a for a in enumerate_rule_typings(rule) if str(a) == verdict.obligation.typing), None)
         if typing is None:

@@ -111,7 +111,7 @@ def _generate_reduce_identity_laws() -> Iterator[Rule]:
                 yield Rule(name, operation(op, v, z), v)
 
 
-def _generate_masked_reduce_step_laws() -> Iterator[Rule]:
+def _generate_masked_step_keeps_accumulator_laws() -> Iterator[Rule]:
     """Yield the law that a step whose mask is false keeps the accumulator."""
     for op in REDUCES:
         exact = tuple(d for d in _DTYPES if not d.is_float and _neutral_element(op, d) is not None)
@@ -135,7 +135,7 @@ def _generate_any_order_and_partial_laws(op: Op, dtypes: tuple[DType, ...]) -> I
 
 MONOIDS = (
     *_generate_reduce_identity_laws(),
-    *_generate_masked_reduce_step_laws(),
+    *_generate_masked_step_keeps_accumulator_laws(),
     *(law for op in REDUCES for law in _generate_any_order_and_partial_laws(op, tuple(d for d in _DTYPES if not d.is_float))),
 )
 
@@ -161,7 +161,7 @@ def _map_to_matrix_position(lane: Pattern, element: Pattern, lane_map: AffineLan
     return row, col
 
 
-def _build_same_digits_except_copies_condition(lane_map: AffineLaneMap) -> Pattern:
+def _build_equal_noncopy_digits_claim(lane_map: AffineLaneMap) -> Pattern:
     """Return the condition that two (lane, element) pairs have equal digits, except for copies."""
     t, u = (var(name, INDEX) for name in "tu")
     condition = eq(t, t)
@@ -181,7 +181,7 @@ def _generate_lane_map_laws(name: str, lane_map: AffineLaneMap, rows: int, cols:
     (row, col), (row2, col2) = _map_to_matrix_position(t, e, lane_map), _map_to_matrix_position(u, f, lane_map)
     yield Rule(f"{name}-inside", _within(row, rows) & _within(col, cols), true, when=holds)
     both_hold = holds & _within(u, lane_map.lanes) & _within(f, lane_map.elements)
-    yield Rule(f"{name}-apart", eq(row, row2) & eq(col, col2), _build_same_digits_except_copies_condition(lane_map), when=both_hold)
+    yield Rule(f"{name}-apart", eq(row, row2) & eq(col, col2), _build_equal_noncopy_digits_claim(lane_map), when=both_hold)
 
 
 def _generate_all_lane_map_laws() -> Iterator[Rule]:

@@ -200,7 +200,7 @@ def check_certificate_and_yield_faults(
         deadline = time.monotonic() + time_limit_seconds
         yield from _find_rule_and_trust_mismatches(certificate)
         try:
-            launches = _parse_and_verify_graph_texts(certificate)
+            launches = _parse_texts_and_verify_ir(certificate)
             yield from _yield_value_order_and_constant_faults(certificate, launches)
             program_claims = _list_claims_and_try_encoding(certificate, launches)
         except OutOfTime:
@@ -211,7 +211,7 @@ def check_certificate_and_yield_faults(
             yield from _yield_digest_mismatch_and_unproved_claims(certificate, program_claims, worker, deadline)
 
 
-def _parse_and_verify_graph_texts(certificate: Json) -> dict[str, UOp]:
+def _parse_texts_and_verify_ir(certificate: Json) -> dict[str, UOp]:
     """Parse and verify the graphs of the texts. Raises SpecError, which names the text."""
     launches: dict[str, UOp] = {}
     for name in TEXTS:

@@ -325,7 +325,9 @@ class Examiner:
                 if finding is not None:
                     lost_findings[current_case[0]] = finding
 
-    def freeze_oracle_draws_if_still_faulty(self, sample: ProgramSample, seed: int, oracle: str) -> tuple[ProgramSample, str]:
+    def move_oracle_draws_into_sample_if_still_faulty(
+        self, sample: ProgramSample, seed: int, oracle: str
+    ) -> tuple[ProgramSample, str]:
         """Return the sample that reduction starts from, and its oracle. It is the one that holds what the oracle drew
         if its oracle objects, too.
         """

@@ -131,7 +131,7 @@ def freeze_oracle_draws_for_triage(
     examiner: Examiner, sample: kinds.ProgramSample, seed: int, oracle: str
 ) -> tuple[kinds.ProgramSample, int, str]:
     """Return the arguments of a triage: a sample that holds what the oracle drew, the seed, and the oracle that judges it."""
-    frozen, judge = examiner.freeze_oracle_draws_if_still_faulty(sample, seed, oracle)
+    frozen, judge = examiner.move_oracle_draws_into_sample_if_still_faulty(sample, seed, oracle)
     return frozen, seed, judge
 
 

@@ -232,21 +232,21 @@ def _widen_strict_set_to_core(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSe
     return strict if extra is None else extra(op, f, values, strict)
 
 
-def _allow_fp8_saturation(f: DTypeLayout, out: ArrayOrSets, from_numbers: ArrayOrSets, is_source_nan: Array) -> ArrayOrSets:
+def _allow_fp8_saturation(f: DTypeLayout, out: ArrayOrSets, from_numbers: ArrayOrSets, is_operand_nan: Array) -> ArrayOrSets:
     """Allow the greatest finite value where an fp8 result overflows, of either sign where NaN hides the sign (R15: no saturation
     under strict).
 
-    `from_numbers` are the results of numbers, and `is_source_nan` says where a source has none.
+    `from_numbers` are the results of numbers, and `is_operand_nan` says where a source has none.
     """
-    plus, minus = _find_overflows(f, as_set_array(f, from_numbers))
+    plus, minus = _find_positive_and_negative_overflows(f, as_set_array(f, from_numbers))
     top, best = np.array(f.max).astype(f.np), best_of(out)
-    for overflows, greatest in ((plus & ~is_source_nan, top), (minus & ~is_source_nan, -top)):
+    for overflows, greatest in ((plus & ~is_operand_nan, top), (minus & ~is_operand_nan, -top)):
         if overflows.any():
             out = unite_sets(f, out, np.where(overflows, greatest, best))
     return out
 
 
-def _find_overflows(f: DTypeLayout, v: SetArray) -> tuple[Array, Array]:
+def _find_positive_and_negative_overflows(f: DTypeLayout, v: SetArray) -> tuple[Array, Array]:
     """Return where a set has the result of an overflow to each side: an infinity, or NaN for both in a dtype without infinities."""
     flags = np.zeros(v.shape, np.uint8) if v.flags is None else v.flags
     if f.dtype.has_inf:
@@ -353,10 +353,10 @@ def _make_core_reduce_rule(ftz: bool) -> Rule:
         if u.arg.op is Op.MAX:
             out = _allow_any_where_max_meets_nan(f, v, u.arg.axes, out)
         if f.dtype.may_saturate and u.arg.op is not Op.MAX:
-            is_source_nan = np.logical_or.reduce(_is_always_nan(v), axis=u.arg.axes, keepdims=True)
-            out = _allow_fp8_saturation(f, out, out, is_source_nan)
+            is_operand_nan = np.logical_or.reduce(_is_always_nan(v), axis=u.arg.axes, keepdims=True)
+            out = _allow_fp8_saturation(f, out, out, is_operand_nan)
             if math.prod(v.shape) > 2 * cell.size:
-                out = _allow_results_of_saturated_parts(f, u.arg.op, out, ~is_source_nan)
+                out = _allow_results_of_saturated_parts(f, u.arg.op, out, ~is_operand_nan)
         if ftz and v.shape and 0 not in v.shape:
             out = _widen_reduce_by_flushes(f, u.arg.op, v, u.arg.axes, out)
         return out
@@ -369,7 +369,7 @@ def _allow_results_of_saturated_parts(f: DTypeLayout, op: Op, out: ArrayOrSets, 
     any magnitude with the signs of the overflows for a product (R15).
     """
     v = as_set_array(f, out)
-    plus, minus = _find_overflows(f, v)
+    plus, minus = _find_positive_and_negative_overflows(f, v)
     overflows = (plus | minus) & has_numbers
     if not overflows.any():
         return out

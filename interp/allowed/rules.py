@@ -17,7 +17,7 @@ from uops.interp.allowed.elementwise.arithmetic import RULES as ARITHMETIC
 from uops.interp.allowed.elementwise.arithmetic import allow_either_zero_in_exact_max, apply_float_arithmetic_to_sets
 from uops.interp.allowed.elementwise.discrete import apply_to_point_combinations_or_allow_any
 from uops.interp.allowed.elementwise.power import apply_pow
-from uops.interp.allowed.elementwise.transcendental import APPROXIMATIONS, apply_transcendental
+from uops.interp.allowed.elementwise.transcendental import APPROXIMATIONS, apply_transcendental_with_ulp_error
 from uops.interp.allowed.layout import LAYOUT, LAYOUT_BY_NUMPY, Array, DTypeLayout, same_bits_or_both_nan
 from uops.interp.allowed.move import MOVES, apply_movement, stack_values
 from uops.interp.allowed.overlay import LevelRules, Overlay, Rule
@@ -76,7 +76,7 @@ def apply_op_at_strict_level(op: Op, f: DTypeLayout, values: Sequence[ArrayOrSet
     if not f.is_float:
         return _evaluate_exact(op, f, values) if all_exact(values) else _apply_to_integer_sets(op, f, values)
     if op in APPROXIMATIONS:
-        return apply_transcendental(op, f, KERNELS[op][f.dtype], values[0])
+        return apply_transcendental_with_ulp_error(op, f, KERNELS[op][f.dtype], values[0])
     if op is Op.POW:
         return apply_pow(f, KERNELS[op][f.dtype], values)
     if all_exact(values):

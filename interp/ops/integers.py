@@ -95,15 +95,15 @@ def floor_divide_index(a: Array, b: Array) -> Any:
     """Return floor(a / b); a Idiv 0 = 0 (R03)."""
     if not _is_wide(a, b) and magnitude_bound(a) < _TOP:
         return fixed_width_idiv(a, b)
-    return to_index_array(_divide_python_ints_or_at_zero(np.floor_divide, a, b, 0))
+    return to_index_array(_divide_as_python_ints_or_at_zero(np.floor_divide, a, b, 0))
 
 
 def mod_index(a: Array, b: Array) -> Any:
     """Return a Mod b with the sign of the divisor (R02); a Mod 0 = a (R03)."""
-    return to_index_array(_divide_python_ints_or_at_zero(np.remainder, a, b, a)) if _is_wide(a, b) else fixed_width_mod(a, b)
+    return to_index_array(_divide_as_python_ints_or_at_zero(np.remainder, a, b, a)) if _is_wide(a, b) else fixed_width_mod(a, b)
 
 
-def _divide_python_ints_or_at_zero(ufunc: np.ufunc, a: Array, b: Array, at_zero: Any) -> Array:
+def _divide_as_python_ints_or_at_zero(ufunc: np.ufunc, a: Array, b: Array, at_zero: Any) -> Array:
     """Return `ufunc(a, b)` on Python integers, `at_zero` where b is 0."""
     a, b = a.astype(object), b.astype(object)
     zero = np.asarray(b == 0, bool)

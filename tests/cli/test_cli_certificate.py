@@ -132,7 +132,7 @@ def test_a_check_ends_when_its_time_is_over(certificate: Json, uops: Any, tmp_pa
         while True:
             pass
 
-    monkeypatch.setattr(C, "_parse_and_verify_graph_texts", slow)
+    monkeypatch.setattr(C, "_parse_texts_and_verify_ir", slow)
     monkeypatch.setattr(C, "SECONDS", 1)
     result = uops("check-certificate", "c.json", "--seconds", "1")
     assert result.exit_code == 1 and "not decided within 1 s" in result.stdout

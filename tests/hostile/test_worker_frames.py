@@ -218,7 +218,7 @@ def from_a_campaign(data: bytes, monkeypatch: pytest.MonkeyPatch) -> str | None:
         lambda: examiner._run_batch_once(0, 2, [], [0], False), lambda: examiner._run_one_case_in_current_child(3),
         lambda: examiner._query_fault_or_process_loss(some, 0, "allowed"),
         lambda: examiner._query_location_else_machine_code_on_crash(some, 0, "allowed"),
-        lambda: examiner.freeze_oracle_draws_if_still_faulty(some, 0, "allowed"),
+        lambda: examiner.move_oracle_draws_into_sample_if_still_faulty(some, 0, "allowed"),
     )  # fmt: skip
     for ask in asked:
         if examiner._process is None:

@@ -97,7 +97,7 @@ def narrow_float64_clamping_if_dtype_lacks_inf(f: DTypeLayout, wide: Array) -> A
     return wide.astype(f.np)
 
 
-def apply_transcendental(op: Op, f: DTypeLayout, kernel: ArrayKernel, x: ArrayOrSets) -> ArrayOrSets:
+def apply_transcendental_with_ulp_error(op: Op, f: DTypeLayout, kernel: ArrayKernel, x: ArrayOrSets) -> ArrayOrSets:
     """Return the set of an op of `APPROXIMATIONS` of a value."""
     if op is Op.SIN and isinstance(x, SetArray):
         return _apply_sin(f, kernel, x)

@@ -84,7 +84,7 @@ def _fold_block(
             if value is not None:
                 static.cells[item] = _give_up_outside_derived_bounds(item, value)
             elif item.op in KERNEL_ACCESSES and item not in loop_nest.guards:
-                _record_span_of_static_ungated_access(static, loop_nest, item, extents, memories)
+                _record_strided_span_of_static_ungated_access(static, loop_nest, item, extents, memories)
 
 
 def _value_of_loop_bound(static: StaticValues, u: UOp) -> Any:
@@ -130,7 +130,7 @@ def _give_up_outside_derived_bounds(u: UOp, value: Any) -> Any:
     return value
 
 
-def _record_span_of_static_ungated_access(
+def _record_strided_span_of_static_ungated_access(
     static: StaticValues, loop_nest: LoopNest, u: UOp, extents: list[int], memories: dict[UOp, MemoryPlan]
 ) -> None:
     """Record the elements that an access without a gate touches."""

@@ -33,7 +33,7 @@ def test_a_false_rule_is_refuted_and_the_interpreter_agrees(name: str, worker: S
     for o in obligations(FALSE[name]):
         found = decide_obligation(worker, o)
         if found.status is ProofStatus.REFUTED:
-            seen = replay_counterexample(RuleCounterexample.from_verdict(FALSE[name], found))
+            seen = replay_counterexample(RuleCounterexample.from_refuted_verdict(FALSE[name], found))
             assert seen.confirmed, f"{o.name} at {dict(found.values)}: {seen.words}"
             return
         said.append(f"{o.name}: {found.status.value} {found.by}")
@@ -45,7 +45,7 @@ def test_a_negative_index_is_negative_in_every_theory(by: str, word: int | bool)
     rule = Rule("false", cast(var("p", BOOL), dt.index), cst("k", INDEX))
     (o,) = obligations(rule)
     refuted = ProofVerdict(o, ProofStatus.REFUTED, by, (("k", word), ("p", False)))
-    found = RuleCounterexample.from_verdict(rule, refuted)
+    found = RuleCounterexample.from_refuted_verdict(rule, refuted)
     assert found.values == {"k": -1, "p": 0}
     assert replay_counterexample(found).confirmed
 
@@ -54,7 +54,7 @@ def test_a_large_index_of_whole_numbers_stays() -> None:
     rule = Rule("false", cast(var("p", BOOL), dt.index), cst("k", INDEX))
     (o,) = obligations(rule)
     refuted = ProofVerdict(o, ProofStatus.REFUTED, "whole", (("k", 2**72 - 1), ("p", False)))
-    assert RuleCounterexample.from_verdict(rule, refuted).values["k"] == 2**72 - 1
+    assert RuleCounterexample.from_refuted_verdict(rule, refuted).values["k"] == 2**72 - 1
 
 
 X, Y, P = var("x", (dt.float16,)), var("y", (dt.float16,)), var("p", BOOL)

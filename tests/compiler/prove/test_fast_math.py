@@ -210,7 +210,7 @@ def verdict(rule: Rule, worker: SolverWorker) -> ProofVerdict | None:
 def test_a_false_rule_is_refuted_in_fractions_and_in_float64(rule: Rule, worker: SolverWorker) -> None:
     v = verdict(rule, worker)
     assert v is not None and v.status is ProofStatus.REFUTED, v
-    seen = replay_counterexample(RuleCounterexample.from_verdict(rule, v))
+    seen = replay_counterexample(RuleCounterexample.from_refuted_verdict(rule, v))
     assert seen.confirmed, seen.words
 
 
@@ -253,7 +253,7 @@ def test_every_mutant_is_refuted_or_is_true(rule: str, worker: SolverWorker) -> 
         if v is None or v.obligation.refutation is not None:
             continue  # ill-typed
         if v.status is ProofStatus.REFUTED:
-            seen = replay_counterexample(RuleCounterexample.from_verdict(m.rule, v))
+            seen = replay_counterexample(RuleCounterexample.from_refuted_verdict(m.rule, v))
             assert seen.confirmed, f"{m.name} at {dict(v.values)}: {seen.words}"
         elif v.status is ProofStatus.UNKNOWN:
             assert m.name.startswith(OPEN) or difference(m.rule) is not None, f"{m.name}: {v.by}"

@@ -72,4 +72,4 @@ def test_a_wrong_law_is_refuted(rule: Rule, worker: SolverWorker) -> None:
     (o,) = obligations(rule)
     found = decide_obligation(worker, o)
     assert found.status is ProofStatus.REFUTED, found
-    assert replay_counterexample(RuleCounterexample.from_verdict(rule, found)).confirmed
+    assert replay_counterexample(RuleCounterexample.from_refuted_verdict(rule, found)).confirmed

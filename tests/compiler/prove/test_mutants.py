@@ -75,7 +75,7 @@ def test_every_mutant_is_refuted_or_is_true(rule: str, worker: SolverWorker) -> 
             continue
         statuses[v.status.value] += 1
         if v.status is ProofStatus.REFUTED:
-            seen = replay_counterexample(RuleCounterexample.from_verdict(m.rule, v))
+            seen = replay_counterexample(RuleCounterexample.from_refuted_verdict(m.rule, v))
             assert seen.confirmed, f"{m.name} at {dict(v.values)}: {seen.words}"
         elif v.status is ProofStatus.UNKNOWN and (m.name in OPEN or difference(m.rule) is not None):
             continue  # the interpreter refutes what the solver does not

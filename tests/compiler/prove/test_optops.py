@@ -137,7 +137,7 @@ def test_a_wrong_law_is_refuted(law: Rule, worker: SolverWorker) -> None:
     (o,) = obligations(law)
     found = decide_obligation(worker, o)
     assert found.status is ProofStatus.REFUTED, found
-    seen = replay_counterexample(RuleCounterexample.from_verdict(law, found))
+    seen = replay_counterexample(RuleCounterexample.from_refuted_verdict(law, found))
     assert seen.confirmed, seen.words
 
 

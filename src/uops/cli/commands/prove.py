@@ -117,7 +117,7 @@ def _replay_counterexample(v: ProofVerdict, rules: list[Rule]) -> str:
     rule = next((r for r in rules if r.name == v.obligation.rule), None)
     if rule is None:
         return "not replayed: no rule has this name"
-    return replay_counterexample(RuleCounterexample.from_verdict(rule, v)).words
+    return replay_counterexample(RuleCounterexample.from_refuted_verdict(rule, v)).words
 
 
 # ---------------------------------------------------------------------------------------------------------------- output
