@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -40,7 +40,7 @@ from uops.fuzz.generate import kinds
 from uops.fuzz.mutants.catalogue import PACKAGE, Edit, Mutant, compute_texts_after_edits
 from uops.fuzz.mutants.overlay import build_overlay
 from uops.fuzz.oracles.oracles import ORACLES
-from uops.fuzz.reach.directed import KindTrial, add_trial_of_ended_process, direct_kinds, read_trials
+from uops.fuzz.reach.directed import direct_kinds, try_kinds
 from uops.fuzz.reach.lines import find_changed_lines
 from uops.fuzz.reduce import reproducer
 from uops.spec.errors import UopsError
@@ -184,19 +184,21 @@ class Hunter:
     ) -> tuple[tuple[str, ...], float]:
         """Return the kinds to draw in the directed part, empty for no direction, and the processor seconds spent."""
         lines = _find_lines_that_mutant_changes(mutant, edits)
-        trials: dict[str, KindTrial] = {}
         spent = 0.0
-        while lines and spent < _DIRECTED * self.seconds and (rest := [k for k in KINDS if k not in trials]):
-            setup = json.dumps(Setup(mutant.backend, self.seed, tuple(rest), oracles).to_json())
+
+        def run_process(some_kinds: Sequence[str]) -> tuple[bool, list[str]]:
+            nonlocal spent
+            if not lines or spent >= _DIRECTED * self.seconds:
+                return True, []
+            setup = json.dumps(Setup(mutant.backend, self.seed, tuple(some_kinds), oracles).to_json())
             command = ["-m", "uops.fuzz.reach.try_kinds", setup, json.dumps(lines), str(TRYING_A_KIND * self.seconds)]
             with tempfile.TemporaryDirectory(prefix="uops-mutant-") as folder:
                 status, seconds = self._measure_exit_status_and_cpu(command, path, Path(folder))
-                tried = read_trials((Path(folder) / "log").read_text(encoding="utf-8", errors="replace").splitlines())
+                printed = (Path(folder) / "log").read_text(encoding="utf-8", errors="replace").splitlines()
             spent += seconds
-            if not tried:
-                break  # the package does not start, or a changed module is imported before the recorder
-            trials |= tried if status == 0 else add_trial_of_ended_process(tried)
-        return direct_kinds(trials, KINDS), spent
+            return status == 0, printed
+
+        return direct_kinds(try_kinds(KINDS, run_process), KINDS), spent
 
     def _require_start_without_mutant(self, setup: Setup, edits: list[Edit]) -> None:
         """Raise HuntImpossible if the package without the mutant does not finish a batch now, either. It is asked each

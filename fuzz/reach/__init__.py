@@ -4,7 +4,8 @@
 while a program was compiled whose result was then judged. `python -m uops.fuzz.reach REPORT...` merges such reports and names
 the functions that no case reached.
 
-A hunt for a mutant is directed at the lines that the mutant changes: it draws the kinds of programs whose cases run them.
+A campaign may be directed at changed lines: it draws the kinds of programs whose cases run them. A hunt for a mutant is directed at
+what the mutant changes.
 
 - `functions`: the functions that are counted, read off the sources.
 - `lines`: the changed lines of a file, and the statements that contain them.
@@ -12,4 +13,5 @@ A hunt for a mutant is directed at the lines that the mutant changes: it draws t
 - `serve`: the process that examines cases, with this hook.
 - `try_kinds`: the process that tries each kind of programs, with this hook on lines.
 - `directed`: the kinds that a directed campaign draws.
+- `changes`: the lines that differ from a revision, for `uops fuzz --changed-since`.
 """

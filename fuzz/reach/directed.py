@@ -7,11 +7,18 @@ kinds whose cases ran the lines, in proportion to the share of their cases that 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
+from uops.fuzz.campaign.examine import Setup
 from uops.fuzz.generate.kinds import KINDS
 
+#: Processor seconds for which a kind is tried.
+TRYING = 1.5
 #: Maximum number of times that a directed campaign names a kind.
 _MOST = 12
 
@@ -22,6 +29,38 @@ class KindTrial(NamedTuple):
     cases: int = 0
     reached: int = 0
     seconds: float = 0.0
+
+
+def try_kinds(kinds: Sequence[str], run_process: Callable[[Sequence[str]], tuple[bool, Iterable[str]]]) -> dict[str, KindTrial]:
+    """Try each kind; go on behind the kind whose case ended a process.
+
+    `run_process` runs `uops.fuzz.reach.try_kinds` on some kinds, and returns whether it ended well, and what it printed. It prints
+    nothing if the package does not start or no line can be recorded; then the trials so far are returned.
+    """
+    trials: dict[str, KindTrial] = {}
+    while rest := [k for k in kinds if k not in trials]:
+        ended_well, printed = run_process(rest)
+        tried = read_trials(printed)
+        if not tried:
+            break
+        trials |= tried if ended_well else add_trial_of_ended_process(tried)
+    return trials
+
+
+def try_kinds_in_processes(setup: Setup, lines: Mapping[str, Sequence[int]]) -> dict[str, KindTrial]:
+    """Try each kind of a set-up on this package, for `TRYING` seconds each. `lines` are those of modules that are to run."""
+
+    def run_process(kinds: Sequence[str]) -> tuple[bool, Iterable[str]]:
+        document = json.dumps(replace(setup, kinds=tuple(kinds)).to_json())
+        command = [sys.executable, "-m", "uops.fuzz.reach.try_kinds", document, json.dumps(dict(lines)), str(TRYING)]
+        path = os.pathsep.join([*setup.path, *filter(None, [os.environ.get("PYTHONPATH")])])
+        done = subprocess.run(
+            command, env={**os.environ, "PYTHONPATH": path, "UOPS_CACHE": "0"}, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False,
+        )  # fmt: skip
+        return done.returncode == 0, done.stdout.splitlines()
+
+    return try_kinds(setup.kinds, run_process)
 
 
 def read_trials(lines: Iterable[str]) -> dict[str, KindTrial]:
@@ -60,4 +99,4 @@ def direct_kinds(trials: Mapping[str, KindTrial], kinds: Sequence[str]) -> tuple
     return tuple(kind for kind, f in frequencies.items() for _ in range(max(1, round(_MOST * f / most))))
 
 
-__all__ = ["KindTrial", "add_trial_of_ended_process", "direct_kinds", "read_trials"]
+__all__ = ["KindTrial", "add_trial_of_ended_process", "direct_kinds", "read_trials", "try_kinds", "try_kinds_in_processes"]

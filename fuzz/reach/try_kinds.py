@@ -24,7 +24,9 @@ FEWEST = 3
 def main(arguments: list[str]) -> None:
     """Try the kinds of a Setup, one after the other."""
     setup_text, lines_text, seconds_text = arguments
-    install_line_recorder({module: frozenset(lines) for module, lines in json.loads(lines_text).items()})
+    lines_by_module = {module: frozenset(lines) for module, lines in json.loads(lines_text).items()}
+    # The modules of the recorder itself are imported. Without any other, it is an error.
+    install_line_recorder({m: lines for m, lines in lines_by_module.items() if m not in sys.modules} or lines_by_module)
     serve, examine = import_module("uops.backends.worker.serve"), import_module("uops.fuzz.campaign.examine")
     threading.Thread(target=serve.poll_parent_and_exit_when_orphaned, args=(os.getppid(),), daemon=True).start()
     setup = json.loads(setup_text)

@@ -6,12 +6,14 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from uops.fuzz.campaign.examine import Setup
 from uops.fuzz.generate.kinds import KINDS
+from uops.fuzz.reach import directed
 from uops.fuzz.reach.directed import KindTrial, add_trial_of_ended_process, direct_kinds, read_trials
 
 ALL = ("tensor", "ops", "symbolic")
@@ -74,3 +76,20 @@ def test_a_module_that_cannot_record_is_an_error(tmp_path: Path, module: str, wh
     assert result.returncode != 0
     assert why in result.stderr
     assert not read_trials(result.stdout.splitlines())
+
+
+def test_a_kind_whose_case_ends_the_process_counts_and_the_others_are_tried() -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def run_process(kinds: Sequence[str]) -> tuple[bool, list[str]]:
+        asked.append(tuple(kinds))
+        printed = [
+            line for k in kinds[:2] for line in (json.dumps({"kind": k}), json.dumps({"kind": k, "seconds": 1, "reached": False}))
+        ]
+        return len(kinds) < 3, printed
+
+    trials = directed.try_kinds(("ops", "rules", "wide", "tensor"), run_process)
+    assert asked == [("ops", "rules", "wide", "tensor"), ("wide", "tensor")]
+    assert trials["rules"] == KindTrial(2, 1, 1.0)
+    assert trials["tensor"] == trials["wide"] == KindTrial(1, 0, 1.0)
+    assert directed.try_kinds(("ops",), lambda kinds: (False, [])) == {}

@@ -56,6 +56,11 @@ NOTHING_JUDGED = 2
 @click.option(
     "--kinds", default="tensor", show_default=True, metavar="NAMES", help="Kinds of programs, separated by commas, or all."
 )
+@click.option(
+    "--changed-since",
+    metavar="REVISION",
+    help="Draw those of the kinds whose cases run lines that differ from a git revision. The package must be a checkout.",
+)
 @click.option("--oracles", default="all", show_default=True, metavar="NAMES", help="Oracles, separated by commas.")
 @click.option("--against", metavar="NAME", help="A second backend to compare results with.")
 @click.option("--cluster", metavar="ADDRESS", help="A Dask scheduler, whose workers run all cases; --jobs is ignored.")
@@ -78,7 +83,7 @@ NOTHING_JUDGED = 2
 @click.pass_context
 def fuzz(
     ctx: click.Context, file: str | None, backend_name: str | None, cases: int | None, seconds: float | None, seed: int, jobs: int,
-    kinds: str, oracles: str, against: str | None, cluster: str | None, timeout: float, report: str,
+    kinds: str, changed_since: str | None, oracles: str, against: str | None, cluster: str | None, timeout: float, report: str,
     records_reach: bool, allow_native: bool, listing: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Run random programs on a backend, judged by the interpreter.
@@ -100,6 +105,8 @@ def fuzz(
     if why := find_reason_unwritable(Path(report)):
         raise click.BadParameter(f"no report can be written to {describe_path(report)}: {why}", param_hint="--report")
     setup = replace(_make_checked_setup(backend_name, seed, kinds, oracles, against), records_reach=records_reach)
+    if changed_since:
+        setup = _direct_at_changed_lines(setup, changed_since)
     cases = cases if cases or seconds else CASES
     ctx.exit(
         _run_campaign_and_print_report(
@@ -125,6 +132,35 @@ def _make_checked_setup(backend_name: str, seed: int, kinds: str, oracles: str, 
     if unpaired and oracles != "all" and not against:
         raise click.UsageError(f"the oracle {unpaired[0]} needs a second backend: --against NAME")
     return Setup(backend_name, seed, kind_names, oracle_names, against, path=(os.getcwd(),))
+
+
+class _NothingReached(click.ClickException):
+    """A campaign that would judge nothing of a change."""
+
+    exit_code = NOTHING_JUDGED
+
+
+def _direct_at_changed_lines(setup: Setup, revision: str) -> Setup:
+    """Return the set-up with the kinds whose cases run changed lines, and say which. Raises _NothingReached if none does."""
+    from uops.fuzz.reach.changes import find_lines_changed_since
+    from uops.fuzz.reach.directed import direct_kinds, try_kinds_in_processes
+
+    lines = find_lines_changed_since(revision)
+    trials = try_kinds_in_processes(setup, lines)
+    out = make_console_that_escapes_controls(stderr=True)
+    for kind, t in trials.items():
+        if t.reached:
+            out.print(f"{kind}: {t.reached} of {t.cases} cases run changed lines", markup=False, highlight=False)
+    if not any(t.reached for t in trials.values()):
+        total = sum(t.cases for t in trials.values())
+        raise _NothingReached(
+            f"expected cases that run lines which differ from {revision!r}, got none in {total} of the kinds "
+            f"{', '.join(setup.kinds)}; changed: {', '.join(lines)}"
+        )
+    kinds = direct_kinds(trials, setup.kinds)
+    if kinds:
+        out.print(f"the same campaign, without a trial: --kinds {','.join(kinds)}", markup=False, highlight=False, soft_wrap=True)
+    return replace(setup, kinds=kinds or setup.kinds)
 
 
 def _split_names(names: str) -> list[str]:
