@@ -138,18 +138,21 @@ def diff_reports(before: Json, after: Json, level: ConformanceLevel) -> ReportDi
     )
 
 
-def split_failures(doc: Json, other: Json, level: ConformanceLevel) -> tuple[list[Json], list[Json], list[Json]]:
-    """Return the cells that fail in `doc` and pass in `other`, those that do so the other way round, and those that fail in both.
+def failures_in_first_second_or_both(
+    first_report: Json, second_report: Json, level: ConformanceLevel
+) -> tuple[list[Json], list[Json], list[Json]]:
+    """Return the cells that fail in the first report alone, in the second alone, and in both. Alone: the other passes them.
 
     A cell that one of them did not run is in none of the three.
     """
-    a, b = _map_cell_statuses(doc, level), _map_cell_statuses(other, level)
+    a, b = _map_cell_statuses(first_report, level), _map_cell_statuses(second_report, level)
     fail, right = CellStatus.FAIL, CellStatus.PASS
 
     def select(cells: list[Json], here: CellStatus, there: CellStatus) -> list[Json]:
         return [c for c in cells if (a.get(cell_of(c)), b.get(cell_of(c))) == (here, there)]
 
-    return select(doc["cells"], fail, right), select(other["cells"], right, fail), select(doc["cells"], fail, fail)
+    cells = first_report["cells"]
+    return select(cells, fail, right), select(second_report["cells"], right, fail), select(cells, fail, fail)
 
 
 def _read_head(doc: Json, key: str) -> Any:

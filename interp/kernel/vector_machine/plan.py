@@ -284,7 +284,7 @@ def _axis_position(r: UOp, path: LoopPath, sequential: frozenset[UOp]) -> int:
 
 
 def _plan_conflict_checks(
-    loop_nest: LoopNest, sites: tuple[UOp, ...], private: set[UOp], sequential: frozenset[UOp]
+    loop_nest: LoopNest, sites: tuple[UOp, ...], privatizing_loops: set[UOp], sequential: frozenset[UOp]
 ) -> Iterator[ConflictCheck]:
     """Yield the checks of a memory that is written."""
     if len(sites) > _MOST_SITES:
@@ -299,7 +299,7 @@ def _plan_conflict_checks(
             are_unordered = a is not b and not loop_nest.are_ordered(a, b)
             for prefix in _prefixes_at_sequential_or_lane_boundaries(loop_nest, shared_path, sequential):
                 check = checks.get(prefix) or checks.setdefault(
-                    prefix, _make_empty_conflict_check(loop_nest, prefix, private, sequential, bool(barriers))
+                    prefix, _make_empty_conflict_check(loop_nest, prefix, privatizing_loops, sequential, bool(barriers))
                 )
                 if (check.axes and prefix[-1] not in sequential) or (are_unordered and prefix == shared_path):
                     check.sites.update({a: None, b: None})
@@ -327,10 +327,10 @@ def _prefixes_at_sequential_or_lane_boundaries(
 
 
 def _make_empty_conflict_check(
-    loop_nest: LoopNest, path: LoopPath, private: set[UOp], sequential: frozenset[UOp], has_barriers: bool
+    loop_nest: LoopNest, path: LoopPath, privatizing_loops: set[UOp], sequential: frozenset[UOp], has_barriers: bool
 ) -> ConflictCheck:
     """Return the check of accesses in the loops of `path`, so far without sites."""
-    axes = tuple(_axis_position(r, path, sequential) for r in path if r not in sequential and r not in private)
+    axes = tuple(_axis_position(r, path, sequential) for r in path if r not in sequential and r not in privatizing_loops)
     splits_at_barriers = has_barriers and any(loop_nest.kinds[r] is LoopKind.LANE for r in path)
     return ConflictCheck(axes, tuple(r for r in path if r in sequential), splits_at_barriers)
 

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from uops.backends.conformance.causes.summary import CauseSummary, count_explained_cells, summarize_causes
 from uops.backends.conformance.model import ConformanceLevel
-from uops.backends.conformance.report.diff import split_failures
+from uops.backends.conformance.report.diff import failures_in_first_second_or_both
 from uops.backends.conformance.report.page import format_percent
 from uops.backends.contract import FLUSHES_SUBNORMALS
 from uops.cli.texts import Text
@@ -210,7 +210,7 @@ def _describe_failure(failure: Json) -> str:
 def _print_failures_beside(out: Console, doc: Json, other: Json) -> None:
     """Print the cells that fail on one of two backends alone, by row."""
     level, names = doc["level"], (doc["backend"]["name"], other["backend"]["name"])
-    here, there, both = split_failures(doc, other, ConformanceLevel(level))
+    here, there, both = failures_in_first_second_or_both(doc, other, ConformanceLevel(level))
     counts = (
         f"{number(len(here))} cells fail on {names[0]} alone, {number(len(there))} on {names[1]} alone, {number(len(both))} on both"
     )
@@ -220,8 +220,8 @@ def _print_failures_beside(out: Console, doc: Json, other: Json) -> None:
             out.print(_make_failing_table(doc, group_cells_by_row(cells), f"failing on {name} alone, level {level}"))
 
 
-def summary_to_json(doc: Json, report: Path, change: ReportDiff | None, other: Json | None = None) -> Json:
-    """Return the summary as JSON; the report has the details."""
+def summary_to_json(doc: Json, report: Path, baseline_diff: ReportDiff | None, second_report: Json | None = None) -> Json:
+    """Return the summary as JSON; the report has the details. `second_report` is that of the backend of --against."""
     head = {
         k: doc[k]
         for k in ("subject", "backend", "tier", "rows", "dialect", "schedules", "level", "complete", "scores", "silent_rows")
@@ -231,15 +231,15 @@ def summary_to_json(doc: Json, report: Path, change: ReportDiff | None, other: J
         {"id": c.id, "text": c.text, "cells": c.cells, "elements": c.elements, "rows": c.rows}
         for c in summarize_causes(doc, doc["level"])
     ]
-    if other is not None:
-        here, there, both = split_failures(doc, other, ConformanceLevel(doc["level"]))
+    if second_report is not None:
+        here, there, both = failures_in_first_second_or_both(doc, second_report, ConformanceLevel(doc["level"]))
         beside = {"only_here": _name_cells(here), "only_there": _name_cells(there), "both": len(both)}
-        head["against"] = {"backend": other["backend"], **beside}
+        head["against"] = {"backend": second_report["backend"], **beside}
     return head | {
         "causes": causes,
         "failing": failing,
         "report": str(report),
-        "baseline": None if change is None else change.to_json(),
+        "baseline": None if baseline_diff is None else baseline_diff.to_json(),
     }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from uops.backends.conformance.model import CellStatus, ConformanceCell, ConformanceLevel
-from uops.backends.conformance.report.diff import WORSE, CellChange, diff_reports, split_failures
+from uops.backends.conformance.report.diff import WORSE, CellChange, diff_reports, failures_in_first_second_or_both
 from uops.backends.conformance.report.document import build_document
 from uops.backends.conformance.runner import ConformanceRun
 
@@ -166,7 +166,8 @@ def test_failures_of_two_backends_are_split(make_run: MakeRun) -> None:
     here = build_document(make_run({EIGHT: CellStatus.FAIL, ORDINARY: CellStatus.FAIL}))
     there = build_document(make_run({ZERO: CellStatus.PASS, ORDINARY: CellStatus.NOT_RUN}))
     only_here, only_there, both = (
-        [(c["row"], c["dtype"], c["edge"]) for c in part] for part in split_failures(here, there, ConformanceLevel.STRICT)
+        [(c["row"], c["dtype"], c["edge"]) for c in part]
+        for part in failures_in_first_second_or_both(here, there, ConformanceLevel.STRICT)
     )
     assert sorted(only_here) == sorted([ZERO, EIGHT]) and only_there == [] and both == [("Elementwise/Max", "bfloat16", "nan")]
-    assert [len(part) for part in split_failures(there, here, ConformanceLevel.STRICT)] == [0, 2, 1]
+    assert [len(part) for part in failures_in_first_second_or_both(there, here, ConformanceLevel.STRICT)] == [0, 2, 1]

@@ -62,21 +62,21 @@ def search(ctx: click.Context, file: str, backend_name: str, beam: int, seconds:
 class SearchStatusLine:
     """A status line on standard error, if that is a terminal, that collects the last progress of every kernel."""
 
-    def __init__(self, heard: dict[str, Progress]) -> None:
-        self.finished = heard
+    def __init__(self, finished: dict[str, Progress]) -> None:
+        self.finished = finished
         self.out = make_console_that_escapes_controls(stderr=True)
 
     def __enter__(self) -> Any:
         self.status = self.out.status("") if self.out.is_terminal else None
         if self.status is not None:
             self.status.start()
-        return self.show_progress_and_keep_finished
+        return self.update_status_and_collect_finished
 
     def __exit__(self, *exception: object) -> None:
         if self.status is not None:
             self.status.stop()
 
-    def show_progress_and_keep_finished(self, p: Progress) -> None:
+    def update_status_and_collect_finished(self, p: Progress) -> None:
         """Show the progress of a search, and keep it if the search is over."""
         send_heartbeat()
         if p.done:
