@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from uops.compiler.rewrite.lowering_cache import memoize_per_lowering
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import BLOCK_CLOSERS, BLOCK_OPENERS, Op
 from uops.spec.ir.scope import VIEWS, is_private_buffer
 
-#: Number of instruction lists whose properties are kept: a pass goes over all kernels of a program before the next pass does.
-_MOST_LISTS = 32
 _BLOCK_DELIMITERS = BLOCK_OPENERS | BLOCK_CLOSERS
 
 
-@functools.lru_cache(maxsize=_MOST_LISTS)
+@memoize_per_lowering
 def group_instructions_by_op(linear: UOp) -> Mapping[Op, Sequence[UOp]]:
     """Return the instructions of a LINEAR by op, in order."""
     groups: dict[Op, list[UOp]] = defaultdict(list)
@@ -38,7 +36,7 @@ class PrivateMemoryUses(NamedTuple):
     events: list[tuple[int, UOp]]
 
 
-@functools.lru_cache(maxsize=_MOST_LISTS)
+@memoize_per_lowering
 def find_uses_of_private_memory(linear: UOp) -> PrivateMemoryUses:
     """Return where a LINEAR names its private Buffers."""
     buffer_of = {u: u for u in group_instructions_by_op(linear).get(Op.BUFFER, ()) if is_private_buffer(u)}

@@ -58,6 +58,7 @@ class MatcherTable(dict[Op, OpMatcher]):
 def _make_step_that_dispatches_on_source_ops(rules: Sequence[Rule]) -> OpMatcher:
     """Return the step of the rules of one op; a matcher is compiled when a tuple of the sources' ops is first met."""
     max_sources = max(len(r.lhs.src) for r in rules)
+    select_rules = _make_selector_of_rules_by_source_ops(rules)
     matchers: dict[tuple[Op, ...], OpMatcher] = {}
 
     def step(u: UOp) -> RuleApplication | None:
@@ -71,16 +72,26 @@ def _make_step_that_dispatches_on_source_ops(rules: Sequence[Rule]) -> OpMatcher
             source_ops = tuple([s.op for s in src])
         matcher = matchers.get(source_ops)
         if matcher is None:
-            matcher = matchers[source_ops] = _get_or_compile_matcher([r for r in rules if _accepts_source_ops(r, source_ops)])
+            matcher = matchers[source_ops] = _get_or_compile_matcher(select_rules(source_ops))
         return None if matcher is match_nothing else matcher(u)
 
     return step
 
 
-def _accepts_source_ops(rule: Rule, source_ops: tuple[Op, ...]) -> bool:
-    """Return True unless the ops of a node's sources refuse the left side."""
-    required = list(map(_required_op, rule.lhs.src))
-    return len(required) == len(source_ops) and all(r is None or r is op for r, op in zip(required, source_ops))
+def _make_selector_of_rules_by_source_ops(rules: Sequence[Rule]) -> Callable[[tuple[Op, ...]], list[Rule]]:
+    """Return a function that gives the rules, in order, whose left sides the ops of a node's sources do not refuse."""
+    by_count: dict[int, list[tuple[Rule, tuple[Op | None, ...]]]] = {}
+    for r in rules:
+        by_count.setdefault(len(r.lhs.src), []).append((r, tuple(map(_required_op, r.lhs.src))))
+
+    def select_rules(source_ops: tuple[Op, ...]) -> list[Rule]:
+        candidates = by_count.get(len(source_ops), ())
+        if len(source_ops) == 2:  # by far the most
+            first, second = source_ops
+            return [r for r, (a, b) in candidates if (a is None or a is first) and (b is None or b is second)]
+        return [r for r, required in candidates if all(o is None or o is op for o, op in zip(required, source_ops))]
+
+    return select_rules
 
 
 def _required_op(p: Pattern) -> Op | None:
@@ -291,11 +302,12 @@ class _MatcherWriter:
 def _make_tail(rule: Rule) -> Callable[..., RuleApplication | None]:
     """Return `tail(u, values...)`, which takes the values that a match binds, and returns the result of the rule or None."""
     names, replace = tuple(_names_bound_by_match(rule.lhs)), None
+    complete_binding = None if rule.types is None and rule.witness is None else rule.complete_binding
 
     def tail(u: UOp, *values: Any) -> RuleApplication | None:
         nonlocal replace
         binding: Binding = dict(zip(names, values))
-        if not rule.complete_binding(binding):
+        if complete_binding is not None and not complete_binding(binding):
             return None
         if replace is None:
             replace = _MatcherWriter().compile_condition_and_replacement(rule)

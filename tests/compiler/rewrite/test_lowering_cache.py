@@ -4,7 +4,7 @@ import random
 import threading
 
 from uops.compiler.log import record_transforms
-from uops.compiler.rewrite.lowering_cache import LoweringCache, active_cache, use_lowering_cache
+from uops.compiler.rewrite.lowering_cache import LoweringCache, active_cache, memoize_per_lowering, use_lowering_cache
 from uops.compiler.rewrite.pattern import var
 from uops.compiler.rewrite.rewriter import Rewriter, weighted_tree_cost
 from uops.compiler.rewrite.rule import Rule
@@ -149,3 +149,28 @@ def test_the_order_of_vectors_is_that_of_a_walk_from_source_to_source() -> None:
         and UOp(Op.STACK, (y,) * 6).constants_of_stack == (2.0,) * 6
     )
     assert UOp(Op.STACK, (x,) * 8).constants_of_stack is None and b.group(y, y).constants_of_stack is None
+
+
+def test_a_function_of_a_list_is_computed_once_per_lowering() -> None:
+    asked: list[UOp] = []
+
+    @memoize_per_lowering
+    def count_instructions(linear: UOp) -> int:
+        asked.append(linear)
+        return len(linear.src)
+
+    @memoize_per_lowering
+    def count_twice(linear: UOp) -> int:
+        return 2 * count_instructions(linear)
+
+    linear = UOp(Op.LINEAR, (b.param(0, (4,), dt.int32),))
+    assert count_twice(linear) == count_twice(linear) == 2
+    assert len(asked) == 2  # without a cache
+    cache = LoweringCache()
+    with use_lowering_cache(cache):
+        assert count_twice(linear) == count_twice(linear) == 2 * count_instructions(linear)
+    assert len(asked) == 3
+    with use_lowering_cache(LoweringCache()):
+        assert count_instructions(linear) == 1
+    assert len(asked) == 4
+    assert len(cache.of_lists) == 2
