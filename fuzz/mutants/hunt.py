@@ -77,6 +77,8 @@ sys.exit(not report.ok)
 """
 #: Shares of a hunt's time: campaigns are directed in the first, and each kind is tried before for the second.
 _DIRECTED, TRYING_A_KIND = 0.5, 0.005
+#: Seconds of which these are shares in a hunt without a limit.
+_OF_UNLIMITED_HUNT = 1200.0
 #: Limits of a trial. Hunts are measured in processor time, so a start may take long.
 PATIENT = replace(LIMITS, start=600.0)
 #: Processor seconds for triage, which asks twice about a program that does not end; questions and seconds for a reduction.
@@ -131,6 +133,7 @@ class Hunter:
 
     def __init__(self, seconds: float, seed: int, should_stop: Callable[[], bool] = lambda: False) -> None:
         self.seconds, self.seed, self.should_stop = seconds, seed, should_stop
+        self._planned_seconds = min(seconds, _OF_UNLIMITED_HUNT)
         self._clean_examiners: dict[str, Examiner] = {}
         self._clean_passes: dict[tuple[str, ...], bool] = {}
 
@@ -163,11 +166,11 @@ class Hunter:
             directed, spent = self._find_kinds_that_run_changed_lines(mutant, edits, oracles, path)
             cases, number = 0, 0
             while spent < self.seconds:
-                is_directed = bool(directed) and spent < _DIRECTED * self.seconds
+                is_directed = bool(directed) and spent < _DIRECTED * self._planned_seconds
                 seed = kinds.stable_hash(self.seed, mutant.id, number)
                 setup = Setup(mutant.backend, seed, directed if is_directed else KINDS, oracles)
                 trial = _Trial(path, Path(folder) / str(number), setup)
-                limit = _DIRECTED * self.seconds if is_directed else self.seconds
+                limit = _DIRECTED * self._planned_seconds if is_directed else self.seconds
                 kill = trial.run_campaign(limit - spent, self.should_stop)
                 if kill is not None and not kill.cases:
                     self._require_start_without_mutant(setup, [e for e in edits if e != mutant.edit])
@@ -188,10 +191,10 @@ class Hunter:
 
         def run_process(some_kinds: Sequence[str]) -> tuple[bool, list[str]]:
             nonlocal spent
-            if not lines or spent >= _DIRECTED * self.seconds:
+            if not lines or spent >= _DIRECTED * self._planned_seconds:
                 return True, []
             setup = json.dumps(Setup(mutant.backend, self.seed, tuple(some_kinds), oracles).to_json())
-            command = ["-m", "uops.fuzz.reach.try_kinds", setup, json.dumps(lines), str(TRYING_A_KIND * self.seconds)]
+            command = ["-m", "uops.fuzz.reach.try_kinds", setup, json.dumps(lines), str(TRYING_A_KIND * self._planned_seconds)]
             with tempfile.TemporaryDirectory(prefix="uops-mutant-") as folder:
                 status, seconds = self._measure_exit_status_and_cpu(command, path, Path(folder))
                 printed = (Path(folder) / "log").read_text(encoding="utf-8", errors="replace").splitlines()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import py_compile
 import re
@@ -158,6 +159,22 @@ def test_the_first_half_of_a_hunt_is_directed(
     (m,) = load_mutants_by_id_or_class(SAMPLE[0])
     assert Hunter(100.0, seed=0)._hunt_by_campaigns(m, (m.edit, *BLIND), hunt.ANSWERS) is None
     assert FakeTrial.asked == asked
+
+
+def test_a_hunt_without_a_limit_is_directed_for_some_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    hunter = Hunter(math.inf, seed=0)
+    commands: list[list[str]] = []
+
+    def measure(self: Hunter, command: list[str], package_path: Path, directory: Path) -> tuple[int, float]:
+        commands.append(command)
+        (directory / "log").write_text("".join(json.dumps({"kind": k}) + "\n" for k in hunt.KINDS))
+        return 0, 20.0
+
+    monkeypatch.setattr(Hunter, "_measure_exit_status_and_cpu", measure)
+    (m,) = load_mutants_by_id_or_class(SAMPLE[0])
+    edits = (m.edit, *BLIND)
+    assert hunter._find_kinds_that_run_changed_lines(m, edits, hunt.ANSWERS, Path()) == ((), 20.0)
+    assert 0 < float(commands[0][-1]) < 60
 
 
 def test_a_mutant_of_symbolic_loops_is_hunted_where_there_are_some() -> None:
