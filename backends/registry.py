@@ -94,6 +94,10 @@ BUILT_IN: dict[str, BuiltIn] = {
     "torch:compile": BuiltIn(
         "uops.backends.subjects.torch_adapter:TorchCompile", "PyTorch, compiled by Inductor", _SUBJECTS_PAGE, is_subject=True
     ),
+    "mlx": BuiltIn("uops.backends.subjects.mlx_adapter:Mlx", "MLX on the processor, op by op", _SUBJECTS_PAGE, is_subject=True),
+    "mlx:compile": BuiltIn(
+        "uops.backends.subjects.mlx_adapter:MlxCompile", "MLX, compiled by `mx.compile`", _SUBJECTS_PAGE, is_subject=True
+    ),
     "onnxruntime": BuiltIn(
         "uops.backends.subjects.onnxruntime_adapter:OnnxRuntime", "ONNX Runtime", _SUBJECTS_PAGE, is_subject=True
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import shutil
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -28,6 +29,8 @@ NEEDS = {
     "numpy": (),
     "jax": ("jax",),
     "jax:jit": ("jax",),
+    "mlx": ("mlx",),
+    "mlx:compile": ("mlx",),
     "torch": ("torch",),
     "onnxruntime": ("onnxruntime", "onnx"),
     "openvino": ("openvino", "onnx"),
@@ -40,6 +43,8 @@ def create(name: str) -> Evaluator:
     for module in NEEDS[name]:
         if importlib.util.find_spec(module) is None:
             pytest.skip(f"{module} is not installed (extra `{NEEDS[name][0]}`)")
+    if name == "mlx:compile" and shutil.which("g++") is None:
+        pytest.skip("g++ is not installed")
     backend = registry.create_backend(name)
     assert isinstance(backend, Evaluator)
     return backend
@@ -130,7 +135,7 @@ def test_the_judge_finds_a_fault_in_movement(row: str, monkeypatch: pytest.Monke
     assert list_failing_cells(faulty, row, ("int64",))
 
 
-@pytest.mark.parametrize("subject", ["numpy", "jax", "torch", "onnxruntime", "openvino"])
+@pytest.mark.parametrize("subject", ["numpy", "jax", "mlx", "torch", "onnxruntime", "openvino"])
 def test_each_finding_has_a_script_of_the_library_alone(subject: str) -> None:
     prose = (FOLDER / f"{subject}.md").read_text(encoding="utf-8")
     scripts = {p.name for p in (FOLDER / "scripts").glob(f"{subject}-*.py")}
