@@ -16,7 +16,7 @@ import numpy.typing as npt
 from uops.backends.conformance.model import ConformanceCase, ConformanceTier, Segment
 from uops.backends.conformance.pools import edge_classes, make_seeded_generator, ordinary_bits, random_bits, to_array
 from uops.backends.testing.signatures import is_tested_dtype
-from uops.backends.testing.values import encode_representable_value_unchecked
+from uops.backends.testing.values import encode_representable_value_unchecked, special_bits_for_operand_pairs
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import CastArg
@@ -88,7 +88,7 @@ def _generate_bits_by_edge_class(op: Op, dtypes: tuple[DType, ...], tier: Confor
     names = list(dict.fromkeys(c for k in dtypes for c in edge_classes(k)))
     for edge in names:
         chosen = _combine_or_sample_tuples_with_edge_operand(dtypes, edge, _PER_CLASS[tier], op)
-        yield edge, np.concatenate([witnesses, chosen], axis=1)
+        yield edge, np.concatenate([witnesses, chosen, _combine_special_values_with_edge_operand(dtypes, edge)], axis=1)
     n = _RANDOM[tier]
     random = np.stack([random_bits(k, n, op.name, i) for i, k in enumerate(dtypes)])
     yield "random", np.concatenate([witnesses, random], axis=1)
@@ -133,6 +133,15 @@ def _combine_or_sample_tuples_with_edge_operand(dtypes: tuple[DType, ...], edge:
         else:
             blocks.append(_draw_operand_tuples(dtypes, {i: pool, **other_pools}, max_tuples_per_operand, op, f"{edge}{i}"))
     return np.concatenate(blocks, axis=1)
+
+
+def _combine_special_values_with_edge_operand(dtypes: tuple[DType, ...], edge: str) -> Array:
+    """Combine every two special values of which one is of class `edge`, such as the least integer with -1."""
+    if len(dtypes) != 2:
+        return np.empty((len(dtypes), 0), np.uint64)
+    a, b = (frozenset(edge_classes(k).get(edge, ())) for k in dtypes)
+    pairs = itertools.product(*map(special_bits_for_operand_pairs, dtypes))
+    return np.array([(x, y) for x, y in pairs if x in a or y in b], np.uint64).reshape(-1, 2).T
 
 
 def _is_exhaustible(op: Op, d: DType) -> bool:

@@ -1,4 +1,4 @@
-"""Cases of Cast: values beside every halfway point of the target, which tell one rounding from two (R15)."""
+"""Cases of elementwise ops: values that tell one rounding of a Cast from two (R15), and special values that meet."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from uops.backends.arrays import STORAGE
-from uops.backends.conformance.cases.elementwise import _make_cast_case
+from uops.backends.conformance.cases.elementwise import _make_cast_case, _make_edge_class_case
 from uops.backends.conformance.judge import Expectation, interpret, judge
 from uops.backends.conformance.model import ConformanceLevel, ConformanceTier
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
+from uops.spec.ir.ops import Op
 from uops.spec.result import Result
 
 NARROW = [d for d in dt.FLOATS if d.bits < 32]
@@ -30,3 +31,15 @@ def test_two_roundings_beyond_the_range_of_the_target_fail(target: DType, is_lar
         wrong = np.where(beyond, x.astype(np.float32).astype(STORAGE[target]), right)
     verdicts = [judge(Expectation(case), Result((got,), {}), ConformanceLevel.STRICT) for got in (right, wrong)]
     assert [any(v.failed for v in found) for found in verdicts] == [False, True]
+
+
+@pytest.mark.parametrize("d", [dt.int8, dt.int16, dt.int32, dt.int64], ids=lambda d: d.name)
+@pytest.mark.parametrize("op", [Op.IDIV, Op.MOD], ids=lambda op: op.name)
+def test_the_least_integer_by_minus_one_is_asked_in_the_smoke_tier(op: Op, d: DType) -> None:
+    """Some processors trap there, and a library may give something else (R04, wrapping)."""
+    case = _make_edge_class_case(op, d, (d, d), ConformanceTier.SMOKE, "edges")
+    (right,) = interpret(case.graph, case.inputs).values
+    wrong = np.where((case.inputs["p0"] == d.min) & (case.inputs["p1"] == -1), 7, right).astype(right.dtype)
+    verdicts = [judge(Expectation(case), Result((got,), {}), ConformanceLevel.STRICT) for got in (right, wrong)]
+    assert not any(v.failed for v in verdicts[0])
+    assert "limit" in {s.edge for s, v in zip(case.segments, verdicts[1], strict=True) if v.failed}
