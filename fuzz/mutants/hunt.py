@@ -8,7 +8,8 @@ files are compared, and then campaigns run with the verifier and the validator. 
 so a busy machine changes nothing.
 
 The first half of a hunt's time is directed: a short run tries each kind of programs, and campaigns draw the kinds whose cases ran
-the changed lines (`uops.fuzz.reach.directed`). The second half draws all kinds, so that a wrong direction costs half of the time.
+the changed lines (`uops.fuzz.reach.directed`). If all kinds do alike, each gets the same time. The second half draws all kinds by
+their weights, so that a wrong direction costs half of the time.
 
 A finding counts if triage confirms it and the package without the mutant has no objection to the same program. A package that
 does not start is a kill if the package without the mutant starts. A hunt that the machine prevents gives no result but the

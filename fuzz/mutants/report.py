@@ -30,7 +30,8 @@ _HEAD = """# Mutants
 This page shows the results of `uops mutants --seconds {time} --seed {seed}`. A mutant is a known bug, planted in a copy of the
 package. A campaign hunts it for at most {time} processor seconds. The mutant is *killed* by the first confirmed finding that the
 package without the mutant does not have. In the first half of its time, a campaign draws only the kinds of programs whose cases run
-the changed lines, where that tells kinds apart. It has tried each kind before, for {trying:g} % of its time.
+the changed lines; if that does not tell kinds apart, each has the same time. It has tried each kind before, for {trying:g} % of
+its time.
 
 - *Answers* counts only oracles that compare results. Every rule is admitted, and no verifier runs between passes.
 - *Everything* counts every defence, in this order: the proof of a changed rule, the oracles of *answers*, golden files, and

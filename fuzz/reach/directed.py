@@ -86,16 +86,17 @@ def add_trial_of_ended_process(trials: Mapping[str, KindTrial]) -> dict[str, Kin
 
 
 def direct_kinds(trials: Mapping[str, KindTrial], kinds: Sequence[str]) -> tuple[str, ...]:
-    """Return the kinds of a directed campaign, each as often as a `Setup` is to name it; empty if no direction is known.
+    """Return the kinds of a directed campaign, each as often as a `Setup` is to name it; empty if none was tried.
 
-    None is known if no case, or the cases of all kinds alike, ran the lines.
+    If no case ran the lines, or the cases of all kinds alike, each kind gets the same time: on a backend where some kinds are slow,
+    these would otherwise take the time of the others.
     """
     shares = {kind: t.reached / t.cases for kind, t in trials.items() if t.cases and t.reached}
     if not shares or (len(shares) == len(kinds) and min(shares.values()) > max(shares.values()) / 2):
-        return ()
+        shares = {kind: 1.0 for kind, t in trials.items() if t.cases}
     # A case of a kind takes its mean seconds, and a campaign draws a kind as often as its weight says.
     frequencies = {k: s / (max(trials[k].seconds / trials[k].cases, 1e-3) * KINDS[k].weight) for k, s in shares.items()}
-    most = max(frequencies.values())
+    most = max(frequencies.values(), default=1.0)
     return tuple(kind for kind, f in frequencies.items() for _ in range(max(1, round(_MOST * f / most))))
 
 

@@ -34,9 +34,14 @@ def test_a_rare_kind_is_drawn() -> None:
     assert direct_kinds(trials, ALL).count("symbolic") == 1
 
 
-@pytest.mark.parametrize("reached", [(0, 0, 0), (9, 10, 8)])
-def test_no_direction_where_no_kind_is_special(reached: tuple[int, int, int]) -> None:
-    assert direct_kinds({kind: KindTrial(10, n, 1.0) for kind, n in zip(ALL, reached)}, ALL) == ()
+@pytest.mark.parametrize("reached", [(0, 0), (9, 8)])
+def test_equal_time_where_no_kind_is_special(reached: tuple[int, int]) -> None:
+    trials = {k: KindTrial(10, n, seconds) for k, n, seconds in zip(("programs", "symbolic"), reached, (3.0, 1.0), strict=True)}
+    assert Counter(direct_kinds(trials, ("programs", "symbolic"))) == {"programs": 4, "symbolic": 12}
+
+
+def test_no_kinds_where_none_was_tried() -> None:
+    assert direct_kinds({}, ALL) == direct_kinds({"ops": KindTrial()}, ALL) == ()
 
 
 def test_trials_are_read_among_other_texts() -> None:
