@@ -190,7 +190,7 @@ def test_the_guide_names_what_there_is() -> None:
     assert "tensor" in KINDS
     assert {"reference", "allowed", "second"} <= set(ORACLES)
     flags = {o for command in (fuzz, run) for p in command.params for o in p.opts}
-    assert set(re.findall(r"`(--[a-z]+)", told)) <= flags
+    assert set(re.findall(r"`(--[a-z-]+)", told)) <= flags
     assert f"({GUIDE.name})" in (GUIDE.parent / "writing-a-backend.md").read_text()
     assert "(docs/fuzzing.md)" in (GUIDE.parents[1] / "README.md").read_text()
 

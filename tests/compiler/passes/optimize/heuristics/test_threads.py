@@ -48,13 +48,13 @@ def is_thread(u: UOp) -> bool:
     return u.arg.type is AxisType.THREAD
 
 
-EAGER = Thresholds(threaded_operations=0)
+#: Every kernel is worth threads, and every iteration of its loop a piece.
+EAGER = Thresholds(threaded_operations=0, piece_instructions=1)
 
 
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every iteration is a piece; there are three cores."""
-    monkeypatch.setattr(sharing, "PIECE_WORK", 1)
+    """There are three cores."""
     monkeypatch.setattr(sharing, "available_cores", lambda: 3)
 
 
