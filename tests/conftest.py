@@ -33,6 +33,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: corpus not in item.path.parents)
 
 
+@pytest.fixture
+def cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A Dask cluster on this machine, with as many workers as the module's `WORKERS` says."""
+    distributed = pytest.importorskip("distributed", reason="needs the extra cluster")
+    with distributed.LocalCluster(
+        n_workers=request.module.WORKERS, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
+    ) as workers:
+        yield workers
+
+
 STACKS = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
 
 

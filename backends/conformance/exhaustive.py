@@ -38,7 +38,7 @@ from uops.backends.conformance.references import (
     draw_random_and_hard_operands_of_chunk,
 )
 from uops.backends.contract import Backend
-from uops.backends.testing.cluster import Cluster, NoCluster
+from uops.backends.testing.cluster import Cluster
 from uops.backends.testing.journal import Journal, digest_sources
 from uops.backends.worker.client import query_info_isolating_foreign_backend
 from uops.backends.worker.frames import BadFrame, parse_header_and_escape_texts
@@ -142,7 +142,7 @@ _Answers = Callable[[list[ExhaustiveChunk]], Iterator[tuple[ExhaustiveChunk, Tal
 
 
 @contextmanager
-def _judge_here_or_on_cluster(backend: str, jobs: int, address: str | None, header: dict[str, object]) -> Iterator[_Answers]:
+def _judge_here_or_on_cluster(backend: str, jobs: int, address: str | None, header: dict[str, Any]) -> Iterator[_Answers]:
     """Give the function that judges chunks, in their order. Raises NoCluster."""
     if address is None:
         with ThreadPoolExecutor(jobs) as threads, _ChunkJudges(backend) as judges:
@@ -150,9 +150,7 @@ def _judge_here_or_on_cluster(backend: str, jobs: int, address: str | None, head
         return
     cluster = Cluster(address)
     try:
-        for worker, there in cluster.call_on_every_worker(_make_journal_header, backend).items():
-            if different := [k for k in header if there[k] != header[k]]:
-                raise NoCluster(f"{worker} has {different[0]} {there[different[0]]}, and this machine has {header[different[0]]}")
+        cluster.require_same_on_workers(_make_journal_header, backend, here=header)
 
         def judge(job: ExhaustiveChunk) -> tuple[ExhaustiveChunk, Tally]:
             return job, Tally(**cluster.call(judge_chunk_on_worker, backend, job.name, job.chunk))
@@ -273,7 +271,7 @@ def serve_chunks(backend: str, pipe_fd: int, life_fd: int) -> None:
         pipe.send_bytes(json.dumps(asdict(_run_and_judge_chunk(instance, ExhaustiveChunk(name, chunk)))).encode())
 
 
-def _make_journal_header(backend: str) -> dict[str, object]:
+def _make_journal_header(backend: str) -> dict[str, Any]:
     """Return everything but the functions that decides the tallies of a run."""
     return {
         "backend": backend,

@@ -71,6 +71,13 @@ class Cluster:
         }
         return {w: f.result() for w, f in futures.items()}
 
+    def require_same_on_workers(self, describe: Callable[..., dict[str, Any]], *arguments: Any, here: dict[str, Any]) -> None:
+        """Raise NoCluster, and close, if a worker describes what decides results differently than this machine does."""
+        for worker, there in self.call_on_every_worker(describe, *arguments).items():
+            if different := next((k for k in here if here[k] != there[k]), None):
+                self.close()
+                raise NoCluster(f"{worker} has {different} {there[different]}, and this machine has {here[different]}")
+
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function on any free worker, and wait for its result.
 

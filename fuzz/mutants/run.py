@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from uops import __version__
-from uops.backends.testing.cluster import Cluster, ClusterStopped, NoCluster, make_stop_check
+from uops.backends.testing.cluster import Cluster, ClusterStopped, make_stop_check
 from uops.backends.testing.journal import Journal, digest_sources
 from uops.fuzz.generate.kinds import VERSION, stable_hash
 from uops.fuzz.mutants.catalogue import Mutant, load_mutants_by_id_or_class
@@ -161,12 +161,8 @@ def _hunt_digest(m: Mutant) -> str:
 
 def _connect_to_workers_with_these_mutants(address: str, mutants: Sequence[Mutant]) -> Cluster:
     """Connect to a cluster. Raises NoCluster if a worker has other mutants, another generator or other defences."""
-    cluster = Cluster(address)
-    ids, here = [m.id for m in mutants], describe_hunts([m.id for m in mutants])
-    for worker, there in cluster.call_on_every_worker(describe_hunts, ids).items():
-        if different := sorted(k for k in here if here[k] != there[k]):
-            cluster.close()
-            raise NoCluster(f"{worker} has {different[0]} {there[different[0]]}, and this machine has {here[different[0]]}")
+    cluster, ids = Cluster(address), [m.id for m in mutants]
+    cluster.require_same_on_workers(describe_hunts, ids, here=describe_hunts(ids))
     return cluster
 
 

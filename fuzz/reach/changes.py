@@ -35,7 +35,7 @@ def find_lines_changed_since(revision: str) -> dict[str, list[int]]:
         "--unified=0",
         "--no-color",
         "--no-ext-diff",
-        "--relative=",
+        "--no-relative",
         revision,
         "--",
         ":/*.py",

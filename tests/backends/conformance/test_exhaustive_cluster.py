@@ -6,7 +6,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +18,9 @@ from uops.backends.testing.cluster import NoCluster
 from uops.cli import main
 
 distributed = pytest.importorskip("distributed", reason="needs the extra cluster")
+WORKERS = 2
 pytest.importorskip("mpmath", reason="needs the extra exhaustive")
 FUNCTIONS = ("sqrt/float64",)
-
-
-@pytest.fixture
-def cluster() -> Iterator[Any]:
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
-    ) as workers:
-        yield workers
 
 
 @pytest.fixture(autouse=True)

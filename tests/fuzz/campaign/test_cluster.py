@@ -6,7 +6,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +18,10 @@ from uops.fuzz.campaign.examine import Setup
 from uops.fuzz.campaign.report import build_document
 
 distributed = pytest.importorskip("distributed", reason="needs the extra cluster")
+WORKERS = 3
 HERE = str(Path(__file__).parents[1] / "planted")
 SETUP = Setup("planted_backends:Several", path=(HERE,))
 CASES, LIMITS = 5 * 32, Limits(timeout=60.0)
-
-
-@pytest.fixture
-def cluster() -> Iterator[Any]:
-    with distributed.LocalCluster(
-        n_workers=3, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
-    ) as found:  # fmt: skip
-        yield found
 
 
 def timeless(c: Campaign) -> Any:

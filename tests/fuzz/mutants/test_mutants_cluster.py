@@ -7,7 +7,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +18,10 @@ from uops.fuzz.mutants.catalogue import load_mutants_by_id_or_class
 from uops.fuzz.mutants.run import MutantRun
 
 distributed = pytest.importorskip("distributed", reason="needs the extra cluster")
+WORKERS = 2
 #: Seen soon by everybody.
 NAMES = ("max-from-zero", "c-divide-truncates", "c-shift-fill")
 MUTANTS = [m for name in NAMES for m in load_mutants_by_id_or_class(name)]
-
-
-@pytest.fixture
-def cluster() -> Iterator[Any]:
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
-    ) as workers:
-        yield workers
 
 
 def test_workers_hunt_though_one_is_killed_and_the_run_resumes_from_their_results(tmp_path: Path, cluster: Any) -> None:
