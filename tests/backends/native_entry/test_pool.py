@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,9 @@ from uops.backends.cache import ObjectCache
 from uops.backends.calling import PART
 from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.target import LlvmTarget
+from uops.backends.native_entry import table
+from uops.backends.native_entry.module import LaunchEntry
+from uops.compiler.runtime.frame import KernelLaunch
 
 TARGET = LlvmTarget(LlvmTier.FAST, ObjectCache(None))
 Execute = Callable[[Any], None]
@@ -172,3 +176,10 @@ run(found)
 assert found.tolist() == [1] * 64 and len(tasks()) == before, tasks()
 print("well")
 """)
+
+
+@pytest.mark.parametrize(("work", "pieces"), [(100, 3), (29, 0)])
+def test_a_loop_is_cut_into_pieces_of_so_many_instructions_at_least(work: int, pieces: int) -> None:
+    launch = KernelLaunch(SimpleNamespace(part=1, address=2), ((0, 0),), (None,), 64, work)
+    row = table._build_launch_entry(launch, 0, piece_instructions=30)
+    assert row[LaunchEntry.CHUNKS] == pieces

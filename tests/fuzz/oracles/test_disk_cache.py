@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -86,3 +87,11 @@ def test_variants_of_llvm_have_keys_of_their_own(tmp_path: Path) -> None:
     assert variants[0].key == LlvmTarget(LlvmTier.FAST).key
     assert len({v.key for v in variants}) == len(variants) >= 2
     assert {v.store.root for v in variants} == {tmp_path}
+
+
+def test_another_object_of_the_same_length_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The toolchain gives other bytes each time, behind the ones that run."""
+    make, count = LlvmTarget.make_binary, itertools.count()
+    monkeypatch.setattr(LlvmTarget, "make_binary", lambda self, source: make(self, source) + b"%4d" % next(count))
+    fault = fault_of(LlvmTarget(LlvmTier.FAST), KeptObjects(), 0)
+    assert fault is not None and fault.kind == "stale"

@@ -85,6 +85,7 @@ def test_several_lines_of_a_statement_record_one() -> None:
         ("a\nb\nc\n", "a\nX\nY\nc\n", {2, 3}),
         ("a\nb\nc\n", "a\nc\n", {2}),  # the line after what was removed
         ("a\nb\nc\n", "a\nb\n", {2}),  # the last one, where none is after it
+        ("a\n", "a\nb\n", {2}),
         ("a\n", "a\n", set()),
     ],
 )

@@ -9,6 +9,8 @@ from uops.backends.arrays import STORAGE
 from uops.backends.conformance.cases.elementwise import _make_cast_case, _make_edge_class_case
 from uops.backends.conformance.judge import Expectation, interpret, judge
 from uops.backends.conformance.model import ConformanceLevel, ConformanceTier
+from uops.backends.conformance.pools import edge_classes
+from uops.backends.testing.values import special_bits_for_operand_pairs
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.ops import Op
@@ -43,3 +45,12 @@ def test_the_least_integer_by_minus_one_is_asked_in_the_smoke_tier(op: Op, d: DT
     verdicts = [judge(Expectation(case), Result((got,), {}), ConformanceLevel.STRICT) for got in (right, wrong)]
     assert not any(v.failed for v in verdicts[0])
     assert "limit" in {s.edge for s, v in zip(case.segments, verdicts[1], strict=True) if v.failed}
+
+
+@pytest.mark.parametrize("d", [dt.int32, dt.uint8, dt.float32], ids=lambda d: d.name)
+def test_every_two_special_values_meet(d: DType) -> None:
+    """As far as one of the two is of an edge class at all."""
+    case = _make_edge_class_case(Op.MAX, d, (d, d), ConformanceTier.SMOKE, "edges")
+    x, y = (case.inputs[key].view(f"u{d.itemsize}").reshape(-1).tolist() for key in ("p0", "p1"))
+    special, edges = special_bits_for_operand_pairs(d), {v for pool in edge_classes(d).values() for v in pool}
+    assert {(a, b) for a in special for b in special if a in edges or b in edges} <= set(zip(x, y, strict=True))
