@@ -130,7 +130,7 @@ def never_wraps_in_own_dtype(u: UOp) -> bool:
 _MAX_LANES = 64
 
 
-def find_ssa_register_buffers(instructions: Sequence[UOp]) -> frozenset[UOp]:
+def find_register_buffers_used_as_whole(instructions: Sequence[UOp]) -> frozenset[UOp]:
     """Return the REG Buffers that are only read and written as a whole, without a gate: they become SSA values."""
     whole = {u for u in instructions if u.op is Op.BUFFER and u.arg.addrspace is AddrSpace.REG and 0 < u.arg.size <= _MAX_LANES}
     if not whole:

@@ -20,8 +20,8 @@ from uops.backends.llvm.builder import IRBuilder
 from uops.backends.llvm.layout import (
     find_address_nodes,
     find_params_buffers_and_views,
+    find_register_buffers_used_as_whole,
     find_registers_stored_in_blocks,
-    find_ssa_register_buffers,
     match_lane_offsets,
     never_wraps_in_own_dtype,
 )
@@ -106,7 +106,7 @@ class _KernelRenderer:
         self.entries: set[str] = set()
         self.open_blocks: list[_OpenBlock] = []
         self.number = 0
-        self.registers = find_ssa_register_buffers(instructions)
+        self.registers = find_register_buffers_used_as_whole(instructions)
         self.register_values: dict[UOp, str] = {}  # the values of registers
         self.vector_addresses: dict[UOp, _VectorAddress] = {}
         self.address_nodes = find_address_nodes(instructions, find_params_buffers_and_views(instructions))

@@ -53,7 +53,7 @@ def load_backend_and_serve_batches(requests: BinaryIO, answers: IO[bytes]) -> No
         return
     settings = frame[0]
     try:
-        backend = load_backend_under_limits(settings)
+        backend = load_backend_under_memory_limit(settings)
         greeting = pack_frame(backend.backend_info.to_json())
     except BaseException as e:  # including SystemExit and KeyboardInterrupt of foreign code
         answers.write(pack_frame({"broken": explain_load_failure(settings, e)}))
@@ -100,7 +100,7 @@ class LoadedBackend(NamedTuple):
     backend_info: BackendInfo
 
 
-def load_backend_under_limits(settings: dict[str, Any]) -> LoadedBackend:
+def load_backend_under_memory_limit(settings: dict[str, Any]) -> LoadedBackend:
     """Load the backend that the first frame names, under its limits. Raises any exception of foreign code."""
     sys.path.extend(settings["path"])
     from uops.backends import registry  # late: foreign code may load with it, after the path is set

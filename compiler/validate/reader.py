@@ -324,7 +324,7 @@ def _blocks_around_nodes(root: UOp) -> list[_PlacedNode]:
     A node is in the loops that it depends on. An instruction that an End closes is also in that End's loops, which repeat it.
     """
     order = toposort(root)
-    live, guards, closed = open_ranges(order), find_ifs_around(order), _find_loops_that_ends_close(order)
+    live, guards, closed = open_ranges(order), find_ifs_around(order), _find_loops_of_enclosing_ends(order)
     at = {u: k for k, u in enumerate(order)}
     return [
         _PlacedNode(u, tuple(sort_by_nesting(live[u] | closed[u])), tuple(sorted(guards.get(u, ()), key=at.__getitem__)))
@@ -332,7 +332,7 @@ def _blocks_around_nodes(root: UOp) -> list[_PlacedNode]:
     ]
 
 
-def _find_loops_that_ends_close(order: Sequence[UOp]) -> dict[UOp, frozenset[UOp]]:
+def _find_loops_of_enclosing_ends(order: Sequence[UOp]) -> dict[UOp, frozenset[UOp]]:
     """Return the loops of the Ends around each instruction, through Groups and other Ends."""
     closed: dict[UOp, frozenset[UOp]] = dict.fromkeys(order, frozenset())
     for u in reversed(order):

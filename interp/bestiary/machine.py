@@ -217,7 +217,7 @@ class BestiaryMachine:
         body_fn: Callable[[BestiaryFrame], BestiaryCoroutine],
     ) -> list[BestiaryFrame]:
         """Run `body_fn` in the outermost frame of every lane of the scope's launch, and return these frames."""
-        dims = self._compute_clamped_extents_by_special_name(scope, happened_before)
+        dims = self._compute_nonnegative_extents_by_special_name(scope, happened_before)
         if not dims:
             frame = BestiaryFrame(scope, BestiaryLane(dict(outer_lane.position)), happened_before)
             run_workgroup(body_fn(frame))
@@ -237,7 +237,7 @@ class BestiaryMachine:
             all_frames += frames
         return all_frames
 
-    def _compute_clamped_extents_by_special_name(self, scope: BestiaryScope, happened_before: int) -> dict[str, int]:
+    def _compute_nonnegative_extents_by_special_name(self, scope: BestiaryScope, happened_before: int) -> dict[str, int]:
         """Return the SPECIALs of the body and its Functions: name -> extent. Raises SpecError for two extents of one name (R62)."""
         dimensions: dict[str, int] = {}
         frame = BestiaryFrame(scope, BestiaryLane(), happened_before)

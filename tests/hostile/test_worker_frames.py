@@ -273,7 +273,7 @@ def replies(data: bytes, monkeypatch: pytest.MonkeyPatch) -> list[Frame]:
     """What the process of a backend writes, of which these bytes are the requests. Raises BadFrame or MemoryError."""
     known = BackendInfo("echo", "1", Capabilities(), False)
     loaded = serve.LoadedBackend(Echo(), known)
-    monkeypatch.setattr(serve, "load_backend_under_limits", lambda settings: loaded)
+    monkeypatch.setattr(serve, "load_backend_under_memory_limit", lambda settings: loaded)
     told = io.BytesIO()
     serve.load_backend_and_serve_batches(io.BytesIO(data), told)
     rest, found = told.getvalue(), []

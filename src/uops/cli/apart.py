@@ -17,7 +17,7 @@ from typing import IO, Any, TextIO, cast
 import click
 
 from uops.backends.worker.frames import describe_exception, pack_frame, read_frame_or_none_at_end_or_cut
-from uops.backends.worker.serve import explain_load_failure, load_backend_under_limits, tie_to_parent_and_raise_oom_score
+from uops.backends.worker.serve import explain_load_failure, load_backend_under_memory_limit, tie_to_parent_and_raise_oom_score
 from uops.cli import main as command_line
 from uops.cli.common import Streams, redirect_output
 from uops.cli.foreign import set_loaded_backend
@@ -59,7 +59,7 @@ def load_backend_and_serve_command(settings: dict[str, Any], answers: IO[bytes])
         answers.write(pack_frame(header))
 
     try:
-        backend = load_backend_under_limits(settings)
+        backend = load_backend_under_memory_limit(settings)
         send(backend.backend_info.to_json())
     except BaseException as e:  # including SystemExit and KeyboardInterrupt of foreign code
         send({"broken": explain_load_failure(settings, e)})

@@ -15,7 +15,7 @@ from uops.backends.llvm.binding import LlvmTier
 from uops.backends.llvm.layout import (
     LaneOffsets,
     find_address_nodes,
-    find_ssa_register_buffers,
+    find_register_buffers_used_as_whole,
     match_lane_offsets,
     never_wraps_in_own_dtype,
 )
@@ -276,7 +276,7 @@ def test_a_register_that_is_used_as_a_whole_is_a_value() -> None:
     zeros = UOp(Op.STACK, (B.const(0.0),) * 8)
     cleared = B.store(at(r, 0, 8), zeros)
     kernel = linear(B.sink(B.store(at(B.param(0, (8,), dt.float32), 0, 8), B.load(at(B.after(r, cleared), 0, 8)))))
-    assert find_ssa_register_buffers(kernel.src) == {r}
+    assert find_register_buffers_used_as_whole(kernel.src) == {r}
     assert "alloca" not in render(kernel)
 
 
@@ -289,7 +289,7 @@ def test_a_register_that_is_used_in_parts_stays_memory(case: str) -> None:
         "gated": lambda: B.store(at(r, 0, 8), UOp(Op.STACK, (B.const(0.0),) * 8), B.const(True)),
         "moving": lambda: B.store(at(r, B.load(B.at(B.param(1, (1,), dt.int32), 0)), 8), UOp(Op.STACK, (B.const(0.0),) * 8)),
     }[case]()
-    assert find_ssa_register_buffers(linear(B.sink(place)).src) == frozenset()
+    assert find_register_buffers_used_as_whole(linear(B.sink(place)).src) == frozenset()
 
 
 def test_a_register_changes_in_nested_loops_and_ifs(kernels, tier) -> None:

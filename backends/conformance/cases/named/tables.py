@@ -199,7 +199,7 @@ _EXPANDABLE: dict[str, tuple[Build, tuple[DType, ...]]] = {
 }  # fmt: skip
 
 
-def _make_empty_reduce_cases() -> tuple[NamedCase, ...]:
+def _make_zero_trip_reduce_cases() -> tuple[NamedCase, ...]:
     return tuple(
         NamedCase(
             "Table/ReduceOp",
@@ -225,5 +225,5 @@ CASES = (
         NamedCase("Table/Expandable", name.lower(), _EXPANDABLE[name][0], dtypes=_EXPANDABLE[name][1])
         for name in EXPANDABLE_BY_NAME
     ),
-    *_make_empty_reduce_cases(),
+    *_make_zero_trip_reduce_cases(),
 )

@@ -93,7 +93,7 @@ def schedule_for_cpu_vectors(s: Schedule, machine: MachineModel, uniques: Iterat
     if argmax is not None:
         return argmax
     s = _stage_recomputed_values_in_output_or_local(s, machine, uniques)
-    return _vectorize_outputs_reduces_and_fills(s, VectorizationFacts(s), machine, uniques)
+    return _vectorize_outputs_reduces_and_local_fills(s, VectorizationFacts(s), machine, uniques)
 
 
 def _stage_recomputed_values_in_output_or_local(s: Schedule, machine: MachineModel, uniques: Iterator[int]) -> Schedule:
@@ -115,7 +115,7 @@ def _stage_recomputed_values_in_output_or_local(s: Schedule, machine: MachineMod
     return s
 
 
-def _vectorize_outputs_reduces_and_fills(
+def _vectorize_outputs_reduces_and_local_fills(
     s: Schedule, f: VectorizationFacts, machine: MachineModel, uniques: Iterator[int]
 ) -> Schedule:
     """Turn loops into vector lanes: an output loop, reduce loops, and loops that fill LOCAL memory."""
