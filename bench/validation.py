@@ -49,7 +49,8 @@ from uops.compiler.target import Target
 from uops.compiler.tensor import use
 from uops.compiler.tensor.realize import capture
 from uops.compiler.validate.certificate import Uncertified, certify, check_certificate_and_list_faults, dump_certificate
-from uops.compiler.validate.launch import _PROCESS, ValidationReport, validate
+from uops.compiler.validate.launch import _PROCESS, KernelValidation, ValidationReport, validate
+from uops.compiler.validate.model import DecisionMethod, ObligationKind
 from uops.spec.errors import CompileError, Unsupported
 from uops.spec.ir.node import UOp
 from uops.spec.ir.text import parse_file, show
@@ -139,8 +140,15 @@ def examine_program(task: tuple[str, str]) -> Json:
     kernels = {}
     for k in (k for r in reports for k in r.kernels):
         decided = Counter(v.by.value if v.is_proved and v.by else "not decided" for v in k.verdicts)
-        kernels[_digest(k.before, k.after)] = [k.name, round(k.seconds * 1e3, 3), decided]
+        kernels[_digest(k.before, k.after)] = [k.name, round(k.seconds * 1e3, 3), decided, _reason_of_unproved_values(k)]
     return result | {"plans": plans, "wrong": wrong, "kernels": kernels}
+
+
+def _reason_of_unproved_values(kernel: KernelValidation) -> str:
+    """Return the first pass after `join` whose effect on values is not proved, with the reason; "" if all are proved."""
+    values = [v for v in kernel.verdicts if v.kind is ObligationKind.VALUE and v.place != "join"]
+    left = next((v for v in values if v.by is DecisionMethod.INTERPRETER or not v.is_proved), None)
+    return "" if left is None else f"{left.place}: {left.why.rpartition('(')[2].rstrip(')')}"
 
 
 def _digest(*bodies: UOp) -> str:
@@ -168,7 +176,7 @@ def summarize_backend(backend: str, results: Sequence[Json]) -> Json:
     took: dict[str, tuple[float, str]] = {}
     for f in results:
         decided.update(f.get("plans", {}))
-        for key, (name, milliseconds, by) in f.get("kernels", {}).items():
+        for key, (name, milliseconds, by, _) in f.get("kernels", {}).items():
             if key not in took:
                 decided.update(by)
             took[key] = max(took.get(key, (0.0, "")), (milliseconds, f"{f['program']}, kernel {name}"))
@@ -180,6 +188,27 @@ def summarize_backend(backend: str, results: Sequence[Json]) -> Json:
         "max ms": spread[100], "seconds": round(sum(times) / 1e3, 1), "slowest": sorted(took.values(), reverse=True)[:10],
         "failed": [f"{f['program']}: {why}" for f in results for why in f.get("wrong", ())],
     }  # fmt: skip
+
+
+def summarize_values(backend: str, results: Sequence[Json]) -> Iterator[Json]:
+    """Yield the row of each group of programs: the kernels whose values are proved from `join` to instructions, and reasons."""
+    for group in ("suite", "workload", "example"):
+        kernels = {k: v for f in results if f["program"].startswith(group) for k, v in f.get("kernels", {}).items()}
+        if not kernels:
+            continue
+        reasons = Counter(why for _, _, _, why in kernels.values() if why)
+        times = sorted(milliseconds for _, milliseconds, _, _ in kernels.values())
+        yield {
+            "backend": backend, "group": group, "kernels": len(kernels), "proved": len(kernels) - reasons.total(),
+            "share %": 100 - 100 * reasons.total() / len(kernels), "p95 ms": times[int(len(times) * 0.95)],
+            "left": "; ".join(f"{n} {why}" for why, n in reasons.most_common()),
+        }  # fmt: skip
+
+
+def format_values(rows: Sequence[Json]) -> str:
+    """Return the rows of `summarize_values` as Markdown."""
+    lines = [[*rows[0]], ["---"] * len(rows[0])] + [[_format_number(x) for x in r.values()] for r in rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def format_table(rows: Sequence[Json]) -> str:
@@ -260,6 +289,9 @@ def main() -> None:
     print(file=sys.stderr)
     rows = [summarize_backend(b, [f for f in results if f["backend"] == b]) for b in backends]
     print(format_table(rows))
+    by_group = [r for b in backends for r in summarize_values(b, [f for f in results if f["backend"] == b])]
+    if by_group:
+        print(f"\nvalues from `join` to instructions:\n\n{format_values(by_group)}")
     for r in rows:
         print(f"\nslowest on {r['backend']}: " + "; ".join(f"{t:.0f} ms {name}" for t, name in r["slowest"]))
         print("".join(f"  {line[:300]}\n" for line in r["failed"]), end="")

@@ -15,7 +15,7 @@ from uops.compiler.ir.affine import build_affine_sum, extract_affine_sum, index_
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import RING_OPS, Op
+from uops.spec.ir.ops import BOOL_CONJUNCTIONS, RING_OPS, Op
 
 #: Return True if an expression depends on a range, also through the index at which a placeholder stands for a value.
 Depends = Callable[[UOp, UOp], bool]
@@ -79,7 +79,7 @@ def _split_conjuncts(c: UOp) -> Iterator[UOp]:
     pending = [c]
     while pending:
         u = pending.pop()
-        if u.op in (Op.AND, Op.MUL) and u.dtype is dt.bool_:
+        if u.op in BOOL_CONJUNCTIONS and u.dtype is dt.bool_:
             pending += (u.rhs, u.lhs)
         elif u.op is Op.NOT and (negation := negate_not_or_integer_comparison(u.operand)) is not None:
             pending.append(negation)

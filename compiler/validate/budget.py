@@ -13,7 +13,7 @@ from enum import IntEnum
 
 
 class BudgetUnit(IntEnum):
-    """The units of a budget: terms built or visited, operations on points (of 8 bytes), and steps of the solver.
+    """The units of a budget: terms built or visited, operations on points (of 8 bytes), steps of the solver, and fingerprints.
 
     HELD_STEPS are for claims about values of memory, which are left to the interpreter if the steps do not suffice.
     """
@@ -22,6 +22,7 @@ class BudgetUnit(IntEnum):
     POINTS = 1
     STEPS = 2
     HELD_STEPS = 3
+    FINGERPRINTS = 4
 
 
 #: Amount of each unit that one kernel may use.
@@ -30,6 +31,7 @@ BUDGET: Mapping[BudgetUnit, int] = {
     BudgetUnit.POINTS: 1 << 30,
     BudgetUnit.STEPS: 10_000_000,
     BudgetUnit.HELD_STEPS: 4_000_000,
+    BudgetUnit.FINGERPRINTS: 1 << 26,
 }
 
 
@@ -42,7 +44,7 @@ class BudgetExhausted(Exception):
 
 _WORDS = {
     BudgetUnit.TERMS: "terms", BudgetUnit.POINTS: "operations on points", BudgetUnit.STEPS: "steps of the solver",
-    BudgetUnit.HELD_STEPS: "steps of the solver for what memory holds",
+    BudgetUnit.HELD_STEPS: "steps of the solver for what memory holds", BudgetUnit.FINGERPRINTS: "fingerprints",
 }  # fmt: skip
 
 

@@ -28,14 +28,15 @@ class ObligationKind(Enum):
 
 
 class DecisionMethod(Enum):
-    """The method of a decision: intervals and sums, every point tried, the solver, proved rules, equal structure, or the
-    interpreter."""
+    """The method of a decision: intervals and sums, every point tried, the solver, proved rules, equal structure, fingerprints of
+    terms, or the interpreter."""
 
     SUMS = "sums"
     POINTS = "points"
     SOLVER = "solver"
     RULES = "rules"
     STRUCTURE = "structure"
+    FINGERPRINTS = "fingerprints"
     INTERPRETER = "interpreter"
 
     __hash__ = object.__hash__  # members are unique

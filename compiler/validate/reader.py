@@ -61,8 +61,7 @@ class _AccessReader:
 
     def read_accesses_and_barriers(self) -> KernelAccesses:
         """Read all accesses and barriers in order."""
-        is_listed = self.root.op is Op.LINEAR
-        placed = _blocks_around_instructions(self.root.src) if is_listed else _blocks_around_nodes(self.root)
+        placed = place_nodes_in_blocks(self.root)
         self.written_memories = {base_memory(address_of(p.node)) for p in placed if p.node.op in _KIND and p.node.op is not Op.LOAD}
         sites: list[AccessSite] = []
         barriers, positions = [], list[PositionSite]()
@@ -99,7 +98,7 @@ class _AccessReader:
             return [T.conjoin(around, c) for c in own if isinstance(c, Condition)]
         return T.conjoin(around, own) if isinstance(own, Condition) else own
 
-    def _read_one_site_or_one_per_listed_lane(self, placed: _PlacedNode, instruction_position: int) -> list[AccessSite]:
+    def _read_one_site_or_one_per_listed_lane(self, placed: PlacedNode, instruction_position: int) -> list[AccessSite]:
         """Read the sites of one Load, Store or AtomicAdd in its loops and Ifs."""
         access, loops = placed.node, (*self.specials, *placed.loops)
         address, gate = address_of(access), None if access.op is Op.ATOMICADD else access.gate
@@ -142,7 +141,7 @@ class _AccessReader:
                 loop_condition = T.conjoin(loop_condition, T.is_nonnegative(T.add(last, T.as_sum(loop_counter(r)), -1)))
         return loop_condition
 
-    def _read_positions_unless_constants_in_range(self, placed: _PlacedNode) -> Iterator[PositionSite]:
+    def _read_positions_unless_constants_in_range(self, placed: PlacedNode) -> Iterator[PositionSite]:
         """Read the positions of an Index of a value, each per lane. Raises SpecError for an axis of symbolic extent."""
         for position, extent in zip(placed.node.positions, placed.node.operand.shape):
             if not isinstance(extent, int):
@@ -310,7 +309,7 @@ def _sources_to_read_first(u: UOp) -> Sequence[UOp]:
     return () if u.op in CONVERSIONS and u.operand.dtype.is_float else u.src
 
 
-class _PlacedNode(NamedTuple):
+class PlacedNode(NamedTuple):
     """A node with the loops and the Ifs around it, outermost first."""
 
     node: UOp
@@ -318,7 +317,12 @@ class _PlacedNode(NamedTuple):
     ifs: tuple[UOp, ...] = ()
 
 
-def _blocks_around_nodes(root: UOp) -> list[_PlacedNode]:
+def place_nodes_in_blocks(root: UOp) -> list[PlacedNode]:
+    """Return each node of a body, sources first, or each instruction of a list, with the blocks around it."""
+    return _blocks_around_instructions(root.src) if root.op is Op.LINEAR else _blocks_around_nodes(root)
+
+
+def _blocks_around_nodes(root: UOp) -> list[PlacedNode]:
     """Return each node of a graph with the blocks around it.
 
     A node is in the loops that it depends on. An instruction that an End closes is also in that End's loops, which repeat it.
@@ -327,7 +331,7 @@ def _blocks_around_nodes(root: UOp) -> list[_PlacedNode]:
     live, guards, closed = open_ranges(order), find_ifs_around(order), _find_loops_of_enclosing_ends(order)
     at = {u: k for k, u in enumerate(order)}
     return [
-        _PlacedNode(u, tuple(sort_by_nesting(live[u] | closed[u])), tuple(sorted(guards.get(u, ()), key=at.__getitem__)))
+        PlacedNode(u, tuple(sort_by_nesting(live[u] | closed[u])), tuple(sorted(guards.get(u, ()), key=at.__getitem__)))
         for u in order
     ]
 
@@ -343,7 +347,7 @@ def _find_loops_of_enclosing_ends(order: Sequence[UOp]) -> dict[UOp, frozenset[U
     return closed
 
 
-def _blocks_around_instructions(instructions: Sequence[UOp]) -> list[_PlacedNode]:
+def _blocks_around_instructions(instructions: Sequence[UOp]) -> list[PlacedNode]:
     """Return each instruction of a list with the blocks around it."""
     placed, loops, ifs = [], list[UOp](), list[UOp]()
     for u in instructions:
@@ -351,7 +355,7 @@ def _blocks_around_instructions(instructions: Sequence[UOp]) -> list[_PlacedNode
             loops = [r for r in loops if r not in u.ranges]
         elif u.op is Op.ENDIF:
             ifs = [f for f in ifs if f is not u.if_node]
-        placed.append(_PlacedNode(u, tuple(loops), tuple(ifs)))
+        placed.append(PlacedNode(u, tuple(loops), tuple(ifs)))
         if u.op is Op.RANGE:
             loops.append(u)
         elif u.op is Op.IF:

@@ -1,27 +1,43 @@
-"""Values: rewrite steps that are replayed as proved rules, and the interpreter's checks that cover other passes.
+"""Values: terms that are compared by fingerprints, rewrite steps that are replayed as proved rules, and decompositions.
 
-Takes: bodies of neighbouring passes, and the steps that a Rewriter logged. Gives: verdicts `values` per pass. Each step must be an
-instance of a rule that the ledger proves. The steps alone, applied bottom-up, must give the body after. An instruction list must
-have each instruction of its graph once, after its sources. Spec: Lowering Pipeline.
+Takes: bodies of neighbouring passes, and the transforms that were logged. Gives: verdicts `values` per pass.
+
+- From `join` to `widths`, the body and the result must store the same terms (`fingerprints`).
+- Of `decompose`, each node must be kept, or be the decomposition of that node alone.
+- Of `simplify`, each step must be an instance of a rule that the ledger proves, and the steps alone, applied bottom-up, must give
+  the body after.
+- An instruction list must have each instruction of its graph once, after its sources.
+
+What is not decided is left to the interpreter's check that covers the pass. Spec: Lowering Pipeline.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 
 from uops.compiler.ir.loops import find_ifs_around
 from uops.compiler.log import GraphTransform, LoweringLog
+from uops.compiler.passes.linearize import linearize_kernel
+from uops.compiler.passes.select.select import decompose_node
 from uops.compiler.prove.admission import is_rule_in_ledger
 from uops.compiler.rewrite.rule import RewriteStep, Rule
+from uops.compiler.validate.budget import BudgetExhausted, limit_kernel_budget
+from uops.compiler.validate.fingerprints.compare import compare_values
 from uops.compiler.validate.model import ClaimCounterexample, DecisionMethod, ObligationKind, ValidationVerdict
 from uops.spec.errors import Crash
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import ALU, BLOCK_OPENERS, COLLECTIVE, MEMORY_ROOTS, OPAQUE_INSTRUCTIONS, WRITES, Op
-from uops.spec.ir.scope import open_ranges
+from uops.spec.ir.node import UOp, ops_below, toposort
+from uops.spec.ir.ops import ACCESSES, ALU, BLOCK_OPENERS, COLLECTIVE, MEMORY_ROOTS, OPAQUE_INSTRUCTIONS, WRITES, Op
+from uops.spec.ir.scope import is_variable, open_ranges
 
-#: Pass or step -> the check that covers its effect on values: `uops stages` runs the interpreter on the result of each pass.
+#: Greatest number of combinations of named variables for which terms are compared.
+MAX_VARIABLE_VALUES = 16
+
+#: Pass or step -> the check that covers its effect on values where it is not decided: `uops stages` runs the interpreter on the
+#: result of each pass.
 COVERED = {
     "join": "stages: every bit, unless floats are reduced (R32)",
     "optimize": "stages: every bit, unless floats are reduced (R32)",
@@ -37,21 +53,97 @@ def decide_value_preservation_or_leave_to_interpreter(
 ) -> list[ValidationVerdict]:
     """Decide the values of one kernel; `bodies_by_pass` has the result of each pass from join to linearize, in order."""
     verdicts = [ValidationVerdict(ObligationKind.VALUE, "join", DecisionMethod.INTERPRETER, why=COVERED["join"])]
+    scheduled: ValidationVerdict | None = None
     for (_, before), (name, after) in itertools.pairwise(bodies_by_pass.items()):
         if before is after:
             verdicts.append(ValidationVerdict(ObligationKind.VALUE, name, DecisionMethod.STRUCTURE))
-        elif name in COVERED:
-            verdicts.append(ValidationVerdict(ObligationKind.VALUE, name, DecisionMethod.INTERPRETER, why=COVERED[name]))
+        elif name in _COMPARED:
+            scheduled = scheduled or decide_equal_terms(bodies_by_pass["join"], bodies_by_pass[_COMPARED[-1]])
+            why = scheduled.why if scheduled.by is None else ""
+            covered = ValidationVerdict(ObligationKind.VALUE, name, DecisionMethod.INTERPRETER, why=f"{COVERED[name]} ({why})")
+            verdicts.append(covered if scheduled.by is None else replace(scheduled, place=name))
         else:
             verdicts.append(_REPLAYED[name](before, after, transforms_by_result))
     return verdicts
 
 
+#: The passes whose results are compared with the body before them by fingerprints, as one.
+_COMPARED = ("optimize", "expand", "accumulate", "widths")
+
+
+def decide_equal_terms(before: UOp, after: UOp) -> ValidationVerdict:
+    """Decide that a body and its result after `widths` store the same terms, for all values of the named variables."""
+    undecided = ValidationVerdict(ObligationKind.VALUE, _COMPARED[-1], None)
+    variables = [u for u in toposort(before) if u.op is Op.PARAM and is_variable(u)]
+    bounds = [u.arg.bounds or (u.dtype.min, u.dtype.max) for u in variables]
+    if math.prod(int(high - low + 1) for low, high in bounds) > MAX_VARIABLE_VALUES:
+        return replace(undecided, why="the named variables have too many values")
+    linear = linearize_kernel(after)
+    for numbers in itertools.product(*(range(int(low), int(high) + 1) for low, high in bounds)):
+        values = {str(u.arg.name): n for u, n in zip(variables, numbers, strict=True)}
+        try:
+            with limit_kernel_budget():
+                result = compare_values(before, linear, values)
+        except BudgetExhausted as e:
+            return replace(undecided, why=str(e))
+        if result.is_equal is None or not (result.is_equal or has_one_form(before)):
+            return replace(undecided, why=result.why)
+        if not result.is_equal:
+            return ValidationVerdict(
+                ObligationKind.VALUE, _COMPARED[-1], DecisionMethod.FINGERPRINTS,
+                ClaimCounterexample(values, result.why, before=before, after=after),
+            )  # fmt: skip
+    return ValidationVerdict(ObligationKind.VALUE, _COMPARED[-1], DecisionMethod.FINGERPRINTS)
+
+
+def has_one_form(body: UOp) -> bool:
+    """Return True if texts of different terms surely are different kernels: those of floats whose only Reduces are plain sums.
+
+    Integers and other Reduces have equal values in forms that the comparison tells apart, such as a greatest value taken twice.
+    """
+    nodes = toposort(body)
+    stored = {u.value.dtype if u.op is Op.STORE else u.dtype for u in nodes if u.op in ACCESSES}
+    reduces = [u for u in nodes if u.op is Op.REDUCE]
+    return (
+        all(d.is_float for d in stored)
+        and not any(u.op is Op.BUFFER or u.op is Op.BITCAST for u in nodes)
+        and all(u.arg.op is Op.ADD and u.dtype in _WIDE and Op.REDUCE not in ops_below(u.operand) for u in reduces)
+    )
+
+
+#: Floats in which sums are made as they are.
+_WIDE = frozenset({dt.float32, dt.float64})
+
+
+def decide_decompositions(
+    before: UOp, after: UOp, transforms_by_result: Mapping[UOp, Sequence[GraphTransform]]
+) -> ValidationVerdict:
+    """Decide that each node is kept on replaced sources, or replaced by its decomposition."""
+    m = next((m for m in transforms_by_result.get(after, ()) if m.before is before and m.pass_name == "decompose"), None)
+    if m is None:
+        return ValidationVerdict(ObligationKind.VALUE, "decompose", DecisionMethod.INTERPRETER, why=COVERED["decompose"])
+    for u in toposort(before):
+        src = tuple(_single(m.replacements.get(s, s)) for s in u.src)
+        result = _single(m.replacements.get(u, u))
+        kept = u if src == u.src else u.replace(src=src)
+        if result is not kept and result is not decompose_node(u, src):
+            fault = ClaimCounterexample({}, f"a {u.op.name} is replaced by something else than its decomposition")
+            return ValidationVerdict(ObligationKind.VALUE, "decompose", DecisionMethod.STRUCTURE, fault)
+    if before.op is Op.LINEAR or _single(m.replacements.get(before, before)) is after:
+        return ValidationVerdict(ObligationKind.VALUE, "decompose", DecisionMethod.STRUCTURE)
+    return ValidationVerdict(ObligationKind.VALUE, "decompose", DecisionMethod.INTERPRETER, why=COVERED["decompose"])
+
+
+def _single(replacement: UOp | tuple[UOp, ...]) -> UOp:
+    assert isinstance(replacement, UOp)
+    return replacement
+
+
 def group_rewriter_transforms_by_result(log: LoweringLog) -> dict[UOp, list[GraphTransform]]:
-    """Return the graph transforms of Rewriters by their results."""
+    """Return the graph transforms of Rewriters and of decompositions by their results."""
     moves: dict[UOp, list[GraphTransform]] = {}
     for m in log.transforms:
-        if m.rules:
+        if m.rules or m.pass_name == "decompose":
             moves.setdefault(m.after, []).append(m)
     return moves
 
@@ -60,7 +152,7 @@ def decide_simplify_by_proved_rules(
     before: UOp, after: UOp, transforms_by_result: Mapping[UOp, Sequence[GraphTransform]]
 ) -> ValidationVerdict:
     """Decide that proved rules alone lead from `before` to `after`."""
-    m = next((m for m in transforms_by_result.get(after, ()) if m.before is before), None)
+    m = next((m for m in transforms_by_result.get(after, ()) if m.before is before and m.rules), None)
     if m is None:
         return ValidationVerdict(ObligationKind.VALUE, "simplify", None, why="no Rewriter logged how it came about")
     fault = replay_proved_steps_and_find_fault(before, after, m.steps, {r.name: r for r in m.rules})
@@ -250,6 +342,7 @@ def _list_nonvoid_sources_except_order_only(u: UOp) -> Sequence[UOp]:
 
 #: Pass -> the decision that it keeps the values.
 _REPLAYED: dict[str, Callable[[UOp, UOp, Mapping[UOp, Sequence[GraphTransform]]], ValidationVerdict]] = {
+    "decompose": decide_decompositions,
     "simplify": decide_simplify_by_proved_rules,
     "linearize": lambda graph, linear, moves: validate_linearization(graph, linear),
 }

@@ -183,6 +183,8 @@ MARKERS = frozenset({Op.CONTIGUOUS, Op.CONTIGUOUS_BACKWARD, Op.DETACH})
 DIVISION = frozenset({Op.IDIV, Op.MOD})
 #: Reduction ops of the core language; the bestiary adds Min (R102).
 REDUCTIONS = frozenset({Op.ADD, Op.MAX, Op.MUL})
+#: Ops that are and on bools (R09, bool).
+BOOL_CONJUNCTIONS = frozenset({Op.AND, Op.MUL})
 #: Movement ops that change only extents and the order of axes and elements.
 RESHAPING = frozenset({Op.PERMUTE, Op.FLIP, Op.RESHAPE, Op.EXPAND, Op.PAD, Op.SHRINK})
 #: Ops at which a chain of views of memory ends, in the core language.

@@ -133,15 +133,17 @@ def _decompose_ops_and_lower_floats_to_bits(body: UOp, target: Target) -> UOp:
     uses_none_changed = done.keys().isdisjoint
     for u in order:
         if u.op in _LOWERED or (has_small_floats and u.op in ALU) or not uses_none_changed(u.src):
-            lowered = _decompose_or_rebuild_node(u, tuple([done.get(s, s) for s in u.src]), target.ops)
+            src = tuple([done.get(s, s) for s in u.src])
+            is_kept = u.op in ALU and is_elementary(u) and u.op in target.ops and not is_small(u)
+            lowered = (u if src == u.src else u.replace(src=src)) if is_kept else decompose_node(u, src)
             if lowered is not u:
                 done[u] = lowered
     log_transform("decompose", body, done.get(body, body), done)
     return done.get(body, body)
 
 
-def _decompose_or_rebuild_node(u: UOp, src: tuple[UOp, ...], native: frozenset[Op]) -> UOp:
-    """Rebuild a node on lowered sources, decomposed if need be."""
+def decompose_node(u: UOp, src: tuple[UOp, ...]) -> UOp:
+    """Return the decomposition of a node on lowered sources, or the node on these sources if it needs none."""
     if (u.op in MEMORY_ROOTS or u.op in OPAQUE_INSTRUCTIONS) and u.dtype in SMALL:
         return u.replace(src=src, arg=replace(u.arg, dtype=soften_dtype(u.dtype)))
     if u.op in _OWN:
@@ -150,7 +152,7 @@ def _decompose_or_rebuild_node(u: UOp, src: tuple[UOp, ...], native: frozenset[O
             return lower(u.replace(src=src))
     if u.op is Op.CONST and u.dtype not in SMALL:
         return u
-    if u.op in _CONVERTED or (u.op in ALU and (is_small(u) or (is_elementary(u) and u.op not in native))):
+    if u.op in _CONVERTED or (u.op in ALU and (is_small(u) or is_elementary(u))):
         (lowered,) = lower_elementwise([u], dict(zip(u.src, src)))
         return lowered
     return u if src == u.src else u.replace(src=src)

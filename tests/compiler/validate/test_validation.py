@@ -21,9 +21,10 @@ from uops.compiler.prove.solver.solver import NoSolver, SolverWorker
 from uops.compiler.rewrite.pattern import ALL_INTS, as_pattern, var
 from uops.compiler.rewrite.rule import RewriteStep
 from uops.compiler.rewrite.rules import VALUES
-from uops.compiler.validate import DecisionMethod, Invalid, ObligationKind, launch, take_validation_counts, validate
+from uops.compiler.validate import DecisionMethod, Invalid, ObligationKind, launch, take_validation_counts, validate, values
 from uops.compiler.validate import terms as T
 from uops.compiler.validate.decide import decide_by_solver, decide_by_trying_every_point, is_proved_by_linear_arithmetic
+from uops.compiler.validate.fingerprints.compare import Comparison
 from uops.compiler.validate.kernel import validate_kernel
 from uops.compiler.validate.model import ValidationClaim
 from uops.compiler.validate.terms import Condition, LinearSum, Operation, Unknown
@@ -34,14 +35,15 @@ from uops.spec.errors import Unsupported
 from uops.spec.extras import install_command
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import toposort
 from uops.spec.ir.text import parse, show
 
 CHECKED = Config(validate=True, reuse=False)
 
 
-def product():
-    x, y = b.param(0, (5, 7), dt.float32), b.param(1, (7, 3), dt.float32)
-    return b.reshape(b.reduce(b.mul(b.reshape(x, (5, 7, 1)), b.reshape(y, (1, 7, 3))), b.Op.ADD, (1,)), (5, 3))
+def product(rows=5):
+    x, y = b.param(0, (rows, 7), dt.float32), b.param(1, (7, 3), dt.float32)
+    return b.reshape(b.reduce(b.mul(b.reshape(x, (rows, 7, 1)), b.reshape(y, (1, 7, 3))), b.Op.ADD, (1,)), (rows, 3))
 
 
 @pytest.mark.parametrize("name", ["llvm", "c"])
@@ -174,12 +176,35 @@ def test_every_pass_that_replays_nothing_names_its_check():
     assert {"optimize", "expand"} <= set(COVERED) and set(COVERED) - {"accumulate", "widths", "decompose", "join"} <= set(KEEPS)
 
 
-def test_a_pass_that_changes_nothing_is_proved_and_one_that_does_says_what_covers_it():
+def test_the_values_of_each_pass_are_proved_by_some_method():
     (found,) = validate(*record_lowering_up_to_plan(product(), create_backend("c").target, CHECKED)).kernels
     passes = {v.place: v for v in found.verdicts if v.kind is ObligationKind.VALUE}
     assert list(passes) == list(launch.PASSES)
-    assert passes["decompose"].by is DecisionMethod.STRUCTURE and passes["accumulate"].by is DecisionMethod.INTERPRETER
-    assert str(passes["accumulate"]).endswith(f"not proved, but covered by the interpreter: {COVERED['accumulate']}")
+    assert passes["decompose"].by is DecisionMethod.STRUCTURE and passes["accumulate"].by is DecisionMethod.FINGERPRINTS
+    assert passes["join"].by is DecisionMethod.INTERPRETER
+    assert str(passes["join"]).endswith(f"not proved, but covered by the interpreter: {COVERED['join']}")
+
+
+def test_a_pass_whose_terms_are_not_compared_says_why_and_what_covers_it(monkeypatch):
+    monkeypatch.setattr(values, "compare_values", lambda before, after, variables: Comparison(None, "a reason"))
+    (found,) = validate(*record_lowering_up_to_plan(product(rows=3), create_backend("c").target, CHECKED)).kernels
+    (verdict,) = (v for v in found.verdicts if v.place == "accumulate")
+    assert str(verdict).endswith(f"not proved, but covered by the interpreter: {COVERED['accumulate']} (a reason)")
+
+
+@pytest.mark.parametrize("index", [0, 5, 6])
+def test_a_node_that_is_replaced_by_more_than_its_decomposition_is_refused(index):
+    x = b.param(1, (4,), dt.float16)
+    _, steps, log = record_lowering_up_to_plan(b.add(b.mul(x, x), 3.0), create_backend("c").target, CHECKED)
+    transforms = values.group_rewriter_transforms_by_result(log)
+    before, after = (steps[name].src[0].body for name in ("widths", "decompose"))
+    assert values.decide_decompositions(before, after, transforms).by is DecisionMethod.STRUCTURE
+    (m,) = (m for m in transforms[after] if m.pass_name == "decompose")
+    changed = [u for u in toposort(before) if m.replacements.get(u, u) is not u and u.dtype is dt.float16]
+    u = changed[index % len(changed)]
+    wrong = {**m.replacements, u: changed[(index + 1) % len(changed)]}
+    found = values.decide_decompositions(before, after, {after: [replace(m, replacements=wrong)]})
+    assert found.counterexample is not None and "something else than its decomposition" in found.counterexample.words
 
 
 # Values

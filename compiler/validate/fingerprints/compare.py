@@ -1,0 +1,236 @@
+"""The comparison of a body with its instructions: every element that the instructions store is the body's term for that element.
+
+Takes: the body of a kernel before scheduling, and a later form of it. Gives: a `Comparison`. A small kernel is evaluated in all
+iterations. Of a large one, the loops that no value crosses are not enumerated: a counter stands for all of their iterations but the
+last, or for all but the first and the last, if conditions tell these apart. The body is evaluated at the elements that are stored.
+Spec: R30 (order of a Reduce), R48 (symbolic sizes).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from uops.compiler.validate.fingerprints.evaluate import Iterations, KernelEvaluation
+from uops.compiler.validate.fingerprints.integers import (
+    Counter,
+    DependsOnCounter,
+    Integer,
+    NotEvaluable,
+    UndecidedCondition,
+    divide,
+)
+from uops.compiler.validate.fingerprints.memory import StoredValues
+from uops.compiler.validate.fingerprints.mixing import Fingerprints
+from uops.compiler.validate.fingerprints.terms import SumLaws, fingerprint_in_own_dtype, holds_every_value, reduction_of
+from uops.compiler.validate.sites import address_of
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import COUNTERS, Op
+from uops.spec.ir.scope import base_memory
+
+#: Number of iterations beyond which loops that no value crosses are not enumerated.
+MAX_ENUMERATED = 1 << 12
+#: Least extent of a loop that is not enumerated.
+_MIN_EXTENT = 5
+
+
+class Comparison(NamedTuple):
+    """The result of a comparison: True if both texts store the same terms, False if not, None with the reason if undecided."""
+
+    is_equal: bool | None
+    why: str = ""
+
+
+def compare_values(before: UOp, after: UOp, variables: Mapping[str, int]) -> Comparison:
+    """Compare a body with a later form of it, for given values of its named variables."""
+    reductions = frozenset(reduction_of(u.arg.op, u.dtype) for u in toposort(before) if u.op is Op.REDUCE)
+    wide_reductions = reductions | {(op, w) for op, d in reductions for w in dt.FLOATS if holds_every_value(w, d)}
+    result = Comparison(None, "no laws")
+    for has_chains, wide in itertools.product((False, True), (False, True)) if reductions else [(False, False)]:
+        old_laws = SumLaws(reductions if has_chains else frozenset(), wide)
+        new_laws = SumLaws(wide_reductions if has_chains and wide else old_laws.chains, wide, reductions if wide else frozenset())
+        try:
+            result = _compare_by_laws(before, after, old_laws, new_laws, variables)
+        except NotEvaluable as e:
+            return Comparison(None, str(e))
+        if result.is_equal:
+            return result
+    return result
+
+
+def _compare_by_laws(before: UOp, after: UOp, old_laws: SumLaws, new_laws: SumLaws, variables: Mapping[str, int]) -> Comparison:
+    loops = list(_list_independent_loops(after)) if _count_iterations(after) > MAX_ENUMERATED else []
+    edges = 0
+    while loops:
+        spread = _spread_loops(loops, edges)
+        try:
+            return _compare_at_stored_elements(before, after, old_laws, new_laws, Iterations(spread, variables=variables))
+        except UndecidedCondition:
+            if edges == len(_EDGES) - 1:
+                raise
+            edges += 1
+        except DependsOnCounter as e:
+            loops = [r for r in loops if e.counters.isdisjoint(spread[r].factors)]
+    everything = Iterations(variables=variables)
+    old, new = KernelEvaluation(before, old_laws, everything), KernelEvaluation(after, new_laws, everything)
+    old.run()
+    new.run()
+    expected, got = old.contents_of_params(), new.contents_of_params()
+    if expected.keys() != got.keys():
+        return Comparison(False, f"Params {sorted(got)} are written instead of {sorted(expected)}")
+    for slot, x in expected.items():
+        if (wrong := np.flatnonzero(x != got[slot])).size:
+            return Comparison(False, f"element {wrong[0]} of argument {slot} is another term")
+    return Comparison(True)
+
+
+# Loops
+
+
+def _count_iterations(root: UOp) -> int:
+    return math.prod(int(r.bound.arg.value) for r in toposort(root) if r.op in COUNTERS and r.bound.op is Op.CONST)
+
+
+def _list_independent_loops(root: UOp) -> Iterator[UOp]:
+    """Yield the loops of which no iteration leaves anything in memory for another one."""
+    evaluation = KernelEvaluation(root, SumLaws(), Iterations())
+    reduced = {r for u in toposort(root) if u.op is Op.REDUCE for r in u.ranges}
+    for r in evaluation.loops:
+        if r.bound.op is not Op.CONST or r.bound.arg.value < _MIN_EXTENT or r in reduced:
+            continue
+        if all(r in memory.private or not evaluation.stores_within(m, r) for m, memory in evaluation.memories.items()):
+            yield r
+
+
+#: How many of the first and of the last iterations of a loop are evaluated apart from those that its counter stands for.
+_EDGES = ((0, 0), (0, 1), (1, 1))
+
+
+def _spread_loops(loops: Sequence[UOp], edges: int) -> dict[UOp, Integer]:
+    """Return iterations of loops that stand for all of them: a counter, and the iterations at the edges."""
+    first, last = _EDGES[edges]
+    spread = {}
+    for k, r in enumerate(loops):
+        n = int(r.bound.arg.value)
+        numbers = [0, *[0] * first, *[n - 1] * last]
+        factors = np.array([1, *[0] * (first + last)], np.int64)
+        spread[r] = Integer(np.array(numbers, np.int64), {Counter(k, first, n - 1 - last): factors})
+    return spread
+
+
+#: Number of the first counter of a body's loops; those of the instructions have smaller numbers.
+_FIRST_SYMBOL = 1000
+
+
+# Elements
+
+
+def _compare_at_stored_elements(
+    before: UOp, after: UOp, old_laws: SumLaws, new_laws: SumLaws, iterations: Iterations
+) -> Comparison:
+    new = KernelEvaluation(after, new_laws, iterations)
+    new.run()
+    if len(new.outputs) < sum(m.op is Op.PARAM for m in new.stored):
+        raise NotEvaluable("an argument is read and written")
+    stores: dict[int, list[UOp]] = {}
+    for u in toposort(before):
+        if u.op is Op.STORE and base_memory(address_of(u)).op is Op.PARAM:
+            stores.setdefault(base_memory(address_of(u)).arg.slot, []).append(u)
+    reduced = math.prod(int(r.bound.arg.value) for u in toposort(before) if u.op is Op.REDUCE for r in u.ranges)
+    if stores.keys() != new.outputs.keys():
+        return Comparison(False, f"Params {sorted(new.outputs)} are written instead of {sorted(stores)}")
+    for slot, outputs in new.outputs.items():
+        if len(stores[slot]) > 1:
+            raise NotEvaluable("a body with several Stores to one argument")
+        for stored in outputs:
+            for part in _split(_flatten(stored), max(1, _ELEMENTS_AT_ONCE // reduced)):
+                if not _holds_terms_of_body(before, stores[slot][0], old_laws, iterations.variables, part):
+                    return Comparison(False, f"an element of argument {slot} is another term")
+    return Comparison(True)
+
+
+def _flatten(stored: StoredValues) -> tuple[Integer, Fingerprints]:
+    """Return the positions and values of a Store, along one axis, where it is executed."""
+    arrays = [stored.positions.numbers, *stored.positions.factors.values(), stored.values]
+    rank = max(a.ndim for a in arrays)
+    shape = np.broadcast_shapes(*(a.shape + (1,) * (rank - a.ndim) for a in arrays))
+    if stored.mask is not None:
+        shape = np.broadcast_shapes(shape, stored.mask.shape + (1,) * (rank - stored.mask.ndim))
+
+    def flatten(a: Any) -> Any:
+        whole = np.broadcast_to(a.reshape(a.shape + (1,) * (rank - a.ndim)), shape)
+        return whole.reshape(-1) if mask is None else whole[mask]
+
+    mask = stored.mask
+    if mask is not None:
+        mask = np.broadcast_to(mask.reshape(mask.shape + (1,) * (rank - mask.ndim)), shape)
+    return stored.positions.map_arrays(flatten), flatten(stored.values)
+
+
+def _split(flat: tuple[Integer, Fingerprints], size: int) -> Iterator[tuple[Integer, Fingerprints]]:
+    """Yield parts of `size` points."""
+    positions, values = flat
+    for k in range(0, len(values), size):
+        part = slice(k, k + size)
+        yield positions.map_arrays(lambda x, part=part: x[part]), values[part]  # type: ignore[misc]
+
+
+#: Number of elements of an array that caches hold.
+_ELEMENTS_AT_ONCE = 1 << 16
+
+
+def _holds_terms_of_body(
+    before: UOp, store: UOp, laws: SumLaws, variables: Mapping[str, int], stored: tuple[Integer, Fingerprints]
+) -> bool:
+    """Return True if the body stores these values at these positions."""
+    positions, values = stored
+    probe = KernelEvaluation(before, laws, Iterations(variables=variables))
+    loops = next(p.loops for p in probe.placed if p.node is store)
+    extents = {r: probe.counters[r].numbers.size for r in loops}
+    symbols = {r: Counter(_FIRST_SYMBOL + k, 0, extents[r] - 1) for k, r in enumerate(loops)}
+    one = np.ones(1, np.int64)
+    spread = {r: Integer(one - 1, {c: one}) for r, c in symbols.items()}
+    index = KernelEvaluation(before, laws, Iterations(spread, variables=variables))
+    _, written = index.find_positions(store, None)
+    if not isinstance(written, Integer):
+        raise NotEvaluable("the position of a Store is a value of memory")
+    counters = _solve_positions(written, symbols, extents, positions)
+    old = KernelEvaluation(before, laws, Iterations(at=counters, variables=variables))
+    if old.memories:
+        raise NotEvaluable("a body that reads what it writes")
+    if store.gate is not None:
+        gate = old.evaluate(store.gate).integer
+        if gate is None or not (gate.require_numbers() != 0).all():
+            raise NotEvaluable("a body stores under a condition")
+    expected = fingerprint_in_own_dtype(old.evaluate(store.value))
+    return bool((expected.reshape(-1) == values).all())
+
+
+def _solve_positions(
+    written: Integer, symbols: Mapping[UOp, Counter], extents: Mapping[UOp, int], positions: Integer
+) -> dict[UOp, Integer]:
+    """Return the counters of the loops of a Store at which it writes these positions.
+
+    Raises NotEvaluable unless its position is a sum of strides, each a multiple of the next.
+    """
+    rest = Integer(positions.numbers - written.numbers.item(), positions.factors)
+    strides = {r: int(written.factors[c].item()) if c in written.factors else 0 for r, c in symbols.items()}
+    counters = {}
+    for r in sorted(symbols, key=lambda r: -strides[r]):
+        if extents[r] == 1:
+            counters[r] = Integer(np.zeros_like(rest.numbers))
+            continue
+        if strides[r] <= 0:
+            raise NotEvaluable("a Store does not move with each of its loops")
+        counters[r], rest = divide(rest, Integer(np.array(strides[r], np.int64)))
+        low, high = counters[r].bounds()
+        if not ((low >= 0) & (high < extents[r])).all():
+            raise NotEvaluable("a position does not tell the iteration that writes it")
+    if rest.factors or rest.numbers.any():
+        raise NotEvaluable("a position does not tell the iteration that writes it")
+    return counters

@@ -1,0 +1,479 @@
+"""The evaluation of a kernel on terms, all iterations at once.
+
+Takes: a body, as a graph of KERNEL or SCHEDULED or as a LINEAR, and the counters of the loops that are not enumerated. Gives: what
+each written Param holds afterwards, or the values that are stored and where. Raises NotEvaluable with the reason for a text that
+it does not take.
+
+Axis 0 of all arrays is that of `at`, the loops whose counters are given at some points. Every other loop has an axis of its own.
+Spec: R51 (references), R52 (Load), R57 (Range), R61 (fresh buffers), R114 (If), R128 (private memory).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from uops.compiler.validate.budget import BudgetUnit, charge_budget_if_limited
+from uops.compiler.validate.fingerprints.bounds import IntegerBounds
+from uops.compiler.validate.fingerprints.integers import Integer, NotEvaluable, Numbers
+from uops.compiler.validate.fingerprints.memory import (
+    MemoryContents,
+    StoredValues,
+    finished_contents,
+    has_copy_per_iteration,
+    initial_elements,
+    store_unambiguously,
+)
+from uops.compiler.validate.fingerprints.mixing import Fingerprints, combine_unordered, fingerprint_of_words
+from uops.compiler.validate.fingerprints.operations import (
+    Mask,
+    align,
+    apply_operation,
+    choose,
+    choose_under_unknown_condition,
+    combine_with_known_truth,
+    require_few_points,
+    same_positions,
+    stack_elements,
+    take_elements,
+)
+from uops.compiler.validate.fingerprints.terms import (
+    AccumulatorRead,
+    SumLaws,
+    TermValue,
+    as_addends,
+    constant_term,
+    fingerprint,
+    fingerprint_in_own_dtype,
+    reduction_of,
+    wraps_of,
+)
+from uops.compiler.validate.reader import PlacedNode, place_nodes_in_blocks
+from uops.compiler.validate.sites import address_of
+from uops.spec.ir.axes import GRID, WORKGROUP
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import Dim, UOp, toposort
+from uops.spec.ir.ops import ACCESSES, ALU, COUNTERS, MEMORY_ROOTS, WHOLE_MEMORY, Op
+from uops.spec.ir.scope import base_memory, is_private_buffer, strip_afters
+
+
+@dataclass(frozen=True, slots=True)
+class Iterations:
+    """The iterations in which a kernel is evaluated: all, but for the loops named here.
+
+    - `spread` has the values of a loop's counter along the axis of the loop. Nothing may be summed over it.
+    - `at` has the counters of loops at some points, all along axis 0.
+    - `variables` has the values of named variables.
+    """
+
+    spread: Mapping[UOp, Integer] = field(default_factory=dict)
+    at: Mapping[UOp, Integer] = field(default_factory=dict)
+    variables: Mapping[str, int] = field(default_factory=dict)
+
+
+class KernelEvaluation:
+    """The state of one evaluation: values of nodes, and memory."""
+
+    def __init__(self, root: UOp, laws: SumLaws, iterations: Iterations) -> None:
+        while root.op is Op.PROGRAM:
+            assert root.linear is not None
+            root = root.linear
+        self.laws, self.iterations = laws, iterations
+        nodes = toposort(root)
+        if not _TAKEN.issuperset(u.op for u in nodes):
+            op = next(u.op for u in nodes if u.op not in _TAKEN)
+            raise NotEvaluable(f"{op.name} has no terms")
+        self.placed = place_nodes_in_blocks(root)
+        self.loops = [u for u in nodes if u.op in COUNTERS]
+        enumerated = [u for u in self.loops if u not in iterations.at]
+        self.axis_of = {**dict.fromkeys(iterations.at, 0), **{r: k + 1 for k, r in enumerate(enumerated)}}
+        self.rank = len(enumerated) + 1
+        self.values: dict[UOp, TermValue] = {}
+        self.sizes: dict[UOp, int] = {}
+        self.bounds = IntegerBounds()
+        self.counters = {r: self._make_counter(r) for r in self.loops}
+        self.specials = tuple(u for u in self.loops if u.op is Op.SPECIAL)
+        self.accesses: dict[UOp, list[PlacedNode]] = {}
+        for p in self.placed:
+            if p.node.op in ACCESSES:
+                self.accesses.setdefault(base_memory(address_of(p.node)), []).append(p)
+        loaded, stored = (
+            {m for m, places in self.accesses.items() if any(p.node.op is op for p in places)} for op in (Op.LOAD, Op.STORE)
+        )
+        self.stored = stored
+        self.only_stored = {m for m in stored - loaded if m.op is Op.PARAM}
+        self.outputs: dict[int, list[StoredValues]] = {m.arg.slot: [] for m in self.only_stored}
+        self.memories = {m: self._make_memory(m) for m in stored - self.only_stored}
+        self.carried: dict[UOp, frozenset[UOp]] = {}
+        if root.op is not Op.LINEAR:
+            self._require_loads_ordered_with_stores()
+
+    def run(self) -> None:
+        """Execute everything in order."""
+        for p in self.placed:
+            if p.node.op is Op.STORE:
+                self._store(p)
+            elif p.node.op not in _WITHOUT_VALUE and not _is_address(p.node):
+                self.evaluate(p.node)
+
+    def contents_of_params(self) -> dict[int, Fingerprints]:
+        """Return what each written Param holds after `run`, by slot."""
+        contents = {m.node.arg.slot: finished_contents(m) for m in self.memories.values() if m.node.op is Op.PARAM}
+        for m in self.only_stored:
+            whole = initial_elements(m, Integer(np.arange(self._count_elements(m), dtype=np.int64)))
+            for s in self.outputs[m.arg.slot]:
+                store_unambiguously(whole, s.positions.require_numbers(), s.values, s.mask)
+            contents[m.arg.slot] = whole
+        return contents
+
+    # Loops and sizes
+
+    def _make_counter(self, loop: UOp) -> Integer:
+        if any(u.op in COUNTERS or u.op is Op.LOAD for u in toposort(loop.bound)):
+            raise NotEvaluable("the extent of a loop depends on another loop, or on memory")
+        given = self.iterations.at.get(loop) or self.iterations.spread.get(loop)
+        if given is None:
+            given = Integer(np.arange(max(0, self.evaluate_size(loop.bound)), dtype=np.int64))
+        shape = [1] * self.rank
+        shape[self.axis_of[loop]] = -1
+        return given.map_arrays(lambda x: x.reshape(shape))
+
+    def evaluate_size(self, dim: Dim) -> int:
+        """Return an extent, which may depend on named variables."""
+        if isinstance(dim, int):
+            return dim
+        if dim not in self.sizes:
+            integer = self.evaluate(dim).integer
+            if integer is None or integer.numbers.size != 1:
+                raise NotEvaluable("a size is a value of memory")
+            self.sizes[dim] = int(integer.require_numbers().item())
+        return self.sizes[dim]
+
+    def _count_elements(self, m: UOp) -> int:
+        return int(m.arg.size) if m.op is Op.BUFFER else math.prod(self.evaluate_size(d) for d in m.shape)
+
+    def _repetitions(self, loops: Sequence[UOp], shape: Sequence[int]) -> int:
+        """Return how often a sum over loops takes a value of this shape again. Raises NotEvaluable for a loop not enumerated."""
+        repeated = 1
+        for r in loops:
+            if r in self.iterations.spread or r in self.iterations.at:
+                raise NotEvaluable("a sum over a loop that is not enumerated")
+            if shape[self.axis_of[r]] == 1:
+                repeated *= self.counters[r].numbers.size
+        return repeated
+
+    # Values
+
+    def evaluate(self, u: UOp) -> TermValue:
+        """Return the value of a node, and of what it needs first."""
+        stack = [u]
+        while stack:
+            v = stack[-1]
+            if v in self.values:
+                stack.pop()
+                continue
+            missing = [s for s in _value_sources(v) if s not in self.values]
+            if missing:
+                stack += missing
+            else:
+                t = self.values[v] = self._compute(v)
+                charge_budget_if_limited(BudgetUnit.FINGERPRINTS, math.prod(t.shape))
+                stack.pop()
+        return self.values[u]
+
+    def _compute(self, u: UOp) -> TermValue:
+        op = u.op
+        if op is Op.CONST:
+            return constant_term(u.arg.value, u.dtype).with_trailing_axes(self.rank)
+        if op in COUNTERS:
+            return TermValue(self.counters[u])
+        if op is Op.LOAD:
+            return self._load(u)
+        if op is Op.STACK:
+            return stack_elements([self.values[s] for s in u.src], self.rank)
+        if op is Op.INDEX:
+            return take_elements(u, self.values[u.operand], [self.values[p] for p in u.positions], self.rank)
+        if op is Op.REDUCE:
+            return self._reduce(u)
+        if op is Op.PARAM:
+            if u.arg.name not in self.iterations.variables:
+                raise NotEvaluable(f"variable {u.arg.name} has too many values")
+            return constant_term(self.iterations.variables[u.arg.name], u.dtype).with_trailing_axes(self.rank)
+        return apply_operation(u, align([self.values[s] for s in u.src]), self.laws, self.bounds)
+
+    def _reduce(self, u: UOp) -> TermValue:
+        """Return a Reduce over axes and loops as one multiset."""
+        reduction = reduction_of(u.arg.op, u.dtype)
+        addends = as_addends(self.values[u.operand], reduction, self.laws)
+        repeated = self._repetitions(u.ranges, addends.shape)
+        axes = (*(self.axis_of[r] for r in u.ranges), *(self.rank + k for k in u.arg.axes))
+        with np.errstate(over="ignore"):
+            total = addends.sum(axis=axes, keepdims=True, dtype=np.uint64) * np.uint64(repeated)
+        return TermValue(None, np.asarray(total), reduction)
+
+    # Memory
+
+    def _make_memory(self, m: UOp) -> MemoryContents:
+        if m.op not in MEMORY_ROOTS:
+            raise NotEvaluable(f"{m.op.name} is no memory of one kernel")
+        size = self._count_elements(m)
+        private = self._list_private_loops(m)
+        offset, copies = np.zeros((1,) * self.rank, np.int64), 1
+        for r in reversed(private):
+            n = self.counters[r].numbers.size
+            offset = offset + np.arange(n, dtype=np.int64).reshape(self.counters[r].numbers.shape) * copies
+            copies *= n
+        elements = np.empty(size * copies, np.bool_)
+        require_few_points(elements)
+        charge_budget_if_limited(BudgetUnit.FINGERPRINTS, size * copies)
+        positions = np.arange(size * copies, dtype=np.int64)
+        if m.op is Op.PARAM:
+            return MemoryContents(m, private, offset, initial_elements(m, Integer(positions)))
+        first = fingerprint_of_words("uninitialized", m.arg.unique)
+        with np.errstate(over="ignore"):
+            nothing = positions.view(np.uint64) * fingerprint_of_words("stride") + first
+        return MemoryContents(m, private, offset * size, nothing)
+
+    def _list_private_loops(self, m: UOp) -> tuple[UOp, ...]:
+        """Return the loops whose iterations have a copy each: those that contain every access, unless lanes share the memory.
+
+        If an iteration did read what another one wrote, it would find elements that are equal to nothing else.
+        """
+        if not is_private_buffer(m):
+            return ()
+        common = {*self.specials, *self.accesses[m][0].loops}
+        for p in self.accesses[m]:
+            common &= {*self.specials, *p.loops}
+        return tuple(r for r in self.loops if r in common and has_copy_per_iteration(m, r))
+
+    def _shared_loops(self, memory: MemoryContents, p: PlacedNode) -> list[UOp]:
+        """Return the loops around an access whose iterations, one after the other, share the memory."""
+        return [r for r in p.loops if _is_sequential(r) and r not in memory.private]
+
+    def _find_carried_loads(self, m: UOp) -> frozenset[UOp]:
+        """Return the Loads of a memory that may give what a Store of an earlier iteration left."""
+        if m not in self.carried:
+            stores = [p for p in self.accesses[m] if p.node.op is Op.STORE]
+            loads = [p for p in self.accesses[m] if p.node.op is Op.LOAD]
+            self.carried[m] = frozenset(p.node for p in loads if any(self._may_carry(self.memories[m], s, p) for s in stores))
+        return self.carried[m]
+
+    def _may_carry(self, memory: MemoryContents, store: PlacedNode, load: PlacedNode) -> bool:
+        """Return False if no iteration of the loops around both loads an element that another one stores."""
+        loops = [r for r in self._shared_loops(memory, store) if r in load.loops]
+        if not loops:
+            return False
+        number, count = np.zeros((1,) * self.rank, np.int64), 1
+        for r in loops:
+            size = self.counters[r].numbers.size
+            number = number + np.arange(size, dtype=np.int64).reshape(self.counters[r].numbers.shape) * count
+            count *= size
+        written, read = (self._find_own_positions(memory, p.node) for p in (store, load))
+        if written is None or read is None:
+            return True
+        owner = np.full(memory.contents.size, -1, np.int64)
+        at, iteration = _broadcast_with_lanes(written, number)
+        owner[at] = iteration
+        if not (owner[at] == iteration).all():
+            return True
+        at, iteration = _broadcast_with_lanes(read, number)
+        return not ((owner[at] == iteration) | (owner[at] < 0)).all()
+
+    def _find_own_positions(self, memory: MemoryContents, access: UOp) -> Numbers | None:
+        """Return the elements of an access, whether its gate holds or not; None if they are not known."""
+        address = strip_afters(address_of(access))
+        if address.op is not Op.INDEX or any(not _depends_on_loops_alone(p) for p in address.positions):
+            return None
+        _, positions = self.find_positions(access, np.zeros((1,) * self.rank, np.bool_))
+        return memory.find_elements(positions.require_numbers()) if isinstance(positions, Integer) else None
+
+    def stores_within(self, memory: UOp, loop: UOp) -> bool:
+        """Return True if a loop contains a Store to a memory."""
+        return any(p.node.op is Op.STORE and (loop in p.loops or loop in self.specials) for p in self.accesses[memory])
+
+    def _require_loads_ordered_with_stores(self) -> None:
+        """Raise NotEvaluable unless each Load is ordered with each Store of its memory by the edges of a graph."""
+        for m in self.memories:
+            loads = [p.node for p in self.accesses[m] if p.node.op is Op.LOAD]
+            for s in (p.node for p in self.accesses[m] if p.node.op is Op.STORE):
+                before = set(toposort(s))
+                if any(load not in before and s not in toposort(load) for load in loads):
+                    raise NotEvaluable("a Load and a Store of one memory have no order")
+
+    def find_positions(self, access: UOp, gate: Mask | None) -> tuple[UOp, Integer | Fingerprints]:
+        """Return the memory of an access, and its positions: integers, or fingerprints of values of memory."""
+        address = strip_afters(address_of(access))
+        m = base_memory(address)
+        if address.op in MEMORY_ROOTS:
+            shape = tuple(map(self.evaluate_size, address.shape))
+            if len(shape) > 1:
+                raise NotEvaluable("an access of several axes")
+            return m, Integer(np.arange(math.prod(shape), dtype=np.int64).reshape((*(1,) * self.rank, *shape)))
+        if address.op is not Op.INDEX or len(address.positions) != 1 or address.operand.op not in WHOLE_MEMORY:
+            raise NotEvaluable("an access of another form than one position")
+        position = self.evaluate(address.positions[0])
+        if position.integer is None:
+            return m, fingerprint(position)
+        if not position.integer.factors:
+            size, numbers = self._count_elements(m), position.integer.numbers
+            outside = (numbers < 0) | (numbers >= size)
+            if (outside if gate is None else outside & gate.reshape((*gate.shape, *(1,) * (outside.ndim - gate.ndim)))).any():
+                raise NotEvaluable("a position is out of bounds")
+            return m, Integer(np.clip(numbers, 0, max(0, size - 1)))
+        return m, position.integer
+
+    def _load(self, u: UOp) -> TermValue:
+        gating = [self.values[s] for s in (u.alternative, u.gate) if s is not None]
+        gate = gating[1].integer.require_numbers() != 0 if len(gating) == 2 and gating[1].integer is not None else None
+        m, positions = self.find_positions(u, gate)
+        loaded = self._contents_at(u, m, positions)
+        if not gating:
+            return loaded
+        alternative, condition = gating
+        return choose(*align([condition, loaded, alternative]))
+
+    def _contents_at(self, u: UOp, m: UOp, positions: Integer | Fingerprints) -> TermValue:
+        """Return what a Load gives where its gate holds."""
+        if m not in self.stored:
+            if m.op is not Op.PARAM:
+                raise NotEvaluable("a Load of memory that nothing stores")
+            return TermValue(None, initial_elements(m, positions))
+        if not isinstance(positions, Integer):
+            raise NotEvaluable("a position in memory that the kernel writes is itself a value of memory")
+        memory = self.memories[m]
+        at = memory.find_elements(positions.require_numbers())
+        require_few_points(at)
+        if u in self._find_carried_loads(m):
+            return TermValue(None, None, None, AccumulatorRead(memory, at))
+        return TermValue(None, memory.contents[at], memory.reduction, wraps=memory.wraps)
+
+    def _store(self, p: PlacedNode) -> None:
+        """Execute a Store in all its iterations."""
+        u = p.node
+        conditions = [f.condition for f in p.ifs] + ([] if u.gate is None else [u.gate])
+        gate = self._combine_gates([self.evaluate(c) for c in conditions])
+        known = gate.integer.require_numbers() != 0 if gate is not None and gate.integer is not None else None
+        for s in _value_sources(u):
+            self.evaluate(s)
+        m, positions = self.find_positions(u, known)
+        value = self.values[u.value]
+        if not isinstance(positions, Integer):
+            raise NotEvaluable("the position of a Store is a value of memory")
+        if m in self.only_stored:
+            x = fingerprint_in_own_dtype(value)
+            if gate is not None and known is None:
+                x = choose_under_unknown_condition(gate, x, initial_elements(m, positions))
+            self.outputs[m.arg.slot].append(StoredValues(positions, x, known))
+            return
+        memory = self.memories[m]
+        at = memory.find_elements(positions.require_numbers())
+        if value.added_to is not None:
+            self._accumulate(memory, at, value, gate, known, (*self.specials, *p.loops))
+            return
+        carried = self._find_carried_loads(m)
+        loads = {r for q in self.accesses[m] if q.node in carried for r in self._shared_loops(memory, q)}
+        if loads.intersection(p.loops):
+            raise NotEvaluable("an iteration reads what an earlier one wrote")
+        if value.reduction is not None and memory.reduction is None and is_private_buffer(m):
+            self._begin_sums(memory, value.reduction)
+        if memory.reduction is None:
+            x = fingerprint_in_own_dtype(value)
+            memory.wraps = memory.wraps or wraps_of(value)
+        else:
+            x = as_addends(value, memory.reduction, self.laws)
+        if gate is not None and known is None:
+            x = choose_under_unknown_condition(gate, x, memory.contents[at])
+        store_unambiguously(memory.contents, at, x, known)
+
+    def _accumulate(
+        self,
+        memory: MemoryContents,
+        at: Numbers,
+        value: TermValue,
+        gate: TermValue | None,
+        known: Mask | None,
+        loops: Sequence[UOp],
+    ) -> None:
+        """Add what all iterations add to an accumulator."""
+        assert value.added_to is not None
+        if gate is not None and known is None:
+            raise NotEvaluable("an accumulator is stored under a condition on memory")
+        if value.added_to.memory is not memory or not same_positions(value.added_to.positions, at):
+            raise NotEvaluable("an iteration moves what an earlier one computed")
+        if value.reduction is None:
+            return  # what was read is stored again
+        if memory.reduction is None:
+            self._begin_sums(memory, value.reduction)
+        if memory.reduction != value.reduction:
+            raise NotEvaluable("an accumulator takes reductions of two kinds")
+        addends = value.fingerprints
+        assert addends is not None
+        if known is not None:
+            addends = np.where(known.reshape((*known.shape, *(1,) * (addends.ndim - known.ndim))), addends, np.uint64(0))
+        require_few_points(at, addends)
+        repeated = self._repetitions([r for r in loops if r not in memory.private], np.broadcast_shapes(at.shape, addends.shape))
+        summed = tuple(k for k in range(at.ndim) if at.shape[k] == 1 and addends.shape[k] > 1)
+        with np.errstate(over="ignore"):
+            addends = addends.sum(axis=summed, keepdims=True, dtype=np.uint64) * np.uint64(repeated)
+            np.add.at(memory.contents, *np.broadcast_arrays(at, addends))
+
+    def _begin_sums(self, memory: MemoryContents, reduction: tuple[Op, DType]) -> None:
+        """Turn the contents of a memory into multisets."""
+        contents = TermValue(None, memory.contents, wraps=memory.wraps)
+        memory.contents, memory.reduction, memory.wraps = np.array(as_addends(contents, reduction, self.laws)), reduction, None
+
+    def _combine_gates(self, conditions: Sequence[TermValue]) -> TermValue | None:
+        """Return the conjunction of conditions; None for no condition."""
+        result: TermValue | None = None
+        for c in conditions:
+            if result is None:
+                result = c
+                continue
+            result, c = align([result, c])
+            if result.integer is not None and c.integer is not None:
+                both = (result.integer.require_numbers() != 0) & (c.integer.require_numbers() != 0)
+                result = TermValue(Integer(both.astype(np.int64)))
+            else:
+                x, y = fingerprint(result), fingerprint(c)
+                both = np.where(x == y, x, combine_unordered(fingerprint_of_words("conjunction"), x, y))
+                result = combine_with_known_truth(True, result, c) or TermValue(None, both)
+        return result
+
+
+def _broadcast_with_lanes(positions: Numbers, iterations: Numbers) -> Sequence[Numbers]:
+    """Return positions, and the number of the iteration of each of them."""
+    return np.broadcast_arrays(positions, iterations.reshape((*iterations.shape, *(1,) * (positions.ndim - iterations.ndim))))
+
+
+def _depends_on_loops_alone(u: UOp) -> bool:
+    return all(v.op is not Op.LOAD for v in toposort(u))
+
+
+def _is_address(u: UOp) -> bool:
+    return u.op is Op.INDEX and base_memory(u.operand).op in MEMORY_ROOTS
+
+
+def _is_sequential(loop: UOp) -> bool:
+    """Return False for lanes and workgroups: what they exchange is ordered by Barriers, or refuted as a race (R55)."""
+    return loop.arg.type not in GRID | WORKGROUP
+
+
+def _value_sources(u: UOp) -> Sequence[UOp]:
+    """Return the sources whose values a node needs."""
+    if u.op in COUNTERS or u.op in (Op.CONST, Op.PARAM):
+        return ()
+    if u.op in ACCESSES:
+        address = strip_afters(address_of(u))
+        others = (u.value, u.gate) if u.op is Op.STORE else (u.alternative, u.gate)
+        return (*(address.positions if address.op is Op.INDEX else ()), *(s for s in others if s is not None))
+    if u.op is Op.REDUCE:
+        return (u.operand,)
+    return u.src
+
+
+#: Nodes without a value of their own, in a body or a list.
+_WITHOUT_VALUE = MEMORY_ROOTS | {Op.STORE, Op.AFTER, Op.END, Op.GROUP, Op.SINK, Op.IF, Op.ENDIF, Op.BARRIER, Op.LINEAR}
+_TAKEN = ALU | _WITHOUT_VALUE | COUNTERS | {Op.CONST, Op.LOAD, Op.STACK, Op.INDEX, Op.REDUCE, Op.BITCAST}

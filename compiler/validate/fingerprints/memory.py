@@ -1,0 +1,83 @@
+"""What the memory of a kernel holds, as fingerprints.
+
+Takes: Params and Buffers, positions and values. Gives: their contents. Spec: R61 (fresh buffers), R128 (private memory).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from uops.compiler.validate.fingerprints.integers import Integer, NotEvaluable, Numbers
+from uops.compiler.validate.fingerprints.mixing import Fingerprints, combine, fingerprint_of_words, to_integers
+from uops.compiler.validate.fingerprints.operations import Mask, require_few_points
+from uops.compiler.validate.fingerprints.terms import TermValue, fingerprint, ring_of_integer
+from uops.spec.ir.args import AddrSpace
+from uops.spec.ir.axes import WORKGROUP
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import numbers_workgroups
+
+
+class StoredValues(NamedTuple):
+    """Values that a Store writes to a Param: positions, fingerprints, and where the Store is executed (None for everywhere)."""
+
+    positions: Integer
+    values: Fingerprints
+    mask: Mask | None
+
+
+@dataclass(eq=False, slots=True)
+class MemoryContents:
+    """The contents of a Param or Buffer. It has a copy for each iteration of the loops `private`, at `copy_offset`.
+
+    Once a sum is in it, `contents` are multisets of addends. `wraps` is that of some value in it.
+    """
+
+    node: UOp
+    private: tuple[UOp, ...]
+    copy_offset: Numbers
+    contents: Fingerprints
+    reduction: tuple[Op, DType] | None = None
+    wraps: DType | None = None
+
+    def find_elements(self, positions: Numbers) -> Numbers:
+        """Return where `contents` has the elements at these positions, in the copies of the iterations."""
+        offset = self.copy_offset
+        return positions + offset.reshape((*offset.shape, *(1,) * (positions.ndim - offset.ndim)))
+
+
+def store_unambiguously(contents: Fingerprints, at: Numbers, values: Fingerprints, mask: Mask | None) -> None:
+    """Store values in all iterations. Raises NotEvaluable if one element gets two values."""
+    arrays: list[npt.NDArray[Any]] = [at, values, *([] if mask is None else [mask])]
+    rank = max(a.ndim for a in arrays)
+    arrays = [a.reshape((*a.shape, *(1,) * (rank - a.ndim))) for a in arrays]
+    require_few_points(*arrays)
+    at, values, *masks = np.broadcast_arrays(*arrays)
+    if masks:
+        at, values = at[masks[0]], values[masks[0]]
+    contents[at] = values
+    if not (contents[at] == values).all():
+        raise NotEvaluable("a Store writes two values to one element")
+
+
+def finished_contents(memory: MemoryContents) -> Fingerprints:
+    """Return the contents as values; sums are finished."""
+    return fingerprint(TermValue(None, memory.contents, memory.reduction))
+
+
+def initial_elements(m: UOp, positions: Integer | Fingerprints) -> Fingerprints:
+    """Return the elements of a Param as the kernel is given them."""
+    at = ring_of_integer(positions) if isinstance(positions, Integer) else to_integers(positions)
+    return combine(fingerprint_of_words("element", m.dtype.name, m.arg.slot), at)
+
+
+def has_copy_per_iteration(m: UOp, loop: UOp) -> bool:
+    """Return True if each iteration of a loop may have a Buffer of its own: all but lanes that share LOCAL memory (R128)."""
+    if m.arg.addrspace is not AddrSpace.LOCAL:
+        return True
+    return numbers_workgroups(loop) if loop.op is Op.SPECIAL else loop.arg.type not in WORKGROUP

@@ -1,0 +1,164 @@
+"""The comparison of kernels: what the compiler makes is equal, and one changed node in it is not."""
+
+import functools
+
+import numpy as np
+import pytest
+
+from uops.backends.registry import create_backend
+from uops.compiler import Config
+from uops.compiler.passes.linearize import linearize_kernel
+from uops.compiler.pipeline import record_lowering_up_to_plan
+from uops.compiler.tensor import Tensor, capture
+from uops.compiler.validate.fingerprints.compare import MAX_ENUMERATED, Comparison, compare_values
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import ConstArg
+from uops.spec.ir.node import UOp, substitute, toposort
+from uops.spec.ir.ops import MEMORY_ROOTS, Op
+from uops.spec.ir.scope import base_memory
+
+
+def tensor(*shape, dtype=np.float32):
+    return Tensor.from_numpy(np.zeros(shape, dtype))
+
+
+PROGRAMS = {
+    "sum": lambda: tensor(64, 100).sum(1),
+    "epilogue": lambda: tensor(64, 96).sum(1) * 2.0 + tensor(64),
+    "greatest": lambda: tensor(33, 65).max(1),
+    "product": lambda: tensor(33, 65) @ tensor(65, 47),
+    "large product": lambda: tensor(192, 128) @ tensor(128, 256),
+    "product of halves": lambda: tensor(32, 64, dtype=np.float16) @ tensor(64, 48, dtype=np.float16),
+    "normalization": lambda: tensor(16, 96) / (tensor(16, 96).sum(1, keepdim=True) + 1.0),
+    "transpose": lambda: tensor(64, 100).T + 1.0,
+    "pad": lambda: tensor(30, 50).pad(((1, 2), (3, 4))) * 2.0,
+    "gather": lambda: tensor(100, 8)[tensor(20, dtype=np.int32)],
+    "integers": lambda: (tensor(64, 100, dtype=np.int32) * 3 + 7).sum(1) % 5,
+}
+LARGE = ("large product", "product", "transpose")
+
+
+@functools.cache
+def lowered(name, backend):
+    """The pairs of a body and its instructions before decompositions, of each kernel of a program."""
+    graph = capture(PROGRAMS[name]()).graph
+    graphs, steps, _ = record_lowering_up_to_plan(graph, create_backend(backend).target, Config(reuse=False))
+    return [(old.body, linearize_kernel(new.body)) for old, new in zip(graphs["join"].src, steps["widths"].src, strict=True)]
+
+
+@pytest.mark.parametrize("backend", ["llvm", "c", "opencl"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_the_compiler_makes_stores_the_same_terms(name, backend):
+    pairs = lowered(name, backend)
+    assert pairs and all(old is not new for old, new in pairs)
+    assert [compare_values(old, new, {}) for old, new in pairs] == [Comparison(True)] * len(pairs)
+
+
+def test_large_kernels_are_compared_without_all_iterations():
+    for name in LARGE:
+        for _, new in lowered(name, "c"):
+            loops = [u for u in toposort(new) if u.op is Op.RANGE]
+            total = 1
+            for r in loops:
+                total *= r.bound.arg.value
+            assert total > MAX_ENUMERATED, name
+
+
+SWAPPED = {Op.ADD: Op.SUB, Op.MUL: Op.ADD, Op.MAX: Op.MIN, Op.SUB: Op.ADD, Op.DIV: Op.MUL, Op.RECIP: Op.NEG, Op.EXP2: Op.SIN}
+
+
+def changed_nodes(linear):
+    """Each node of a list that computes, and another one in its place."""
+    for u in toposort(linear):
+        if u.op is Op.CONST and u.dtype.is_float and abs(u.arg.value) < 1e30 and u.arg.value != 0:
+            yield u, u.replace(arg=ConstArg(u.arg.value * 2, u.dtype))
+        elif u.op in SWAPPED:
+            yield u, UOp(SWAPPED[u.op], u.src, u.arg)
+        elif u.op is Op.MULACC:
+            yield u, UOp(Op.MULACC, (u.lhs, u.lhs, u.addend))
+        elif u.op is Op.LOAD and base_memory(u.buffer).op is Op.PARAM and u.buffer.op is Op.INDEX:
+            (position,) = u.buffer.positions
+            moved = UOp(Op.MUL, (position, like(position, 0)))
+            yield u, u.replace(src=(u.buffer.replace(src=(u.buffer.operand, moved)), *u.src[1:]))
+
+
+def like(u, value):
+    """A constant of the dtype and lanes of a node."""
+    c = b.const(value, u.dtype)
+    return b.stack(*[c] * u.shape[0]) if u.shape else c
+
+
+@pytest.mark.parametrize("backend", ["llvm", "c"])
+@pytest.mark.parametrize(
+    "name", ["sum", "epilogue", "greatest", "product", "large product", "normalization", "transpose", "gather"]
+)
+def test_one_changed_node_is_seen(name, backend):
+    """A change of what memory or a value is must not count as equal; one of an index may not be comparable."""
+    total = 0
+    for old, new in lowered(name, backend):
+        in_use = needed_for_values(new)
+        changes = [(u, other) for u, other in changed_nodes(new) if u in in_use]
+        for u, other in changes[:: -(-len(changes) // 24)]:  # the nodes of tiles are alike
+            total += 1
+            wrong = substitute(new, {u: other})
+            assert not compare_values(old, wrong, {}).is_equal, (u, u.src)
+    assert total >= 1
+
+
+def needed_for_values(linear):
+    """The nodes that values of Stores need, without positions and gates."""
+    seen, stack = set(), [u.value for u in linear.src if u.op is Op.STORE]
+    while stack:
+        u = stack.pop()
+        if u in seen or u.op in MEMORY_ROOTS:
+            continue
+        seen.add(u)
+        stack += [u.buffer] if u.op in (Op.LOAD, Op.AFTER) else [] if u.op is Op.INDEX and u.dtype is not dt.void else list(u.src)
+        if u.op is Op.INDEX and base_memory(u.operand).op not in MEMORY_ROOTS:
+            stack.append(u.operand)
+    return seen
+
+
+def test_a_store_that_is_missing_in_a_list_of_two_arguments_is_seen():
+    x = b.param(2, (8,), dt.float32)
+    r = b.range_(8, 0)
+    stores = [b.store(b.at(b.param(k, (8,), dt.float32), r), b.load(b.at(x, r))) for k in (0, 1)]
+    both, one = b.sink(b.end(b.group(*stores), r)), b.sink(b.end(stores[0], r))
+    assert compare_values(both, both, {}).is_equal
+    assert compare_values(both, one, {}).is_equal is False and compare_values(one, both, {}).is_equal is False
+
+
+def copy_kernel(n, position, value=lambda x, r: b.load(b.at(x, r))):
+    r = b.range_(n, 0)
+    x = b.param(1, (n,), dt.float32)
+    return b.sink(b.end(b.store(b.at(b.param(0, (n,), dt.float32), position(r)), value(x, r)), r))
+
+
+@pytest.mark.parametrize("n", [8, 1 << 20])
+def test_values_in_other_places_differ(n):
+    straight = copy_kernel(n, lambda r: r)
+    backwards = copy_kernel(n, lambda r: b.sub(n - 1, r), lambda x, r: b.load(b.at(x, b.sub(n - 1, r))))
+    wrong = copy_kernel(n, lambda r: b.sub(n - 1, r))
+    assert compare_values(straight, backwards, {}).is_equal and not compare_values(straight, wrong, {}).is_equal
+
+
+def test_uninitialized_memory_is_equal_to_nothing():
+    r, x = b.range_(8, 0), b.param(1, (8,), dt.float32)
+    memory = b.buffer(8, dt.float32, addrspace=b.A.AddrSpace.REG)
+    filled = b.after(memory, b.end(b.store(b.at(memory, r), b.load(b.at(x, r))), r))
+    s = b.range_(8, 1)
+    read = lambda m: b.sink(b.end(b.store(b.at(b.param(0, (8,), dt.float32), s), b.load(b.at(m, s))), s))  # noqa: E731
+    half = b.range_(4, 2)
+    some = b.after(memory, b.end(b.store(b.at(memory, half), b.load(b.at(x, half))), half))
+    assert compare_values(copy_kernel(8, lambda r: r), read(filled), {}).is_equal
+    assert not compare_values(copy_kernel(8, lambda r: r), read(some), {}).is_equal
+
+
+def test_what_is_not_evaluated_is_undecided_with_a_reason():
+    x = b.param(1, (8,), dt.int32)
+    r = b.range_(8, 0)
+    scattered = b.sink(
+        b.end(b.store(b.at(b.param(0, (8,), dt.int32), b.cast(b.load(b.at(x, r)), dt.index)), b.const(1, dt.int32)), r)
+    )
+    assert compare_values(scattered, scattered, {}) == Comparison(None, "the position of a Store is a value of memory")
