@@ -116,17 +116,19 @@ def validate(graphs_by_pass: Mapping[str, UOp], graphs_by_step: Mapping[str, UOp
     moves = group_rewriter_transforms_by_result(log)
     launches = {name: (graphs_by_step if name in STEPS else graphs_by_pass)[name] for name in PASSES}
     kernels: dict[tuple[UOp, ...], KernelValidation] = {}
+    split_calls = frozenset(graphs_by_pass.get("rangeify", before).src)
     with _PROCESS.lock:
         for k, (old, new) in enumerate(zip(before.src, after.src, strict=True)):
             bodies = {name: launch.src[k].body for name, launch in launches.items()}
-            key = tuple(bodies.values())
+            is_fused = old not in split_calls
+            key = (*bodies.values(), *((old,) if is_fused else ()))
             if key in kernels:
                 continue
             start = _PROCESS.cpu_seconds()
             verdicts = _PROCESS.verdict_cache.get(key)
             if verdicts is None:
                 proofs = validate_kernel(old.body, new.body, _PROCESS.worker)
-                verdicts = (*proofs, *decide_value_preservation_or_leave_to_interpreter(bodies, moves))
+                verdicts = (*proofs, *decide_value_preservation_or_leave_to_interpreter(bodies, moves, is_fused))
                 _memoize_verdicts_and_evict_oldest(key, verdicts)
             kernels[key] = KernelValidation(
                 _kernel_label(old.body, k), old.body, new.body, verdicts, _PROCESS.cpu_seconds() - start

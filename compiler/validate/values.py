@@ -49,10 +49,14 @@ COVERED = {
 
 
 def decide_value_preservation_or_leave_to_interpreter(
-    bodies_by_pass: Mapping[str, UOp], transforms_by_result: Mapping[UOp, Sequence[GraphTransform]]
+    bodies_by_pass: Mapping[str, UOp], transforms_by_result: Mapping[UOp, Sequence[GraphTransform]], is_fused: bool
 ) -> list[ValidationVerdict]:
-    """Decide the values of one kernel; `bodies_by_pass` has the result of each pass from join to linearize, in order."""
-    verdicts = [ValidationVerdict(ObligationKind.VALUE, "join", DecisionMethod.INTERPRETER, why=COVERED["join"])]
+    """Decide the values of one kernel; `bodies_by_pass` has the result of each pass from join to linearize, in order.
+
+    `is_fused` states that `join` made the kernel of others.
+    """
+    joined = ValidationVerdict(ObligationKind.VALUE, "join", DecisionMethod.INTERPRETER, why=COVERED["join"])
+    verdicts = [joined if is_fused else ValidationVerdict(ObligationKind.VALUE, "join", DecisionMethod.STRUCTURE)]
     scheduled: ValidationVerdict | None = None
     for (_, before), (name, after) in itertools.pairwise(bodies_by_pass.items()):
         if before is after:

@@ -57,7 +57,7 @@ from uops.spec.ir.axes import GRID, WORKGROUP
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import Dim, UOp, toposort
 from uops.spec.ir.ops import ACCESSES, ALU, COUNTERS, MEMORY_ROOTS, WHOLE_MEMORY, Op
-from uops.spec.ir.scope import base_memory, is_private_buffer, strip_afters
+from uops.spec.ir.scope import base_memory, is_private_buffer, is_variable, strip_afters
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +198,8 @@ class KernelEvaluation:
             return take_elements(u, self.values[u.operand], [self.values[p] for p in u.positions], self.rank)
         if op is Op.REDUCE:
             return self._reduce(u)
+        if op in WHOLE_MEMORY and not is_variable(u):
+            raise NotEvaluable("a value that is memory, or waits for effects")
         if op is Op.PARAM:
             if u.arg.name not in self.iterations.variables:
                 raise NotEvaluable(f"variable {u.arg.name} has too many values")
@@ -463,7 +465,7 @@ def _is_sequential(loop: UOp) -> bool:
 
 def _value_sources(u: UOp) -> Sequence[UOp]:
     """Return the sources whose values a node needs."""
-    if u.op in COUNTERS or u.op in (Op.CONST, Op.PARAM):
+    if u.op in COUNTERS or u.op in WHOLE_MEMORY or u.op is Op.CONST:
         return ()
     if u.op in ACCESSES:
         address = strip_afters(address_of(u))

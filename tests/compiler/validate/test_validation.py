@@ -181,8 +181,19 @@ def test_the_values_of_each_pass_are_proved_by_some_method():
     passes = {v.place: v for v in found.verdicts if v.kind is ObligationKind.VALUE}
     assert list(passes) == list(launch.PASSES)
     assert passes["decompose"].by is DecisionMethod.STRUCTURE and passes["accumulate"].by is DecisionMethod.FINGERPRINTS
-    assert passes["join"].by is DecisionMethod.INTERPRETER
-    assert str(passes["join"]).endswith(f"not proved, but covered by the interpreter: {COVERED['join']}")
+    assert passes["join"].by is DecisionMethod.STRUCTURE
+
+
+def test_a_kernel_that_is_fused_of_others_is_covered_by_the_interpreter():
+    graphs, steps, log = record_lowering_up_to_plan(product(), create_backend("c").target, CHECKED)
+    (call,) = graphs["rangeify"].src
+    others = graphs | {
+        "rangeify": graphs["rangeify"].replace(src=(call.replace(src=(graphs["linearize"].src[0].body, *call.arguments)),))
+    }
+    (found,) = validate(others, steps, log).kernels
+    (verdict,) = (v for v in found.verdicts if v.place == "join")
+    assert verdict.by is DecisionMethod.INTERPRETER
+    assert str(verdict).endswith(f"not proved, but covered by the interpreter: {COVERED['join']}")
 
 
 def test_a_pass_whose_terms_are_not_compared_says_why_and_what_covers_it(monkeypatch):
