@@ -339,8 +339,10 @@ def _check_first_rewrite_steps_of_each_rule(c: OracleContext) -> Fault | None:
 
 def _check_validator_refutes_nothing(c: OracleContext) -> Fault | None:
     """Check that the validator refutes no obligation of any kernel or of the memory plan. Undecided ones are counted."""
+    validated = _compilation_to_validate(c)
     try:
-        pipeline.lower(c.sample.graph, c.require_target(), upto="plan", config=Config(reuse=False, validate=True))
+        config = replace(validated.config, validate=True)
+        pipeline.lower(c.sample.graph, validated.target or c.require_target(), upto="plan", config=config)
     except Invalid as e:
         refuted = next((v for v in e.verdicts if v.counterexample is not None), None)
         c.counts["validated:not decided"] += refuted is None
@@ -348,6 +350,14 @@ def _check_validator_refutes_nothing(c: OracleContext) -> Fault | None:
     except NoSolver:
         raise OracleNotApplicable(f"no solver is installed: {install_command('prove')}") from None
     return None
+
+
+def _compilation_to_validate(c: OracleContext) -> Compilation:
+    """Return the compilation that is validated: a plain one, one with forced schedules, or one for a smaller machine."""
+    way = c.draw("validated way").choice(("plain", "plain", "forced", "scaled"))
+    config = _draw_forced_config(c) if way == "forced" else PLAIN
+    target = _draw_scaled_target(c) if way == "scaled" else None
+    return Compilation(c.sample, None, replace(config, reuse=False), target)
 
 
 def _check_leaks(c: OracleContext) -> Fault | None:
@@ -611,7 +621,7 @@ ORACLES: dict[str, Oracle] = {o.name: o for o in (
     Oracle("stages",      "every stage gives what the one before it gives", _bisect_stages_and_count_coverage, 32,
            frozenset({COMPILER})),
     Oracle("validated",   "what the validator asks of kernels and of the memory plan is not refuted",
-           _check_validator_refutes_nothing, 32, frozenset({COMPILER})),
+           _check_validator_refutes_nothing, 16, frozenset({COMPILER}), compilation=_compilation_to_validate),
     Oracle("leaks",       "a program that is called again keeps no memory", _check_leaks, 64, frozenset({COMPILER})),
     Oracle("second",      "a second backend gives the same", _check_second_backend, 1, frozenset({AGAINST})),
     Oracle("orders",      "a kernel gives the same in every order, and in both machines of the interpreter",

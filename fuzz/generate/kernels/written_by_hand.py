@@ -302,21 +302,23 @@ def make_stores_that_wait_through_values(k: WrittenKernel) -> list[UOp]:
 def make_atomic_counts(k: WrittenKernel) -> list[UOp]:
     """Add one to three numbers to elements of memory at positions that memory holds, in loops or lanes of any type.
 
-    Specials are the lanes of sums of integers alone: no target of ours adds small floats among concurrent lanes.
+    Specials are the lanes of sums of integers alone: no target of ours adds small floats among concurrent lanes. All but the first
+    number need not depend on every lane, and are added in each of them all the same.
     """
     if not k.dtype.is_float and k.draw.chance(30):
         ranges = [k.draw_special("gidx0", 3), k.draw_special("lidx0", 3)]
         closed: list[UOp] = []
     else:
         closed = ranges = k.draw_ranges((AxisType.LOOP, AxisType.REDUCE, *_UNORDERED), 2)
-    size = math.prod(map(loop_extent, ranges))
-    position, cells = row_major_index(ranges), k.draw.choice((1, 2, 4))
+    cells = k.draw.choice((1, 2, 4))
     counts = k.make_memory_param_with_placeholder_argument(cells, is_written=True)
-    adds = []
+    adds: list[UOp] = []
     for _ in range(k.draw.choice((1, 1, 2, 3))):
+        depended = ranges[: k.draw.integer(0, len(ranges))] if adds and not closed and k.draw.chance(60) else ranges
+        size, position = math.prod(map(loop_extent, depended)), row_major_index(depended)
         key = b.load(b.at(k.make_memory_param_with_placeholder_argument(size, k.draw.choice(k.int_dtypes)), position))
         index = b.cast(b.mod(key, b.const(cells, key.dtype)), dt.index) if k.draw.chance(70) else b.mod(position, cells)
-        added = k.load_affine(*ranges) if k.draw.chance(60) else b.const(k.draw.choice((1, 3)), k.dtype)
+        added = k.load_affine(*depended) if k.draw.chance(60) else b.const(k.draw.choice((1, 3)), k.dtype)
         adds.append(UOp(Op.ATOMICADD, (b.at(counts, index), added)))
     adds = list(dict.fromkeys(adds))
     return [b.wrap_in_one_end_per_loop(b.group(*adds) if len(adds) > 1 else adds[0], closed)]
