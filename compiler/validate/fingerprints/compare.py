@@ -21,6 +21,7 @@ from uops.compiler.validate.fingerprints.integers import (
     DependsOnCounter,
     Integer,
     NotEvaluable,
+    Numbers,
     UndecidedCondition,
     divide,
 )
@@ -208,7 +209,7 @@ def _holds_terms_of_body(
         if gate is None or not (gate.require_numbers() != 0).all():
             raise NotEvaluable("a body stores under a condition")
     expected = fingerprint_in_own_dtype(old.evaluate(store.value))
-    return bool((expected.reshape(-1) == values).all())
+    return bool((expected.reshape(-1) == values).all())  # one value, or one per position
 
 
 def _solve_positions(
@@ -233,4 +234,9 @@ def _solve_positions(
             raise NotEvaluable("a position does not tell the iteration that writes it")
     if rest.factors or rest.numbers.any():
         raise NotEvaluable("a position does not tell the iteration that writes it")
-    return counters
+    return {r: x.map_arrays(_take_one_if_all_are_equal) for r, x in counters.items()}
+
+
+def _take_one_if_all_are_equal(x: Numbers) -> Numbers:
+    """Return a one-dimensional array, or its first number if it has no other, so that values at it are computed once."""
+    return x[:1] if x.size and (x == x[0]).all() else x

@@ -57,6 +57,8 @@ class Integer(NamedTuple):
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the numbers and factors together."""
+        if not self.factors:
+            return self.numbers.shape
         return np.broadcast_shapes(self.numbers.shape, *(f.shape for f in self.factors.values()))
 
     def map_arrays(self, change: Callable[[Numbers], Numbers]) -> Integer:

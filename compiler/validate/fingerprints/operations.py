@@ -56,8 +56,9 @@ def require_few_points(*arrays: npt.NDArray[Any]) -> None:
 
 def align(operands: Sequence[TermValue]) -> list[TermValue]:
     """Give scalars among vectors the axes of the vectors' lanes."""
-    rank = max((len(t.shape) for t in operands), default=0)
-    return [t.with_trailing_axes(rank - len(t.shape)) if t.shape else t for t in operands]
+    ranks = [len(t.shape) for t in operands]
+    rank = max(ranks, default=0)
+    return [t.with_trailing_axes(rank - n) if 0 < n < rank else t for t, n in zip(operands, ranks, strict=True)]
 
 
 def apply_operation(u: UOp, operands: Sequence[TermValue], laws: SumLaws, bounds: IntegerBounds) -> TermValue:
