@@ -148,9 +148,11 @@ def _compare_at_stored_elements(
     for slot, outputs in new.outputs.items():
         if len(stores[slot]) > 1:
             raise NotEvaluable("a body with several Stores to one argument")
+        (store,) = stores[slot]
+        old = _StoreOfBody(before, store, old_laws, iterations.variables)
         for stored in outputs:
             for part in _split(_flatten(stored), max(1, _ELEMENTS_AT_ONCE // reduced)):
-                if not _holds_terms_of_body(before, stores[slot][0], old_laws, iterations.variables, part):
+                if not old.holds(*part):
                     return Comparison(False, f"an element of argument {slot} is another term")
     return Comparison(True)
 
@@ -185,31 +187,34 @@ def _split(flat: tuple[Integer, Fingerprints], size: int) -> Iterator[tuple[Inte
 _ELEMENTS_AT_ONCE = 1 << 16
 
 
-def _holds_terms_of_body(
-    before: UOp, store: UOp, laws: SumLaws, variables: Mapping[str, int], stored: tuple[Integer, Fingerprints]
-) -> bool:
-    """Return True if the body stores these values at these positions."""
-    positions, values = stored
-    probe = KernelEvaluation(before, laws, Iterations(variables=variables))
-    loops = next(p.loops for p in probe.placed if p.node is store)
-    extents = {r: probe.counters[r].numbers.size for r in loops}
-    symbols = {r: Counter(_FIRST_SYMBOL + k, 0, extents[r] - 1) for k, r in enumerate(loops)}
-    one = np.ones(1, np.int64)
-    spread = {r: Integer(one - 1, {c: one}) for r, c in symbols.items()}
-    index = KernelEvaluation(before, laws, Iterations(spread, variables=variables))
-    _, written = index.find_positions(store, None)
-    if not isinstance(written, Integer):
-        raise NotEvaluable("the position of a Store is a value of memory")
-    counters = _solve_positions(written, symbols, extents, positions)
-    old = KernelEvaluation(before, laws, Iterations(at=counters, variables=variables))
-    if old.memories:
-        raise NotEvaluable("a body that reads what it writes")
-    if store.gate is not None:
-        gate = old.evaluate(store.gate).integer
-        if gate is None or not (gate.require_numbers() != 0).all():
-            raise NotEvaluable("a body stores under a condition")
-    expected = fingerprint_in_own_dtype(old.evaluate(store.value))
-    return bool((expected.reshape(-1) == values).all())  # one value, or one per position
+class _StoreOfBody:
+    """A Store of a body that writes each element once, evaluated at given elements."""
+
+    def __init__(self, body: UOp, store: UOp, laws: SumLaws, variables: Mapping[str, int]) -> None:
+        self.body, self.store, self.laws, self.variables = body, store, laws, variables
+        probe = KernelEvaluation(body, laws, Iterations(variables=variables))
+        loops = next(p.loops for p in probe.placed if p.node is store)
+        self.extents = {r: probe.counters[r].numbers.size for r in loops}
+        self.symbols = {r: Counter(_FIRST_SYMBOL + k, 0, self.extents[r] - 1) for k, r in enumerate(loops)}
+        one = np.ones(1, np.int64)
+        spread = {r: Integer(one - 1, {c: one}) for r, c in self.symbols.items()}
+        _, written = KernelEvaluation(body, laws, Iterations(spread, variables=variables)).find_positions(store, None)
+        if not isinstance(written, Integer):
+            raise NotEvaluable("the position of a Store is a value of memory")
+        self.written = written
+
+    def holds(self, positions: Integer, values: Fingerprints) -> bool:
+        """Return True if the body stores these values at these positions."""
+        counters = _solve_positions(self.written, self.symbols, self.extents, positions)
+        old = KernelEvaluation(self.body, self.laws, Iterations(at=counters, variables=self.variables))
+        if old.memories:
+            raise NotEvaluable("a body that reads what it writes")
+        if self.store.gate is not None:
+            gate = old.evaluate(self.store.gate).integer
+            if gate is None or not (gate.require_numbers() != 0).all():
+                raise NotEvaluable("a body stores under a condition")
+        expected = fingerprint_in_own_dtype(old.evaluate(self.store.value))
+        return bool((expected.reshape(-1) == values).all())  # one value, or one per position
 
 
 def _solve_positions(
