@@ -72,9 +72,10 @@ def _compare_by_laws(before: UOp, after: UOp, old_laws: SumLaws, new_laws: SumLa
         try:
             return _compare_at_stored_elements(before, after, old_laws, new_laws, Iterations(spread, variables=variables))
         except UndecidedCondition:
-            if edges == len(_EDGES) - 1:
-                raise
             edges += 1
+            if edges == len(_EDGES):  # the smallest loop is enumerated
+                edges = 0
+                loops.remove(min(loops, key=lambda r: int(r.bound.arg.value)))
         except DependsOnCounter as e:
             loops = [r for r in loops if e.counters.isdisjoint(spread[r].factors)]
     everything = Iterations(variables=variables)

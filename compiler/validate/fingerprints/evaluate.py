@@ -335,6 +335,9 @@ class KernelEvaluation:
         if not gating:
             return loaded
         alternative, condition = gating
+        if loaded.reduction is not None and loaded.added_to is None and condition.integer is not None:
+            # where the gate fails, the alternative becomes a sum of one addend
+            alternative = TermValue(None, as_addends(alternative, loaded.reduction, self.laws), loaded.reduction)
         return choose(*align([condition, loaded, alternative]))
 
     def _contents_at(self, u: UOp, m: UOp, positions: Integer | Fingerprints) -> TermValue:
