@@ -15,6 +15,7 @@ from typing import NamedTuple
 from uops.compiler.ir.lanes import sort_specials_by_name
 from uops.compiler.ir.loops import find_ifs_around, sort_by_nesting
 from uops.compiler.validate import terms as T
+from uops.compiler.validate.postorder import compute_sources_first
 from uops.compiler.validate.sites import (
     LANES,
     AccessSite,
@@ -177,20 +178,8 @@ class _AccessReader:
     # Values
 
     def read_symbolic_value(self, u: UOp) -> SymbolicValue:
-        """Read an integer or a bool; iterative."""
-        stack = [u]
-        while stack:
-            v = stack[-1]
-            if v in self.values:
-                stack.pop()
-                continue
-            missing = [s for s in _sources_to_read_first(v) if s not in self.values]
-            if missing:
-                stack += missing
-            else:
-                self.values[v] = self._compute_symbolic_value(v)
-                stack.pop()
-        return self.values[u]
+        """Read an integer or a bool."""
+        return compute_sources_first(u, self.values, _sources_to_read_first, self._compute_symbolic_value)
 
     def _require_scalar_integer(self, u: UOp) -> LinearSum:
         """Read a value that must be an integer without lanes of its own."""

@@ -11,6 +11,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from uops.compiler.validate.postorder import compute_sources_first
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import EXTREMES, WHOLE_MEMORY, Op
 
@@ -30,18 +31,7 @@ class IntegerBounds:
 
     def of(self, u: UOp) -> Bounds:
         """Return the bounds of an integer, and of what they depend on first."""
-        stack = [u]
-        while stack:
-            v = stack[-1]
-            missing = [s for s in _bounding_sources(v) if s not in self._known]
-            if v in self._known:
-                stack.pop()
-            elif missing:
-                stack += missing
-            else:
-                self._known[v] = self._compute(v)
-                stack.pop()
-        return self._known[u]
+        return compute_sources_first(u, self._known, _bounding_sources, self._compute)
 
     def keeps_range(self, u: UOp) -> bool:
         """Return True if a sum or product surely does not wrap."""

@@ -24,6 +24,7 @@ from uops.compiler.validate.fingerprints.integers import (
     Numbers,
     UndecidedCondition,
     divide,
+    with_rank,
 )
 from uops.compiler.validate.fingerprints.memory import StoredValues
 from uops.compiler.validate.fingerprints.mixing import Fingerprints
@@ -160,19 +161,16 @@ def _compare_at_stored_elements(
 
 def _flatten(stored: StoredValues) -> tuple[Integer, Fingerprints]:
     """Return the positions and values of a Store, along one axis, where it is executed."""
-    arrays = [stored.positions.numbers, *stored.positions.factors.values(), stored.values]
+    arrays: list[Any] = [stored.positions.numbers, *stored.positions.factors.values(), stored.values]
+    arrays += [] if stored.mask is None else [stored.mask]
     rank = max(a.ndim for a in arrays)
-    shape = np.broadcast_shapes(*(a.shape + (1,) * (rank - a.ndim) for a in arrays))
-    if stored.mask is not None:
-        shape = np.broadcast_shapes(shape, stored.mask.shape + (1,) * (rank - stored.mask.ndim))
+    shape = np.broadcast_shapes(*(with_rank(a, rank).shape for a in arrays))
+    mask = None if stored.mask is None else np.broadcast_to(with_rank(stored.mask, rank), shape)
 
     def flatten(a: Any) -> Any:
-        whole = np.broadcast_to(a.reshape(a.shape + (1,) * (rank - a.ndim)), shape)
+        whole = np.broadcast_to(with_rank(a, rank), shape)
         return whole.reshape(-1) if mask is None else whole[mask]
 
-    mask = stored.mask
-    if mask is not None:
-        mask = np.broadcast_to(mask.reshape(mask.shape + (1,) * (rank - mask.ndim)), shape)
     return stored.positions.map_arrays(flatten), flatten(stored.values)
 
 

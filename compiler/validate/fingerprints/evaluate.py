@@ -18,7 +18,7 @@ import numpy as np
 
 from uops.compiler.validate.budget import BudgetUnit, charge_budget_if_limited
 from uops.compiler.validate.fingerprints.bounds import IntegerBounds
-from uops.compiler.validate.fingerprints.integers import Integer, NotEvaluable, Numbers
+from uops.compiler.validate.fingerprints.integers import Integer, NotEvaluable, Numbers, with_rank
 from uops.compiler.validate.fingerprints.memory import (
     MemoryContents,
     StoredValues,
@@ -51,6 +51,7 @@ from uops.compiler.validate.fingerprints.terms import (
     reduction_of,
     wraps_of,
 )
+from uops.compiler.validate.postorder import compute_sources_first
 from uops.compiler.validate.reader import PlacedNode, place_nodes_in_blocks
 from uops.compiler.validate.sites import address_of
 from uops.spec.ir.axes import GRID, WORKGROUP
@@ -165,24 +166,25 @@ class KernelEvaluation:
                 repeated *= self.counters[r].numbers.size
         return repeated
 
+    def _number_iterations(self, loops: Sequence[UOp]) -> tuple[Numbers, int]:
+        """Return a number from 0 for each iteration of some loops together, and how many there are."""
+        number, count = np.zeros((1,) * self.rank, np.int64), 1
+        for r in loops:
+            axis = self.counters[r].numbers
+            number = number + np.arange(axis.size, dtype=np.int64).reshape(axis.shape) * count
+            count *= axis.size
+        return number, count
+
     # Values
 
     def evaluate(self, u: UOp) -> TermValue:
         """Return the value of a node, and of what it needs first."""
-        stack = [u]
-        while stack:
-            v = stack[-1]
-            if v in self.values:
-                stack.pop()
-                continue
-            missing = [s for s in _value_sources(v) if s not in self.values]
-            if missing:
-                stack += missing
-            else:
-                t = self.values[v] = self._compute(v)
-                charge_budget_if_limited(BudgetUnit.FINGERPRINTS, math.prod(t.shape))
-                stack.pop()
-        return self.values[u]
+        return compute_sources_first(u, self.values, _value_sources, self._compute_and_charge)
+
+    def _compute_and_charge(self, u: UOp) -> TermValue:
+        t = self._compute(u)
+        charge_budget_if_limited(BudgetUnit.FINGERPRINTS, math.prod(t.shape))
+        return t
 
     def _compute(self, u: UOp) -> TermValue:
         op = u.op
@@ -223,13 +225,8 @@ class KernelEvaluation:
             raise NotEvaluable(f"{m.op.name} is no memory of one kernel")
         size = self._count_elements(m)
         private = self._list_private_loops(m)
-        offset, copies = np.zeros((1,) * self.rank, np.int64), 1
-        for r in reversed(private):
-            n = self.counters[r].numbers.size
-            offset = offset + np.arange(n, dtype=np.int64).reshape(self.counters[r].numbers.shape) * copies
-            copies *= n
-        elements = np.empty(size * copies, np.bool_)
-        require_few_points(elements)
+        offset, copies = self._number_iterations(private)
+        require_few_points(np.broadcast_to(np.False_, size * copies))
         charge_budget_if_limited(BudgetUnit.FINGERPRINTS, size * copies)
         positions = np.arange(size * copies, dtype=np.int64)
         if m.op is Op.PARAM:
@@ -268,11 +265,7 @@ class KernelEvaluation:
         loops = [r for r in self._shared_loops(memory, store) if r in load.loops]
         if not loops:
             return False
-        number, count = np.zeros((1,) * self.rank, np.int64), 1
-        for r in loops:
-            size = self.counters[r].numbers.size
-            number = number + np.arange(size, dtype=np.int64).reshape(self.counters[r].numbers.shape) * count
-            count *= size
+        number, _ = self._number_iterations(loops)
         written, read = (self._find_own_positions(memory, p.node) for p in (store, load))
         if written is None or read is None:
             return True
@@ -322,7 +315,7 @@ class KernelEvaluation:
         if not position.integer.factors:
             size, numbers = self._count_elements(m), position.integer.numbers
             outside = (numbers < 0) | (numbers >= size)
-            if (outside if gate is None else outside & gate.reshape((*gate.shape, *(1,) * (outside.ndim - gate.ndim)))).any():
+            if (outside if gate is None else outside & with_rank(gate, outside.ndim)).any():
                 raise NotEvaluable("a position is out of bounds")
             return m, Integer(np.clip(numbers, 0, max(0, size - 1)))
         return m, position.integer
@@ -417,7 +410,7 @@ class KernelEvaluation:
         addends = value.fingerprints
         assert addends is not None
         if known is not None:
-            addends = np.where(known.reshape((*known.shape, *(1,) * (addends.ndim - known.ndim))), addends, np.uint64(0))
+            addends = np.where(with_rank(known, addends.ndim), addends, np.uint64(0))
         require_few_points(at, addends)
         repeated = self._repetitions([r for r in loops if r not in memory.private], np.broadcast_shapes(at.shape, addends.shape))
         summed = tuple(k for k in range(at.ndim) if at.shape[k] == 1 and addends.shape[k] > 1)
@@ -450,7 +443,7 @@ class KernelEvaluation:
 
 def _broadcast_with_lanes(positions: Numbers, iterations: Numbers) -> Sequence[Numbers]:
     """Return positions, and the number of the iteration of each of them."""
-    return np.broadcast_arrays(positions, iterations.reshape((*iterations.shape, *(1,) * (positions.ndim - iterations.ndim))))
+    return np.broadcast_arrays(positions, with_rank(iterations, positions.ndim))
 
 
 def _depends_on_loops_alone(u: UOp) -> bool:

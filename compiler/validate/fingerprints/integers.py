@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +20,14 @@ from uops.spec.ir.dtypes import DType, DTypeKind
 from uops.spec.ir.ops import Op
 
 Numbers = npt.NDArray[np.int64]
+Element = TypeVar("Element", bound=np.generic)
 #: The greatest magnitude of a number or of the bounds of a sum, so that sums and products of a few do not leave int64.
 _MAX = 1 << 61
+
+
+def with_rank(x: npt.NDArray[Element], rank: int) -> npt.NDArray[Element]:
+    """Return an array with axes of extent 1 at its end, `rank` axes in all."""
+    return x.reshape((*x.shape, *(1,) * (rank - x.ndim)))
 
 
 class NotEvaluable(Exception):

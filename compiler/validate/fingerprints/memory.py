@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from uops.compiler.validate.fingerprints.integers import Integer, NotEvaluable, Numbers
+from uops.compiler.validate.fingerprints.integers import Integer, NotEvaluable, Numbers, with_rank
 from uops.compiler.validate.fingerprints.mixing import Fingerprints, combine, fingerprint_of_words, to_integers
 from uops.compiler.validate.fingerprints.operations import Mask, require_few_points
 from uops.compiler.validate.fingerprints.terms import TermValue, fingerprint, ring_of_integer
@@ -47,15 +47,14 @@ class MemoryContents:
 
     def find_elements(self, positions: Numbers) -> Numbers:
         """Return where `contents` has the elements at these positions, in the copies of the iterations."""
-        offset = self.copy_offset
-        return positions + offset.reshape((*offset.shape, *(1,) * (positions.ndim - offset.ndim)))
+        return positions + with_rank(self.copy_offset, positions.ndim)
 
 
 def store_unambiguously(contents: Fingerprints, at: Numbers, values: Fingerprints, mask: Mask | None) -> None:
     """Store values in all iterations. Raises NotEvaluable if one element gets two values."""
     arrays: list[npt.NDArray[Any]] = [at, values, *([] if mask is None else [mask])]
     rank = max(a.ndim for a in arrays)
-    arrays = [a.reshape((*a.shape, *(1,) * (rank - a.ndim))) for a in arrays]
+    arrays = [with_rank(a, rank) for a in arrays]
     require_few_points(*arrays)
     at, values, *masks = np.broadcast_arrays(*arrays)
     if masks:

@@ -17,7 +17,6 @@ Fingerprints = npt.NDArray[np.uint64]
 
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _STEP, _FACTOR = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
-_HALF = np.uint64(32)
 _FIRST_INVERSE, _SECOND_INVERSE = (np.uint64(pow(int(x), -1, 1 << 64)) for x in (_FIRST, _SECOND))
 _HIGH, _MIDDLE, _LOW = np.uint64(30), np.uint64(27), np.uint64(31)
 
@@ -29,8 +28,13 @@ def fingerprint_of_words(*words: Any) -> np.uint64:
 
 
 def scramble(x: Fingerprints) -> Fingerprints:
-    """Return a one-to-one mixture of the bits of each number (the finalizer of SplitMix64; Steele, Lea and Flood 2014)."""
-    x = x ^ (x >> _HIGH)
+    """Return a one-to-one mixture of the bits of each number."""
+    return _mix_in_place(np.array(x))
+
+
+def _mix_in_place(x: Fingerprints) -> Fingerprints:
+    """Mix the bits of each number (the finalizer of SplitMix64; Steele, Lea and Flood 2014)."""
+    x ^= x >> _HIGH
     x *= _FIRST
     x ^= x >> _MIDDLE
     x *= _SECOND
@@ -51,7 +55,7 @@ def unscramble(x: Fingerprints) -> Fingerprints:
 def of_integers(x: Fingerprints) -> Fingerprints:
     """Return the fingerprints of integers modulo 2^64. A polynomial over terms is one, in which each term is a random number."""
     with np.errstate(over="ignore"):
-        return scramble(np.asarray(x + _INTEGER))
+        return _mix_in_place(np.asarray(x + _INTEGER))
 
 
 def to_integers(x: Fingerprints) -> Fingerprints:
@@ -65,7 +69,7 @@ def combine(operation: np.uint64, *operands: Fingerprints) -> Fingerprints:
     mixed: Fingerprints = np.asarray(operation)
     with np.errstate(over="ignore"):
         for x in operands:
-            mixed = _mix(np.asarray(mixed * _STEP + x))
+            mixed = _mix_in_place(np.asarray(mixed * _STEP + x))
     return mixed
 
 
@@ -74,17 +78,7 @@ def combine_unordered(operation: np.uint64, a: Fingerprints, b: Fingerprints) ->
     with np.errstate(over="ignore"):
         both = np.asarray((a + _FACTOR) * (b + _FACTOR))
         both += operation * _STEP
-        return _mix(both)
-
-
-def _mix(x: Fingerprints) -> Fingerprints:
-    """Mix the bits of each number in place, one to one."""
-    x ^= x >> _HALF
-    x *= _FIRST
-    x ^= x >> _MIDDLE
-    x *= _SECOND
-    x ^= x >> _LOW
-    return x
+        return _mix_in_place(both)
 
 
 _INTEGER = fingerprint_of_words("integer")

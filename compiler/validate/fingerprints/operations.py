@@ -14,7 +14,16 @@ import numpy as np
 import numpy.typing as npt
 
 from uops.compiler.validate.fingerprints.bounds import RING_RULES, IntegerBounds
-from uops.compiler.validate.fingerprints.integers import RULES, Integer, NotEvaluable, Numbers, apply_rule, choose_integers, wrap
+from uops.compiler.validate.fingerprints.integers import (
+    RULES,
+    Integer,
+    NotEvaluable,
+    Numbers,
+    apply_rule,
+    choose_integers,
+    with_rank,
+    wrap,
+)
 from uops.compiler.validate.fingerprints.mixing import (
     Fingerprints,
     combine,
@@ -162,15 +171,17 @@ _NO_LAWS = SumLaws()
 def choose_under_unknown_condition(condition: TermValue, a: Fingerprints, b: Fingerprints) -> Fingerprints:
     """Return the fingerprints of a Where on a condition that is not known."""
     c = fingerprint(condition)
-    rank = max(a.ndim, b.ndim)
-    return combine(_WHERE, *np.broadcast_arrays(c.reshape((*c.shape, *(1,) * (rank - c.ndim))), a, b))
+    return combine(_WHERE, *np.broadcast_arrays(with_rank(c, max(a.ndim, b.ndim)), a, b))
 
 
 def _choose_between_sums_of_one_accumulator(c: Mask, a: TermValue, b: TermValue) -> TermValue:
     first, second = a.added_to, b.added_to
-    if first is None or second is None or first.memory is not second.memory:
-        raise NotEvaluable("an iteration chooses between what an earlier one computed and something else")
-    if not same_positions(first.positions, second.positions):
+    if (
+        first is None
+        or second is None
+        or first.memory is not second.memory
+        or not same_positions(first.positions, second.positions)
+    ):
         raise NotEvaluable("an iteration chooses between what an earlier one computed and something else")
     if a.reduction is not None and b.reduction is not None and a.reduction != b.reduction:
         raise NotEvaluable("an iteration chooses between reductions of two kinds")
@@ -194,9 +205,9 @@ def convert(u: UOp, t: TermValue, laws: SumLaws, bounds: IntegerBounds) -> TermV
             return TermValue(wrap(t.integer, d))
         if t.reduction is not None and t.added_to is None:
             op = t.reduction[0]
-            if (op, d) in laws.rounded_late and holds_every_value(source, d):
-                return TermValue(None, t.fingerprints, (op, d))
-            if (op, source) in laws.rounded_late and holds_every_value(d, source):
+            is_rounded = (op, d) in laws.rounded_late and holds_every_value(source, d)
+            is_widened = (op, source) in laws.rounded_late and holds_every_value(d, source)
+            if is_rounded or is_widened:
                 return TermValue(None, t.fingerprints, (op, d))
         if t.added_to is None and (holds_every_value(d, source) or (wraps_of(t) is None and _keeps_integer(u, bounds))):
             return TermValue(None, fingerprint(t))
@@ -226,7 +237,7 @@ def _stack_arrays(arrays: Sequence[npt.NDArray[Any]], axis: int) -> npt.NDArray[
     if not arrays:
         return np.zeros((*(1,) * axis, 0), np.int64)
     rank = max(a.ndim for a in arrays)
-    arrays = [a.reshape((*a.shape, *(1,) * (rank - a.ndim))) for a in arrays]
+    arrays = [with_rank(a, rank) for a in arrays]
     shape = np.broadcast_shapes(*(a.shape for a in arrays))
     return np.stack([np.broadcast_to(a, shape) for a in arrays], axis=axis)
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from uops.compiler.validate.fingerprints.integers import Counter, Integer, NotEvaluable, Numbers
+from uops.compiler.validate.fingerprints.integers import Counter, Integer, NotEvaluable, Numbers, with_rank
 from uops.compiler.validate.fingerprints.mixing import Fingerprints, combine, fingerprint_of_words, of_integers, to_integers
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType, DTypeKind
@@ -64,11 +64,11 @@ class TermValue:
 
     def with_trailing_axes(self, count: int) -> TermValue:
         """Return the value with `count` axes of extent 1 at the end."""
-        integer, prints, ones = self.integer, self.fingerprints, (1,) * count
+        integer, prints = self.integer, self.fingerprints
         return replace(
             self,
-            integer=None if integer is None else integer.map_arrays(lambda x: x.reshape((*x.shape, *ones))),
-            fingerprints=None if prints is None else prints.reshape((*prints.shape, *ones)),
+            integer=None if integer is None else integer.map_arrays(lambda x: with_rank(x, x.ndim + count)),
+            fingerprints=None if prints is None else with_rank(prints, prints.ndim + count),
         )
 
 
