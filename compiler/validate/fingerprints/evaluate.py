@@ -260,13 +260,13 @@ class KernelEvaluation:
             self.carried[m] = frozenset(p.node for p in loads if any(self._may_carry(self.memories[m], s, p) for s in stores))
         return self.carried[m]
 
-    def _may_carry(self, memory: MemoryContents, store: PlacedNode, load: PlacedNode) -> bool:
-        """Return False if no iteration of the loops around both loads an element that another one stores."""
-        loops = [r for r in self._shared_loops(memory, store) if r in load.loops]
+    def _may_carry(self, memory: MemoryContents, store: PlacedNode, other: PlacedNode) -> bool:
+        """Return False if no iteration of the loops around both loads or stores an element that another one stores."""
+        loops = [r for r in self._shared_loops(memory, store) if r in other.loops]
         if not loops:
             return False
         number, _ = self._number_iterations(loops)
-        written, read = (self._find_own_positions(memory, p.node) for p in (store, load))
+        written, read = (self._find_own_positions(memory, p.node) for p in (store, other))
         if written is None or read is None:
             return True
         owner = np.full(memory.contents.size, -1, np.int64)
@@ -371,10 +371,8 @@ class KernelEvaluation:
         if value.added_to is not None:
             self._accumulate(memory, at, value, gate, known, (*self.specials, *p.loops))
             return
-        carried = self._find_carried_loads(m)
-        loads = {r for q in self.accesses[m] if q.node in carried for r in self._shared_loops(memory, q)}
-        if loads.intersection(p.loops):
-            raise NotEvaluable("an iteration reads what an earlier one wrote")
+        if any(self._may_carry(memory, p, q) for q in self.accesses[m] if q.node.op is Op.STORE and q is not p):
+            raise NotEvaluable("an iteration writes again what an earlier one wrote")
         if value.reduction is not None and memory.reduction is None and is_private_buffer(m):
             self._begin_sums(memory, value.reduction)
         if memory.reduction is None:

@@ -14,6 +14,7 @@ from uops.compiler.validate.fingerprints.compare import MAX_ENUMERATED, Comparis
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import ConstArg
+from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, substitute, toposort
 from uops.spec.ir.ops import MEMORY_ROOTS, Op
 from uops.spec.ir.scope import base_memory
@@ -153,6 +154,88 @@ def test_uninitialized_memory_is_equal_to_nothing():
     some = b.after(memory, b.end(b.store(b.at(memory, half), b.load(b.at(x, half))), half))
     assert compare_values(copy_kernel(8, lambda r: r), read(filled), {}).is_equal
     assert not compare_values(copy_kernel(8, lambda r: r), read(some), {}).is_equal
+
+
+X, OUT = b.param(1, (16,), dt.float32), b.param(0, (16,), dt.float32)
+
+
+def registers(size):
+    """Memory of a kernel, and what has zero in each of its elements."""
+    memory, r = b.buffer(size, dt.float32, addrspace=b.A.AddrSpace.REG), b.range_(size, 90)
+    return memory, b.end(b.store(b.at(memory, r), b.const(0.0, dt.float32)), r)
+
+
+def sum_kernel(n, position):
+    """A Reduce of elements of X over n iterations."""
+    r = b.range_(n, 0, AxisType.REDUCE)
+    return b.sink(b.store(b.at(OUT, 0), UOp(Op.REDUCE, (b.load(b.at(X, position(r))), r), b.A.ReduceArg(Op.ADD))))
+
+
+def accumulating_kernel(n, position, is_cleared_in_loop=False):
+    """The same sum in a register; cleared in each iteration, it is the last element alone."""
+    (memory, zero), r = registers(1), b.range_(n, 0, AxisType.REDUCE)
+    acc = b.after(memory, zero, r)
+    acc = b.after(memory, b.store(b.at(acc, 0), b.const(0.0, dt.float32))) if is_cleared_in_loop else acc
+    step = b.store(b.at(acc, 0), b.add(b.load(b.at(acc, 0)), b.load(b.at(X, position(r)))))
+    return b.sink(b.store(b.at(OUT, 0), b.load(b.at(b.after(memory, b.end(step, r)), 0))))
+
+
+@pytest.mark.parametrize("position", [lambda r: r, lambda r: b.index(3)], ids=["each", "one"])
+def test_a_sum_has_as_many_terms_as_its_loop_has_iterations(position):
+    for make in (sum_kernel, accumulating_kernel):
+        assert compare_values(sum_kernel(8, position), make(8, position), {}).is_equal
+        assert compare_values(sum_kernel(8, position), make(4, position), {}).is_equal is False
+
+
+def test_an_accumulator_that_is_cleared_in_the_loop_is_no_sum():
+    assert not compare_values(sum_kernel(8, lambda r: r), accumulating_kernel(8, lambda r: r, is_cleared_in_loop=True), {}).is_equal
+
+
+def copied(value):
+    """A kernel whose element i of OUT is a value."""
+    i = b.range_(8, 5)
+    return b.sink(b.end(b.store(b.at(OUT, i), value(i)), i))
+
+
+def test_what_an_earlier_iteration_stored_is_not_what_was_there_before():
+    (memory, zero), r = registers(9), b.range_(8, 0)
+    m = b.after(memory, zero, r)
+    out = b.store(b.at(OUT, r), b.load(b.at(m, r)))
+    carried = b.sink(b.end(b.store(b.at(b.after(memory, out), b.add(r, 1)), b.load(b.at(X, r))), r))
+    assert not compare_values(copied(lambda i: b.const(0.0, dt.float32)), carried, {}).is_equal
+
+
+def test_the_last_store_of_an_element_is_that_of_the_last_iteration():
+    (memory, zero), r, y = registers(9), b.range_(8, 0), b.param(2, (16,), dt.float32)
+    first = b.store(b.at(b.after(memory, zero, r), r), b.load(b.at(X, r)))
+    second = b.store(b.at(b.after(memory, first), b.add(r, 1)), b.load(b.at(y, r)))  # written over in the next iteration
+    filled = b.after(memory, b.end(second, r))
+    body = copied(lambda i: b.where(b.lt(i, 1), b.load(b.at(X, i)), b.load(b.at(y, b.sub(UOp(Op.MAX, (i, b.index(1))), 1)))))
+    assert not compare_values(body, copied(lambda i: b.load(b.at(filled, i))), {}).is_equal
+
+
+def test_a_sum_that_wraps_is_no_wider_sum():
+    x, y, out = (b.param(k, (8,), d) for k, d in ((1, dt.uint8), (2, dt.uint8), (0, dt.int32)))
+
+    def kernel(value):
+        r = b.range_(8, 0)
+        return b.sink(b.end(b.store(b.at(out, r), value(b.load(b.at(x, r)), b.load(b.at(y, r)))), r))
+
+    wide = kernel(lambda p, q: b.add(b.cast(p, dt.int32), b.cast(q, dt.int32)))
+    assert not compare_values(wide, kernel(lambda p, q: b.cast(b.add(p, q), dt.int32)), {}).is_equal
+    assert compare_values(wide, kernel(lambda p, q: b.add(b.cast(q, dt.int32), b.cast(p, dt.int32))), {}).is_equal
+
+
+def test_a_reduce_that_wraps_is_no_wider_reduce():
+    x, out = b.param(1, (8,), dt.int8), b.param(0, (1,), dt.int32)
+
+    def kernel(value):
+        r = b.range_(8, 0, AxisType.REDUCE)
+        return b.sink(b.store(b.at(out, 0), value(r, lambda term: UOp(Op.REDUCE, (term, r), b.A.ReduceArg(Op.ADD)))))
+
+    wide = kernel(lambda r, total: total(b.cast(b.load(b.at(x, r)), dt.int32)))
+    assert compare_values(wide, wide, {}).is_equal
+    assert not compare_values(wide, kernel(lambda r, total: b.cast(total(b.load(b.at(x, r))), dt.int32)), {}).is_equal
 
 
 def test_what_is_not_evaluated_is_undecided_with_a_reason():
