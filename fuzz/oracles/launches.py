@@ -1,8 +1,8 @@
 """Oracles of launches, which enter the compiler as kernels written by hand (R166).
 
 Takes: a LINEAR of Calls of kernels whose results are exact, in KERNEL or SCHEDULED, and inputs. Gives: the first `Fault`:
-different results in two orders of unordered work, or of machine code; and the pass that causes it. Spec: Lowering Pipeline; R55
-(races), R57 (order of ranges).
+different results in two orders of unordered work, after a pass, or of machine code; and the pass that causes it. Spec: Lowering
+Pipeline; R55 (races), R57 (order of ranges).
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from uops.compiler.entry import convert_to_launch_or_tensor_graph, describe_laun
 from uops.compiler.pipeline import LoweringState, run_pass_and_verify
 from uops.compiler.target import Target
 from uops.fuzz.oracles.native import load_and_run_first_calls
+from uops.fuzz.oracles.subject import describe_exception_as_fault
 from uops.interp import run
+from uops.spec.errors import UopsError
 from uops.spec.ir.node import UOp
 from uops.spec.verify.dialects import Dialect
 
@@ -74,18 +76,38 @@ def check_launch_native_against_interpreter(
     )
 
 
+def find_wrong_pass_of_launch(
+    graph: UOp, inputs: Mapping[str, Any], entry: Entry, target: Target
+) -> tuple[WrongPass, Fault] | None:
+    """Return the first pass after which the interpreter leaves other memory or refuses the launch, and its fault, or None.
+
+    It refuses lanes that race (R55), which machine code hides if it runs lanes one after another. Raises what the interpreter
+    raises for the launch itself, and what lowering raises.
+    """
+    expected = _flatten_buffers(run(graph, inputs).buffers)
+    before = graph
+    for name, after in _lower_and_yield_after_each_pass(graph, entry, target):
+        if after is before:
+            continue
+        before = after
+        try:
+            fault = find_wrong_or_clobbered_memory(inputs, expected, _flatten_buffers(run(after, inputs).buffers))
+        except UopsError as e:
+            fault = describe_exception_as_fault(e)
+        if fault is not None:
+            return WrongPass(name, name), fault._replace(message=f"after {name}: {fault.message}")
+    return None
+
+
 def find_wrong_pass_or_backend_of_launch(graph: UOp, inputs: Mapping[str, Any], entry: Entry, target: Target) -> WrongPass | None:
     """Return stage and pass after which the interpreter, or finally the machine code, leaves other memory; None if there is
     none.
     """
-    expected, program = _flatten_buffers(run(graph, inputs).buffers), graph
-    for name, after in _lower_and_yield_after_each_pass(graph, entry, target):
-        program = after
-        if (
-            after is not graph
-            and find_wrong_or_clobbered_memory(inputs, expected, _flatten_buffers(run(after, inputs).buffers)) is not None
-        ):
-            return WrongPass(name, name)
+    wrong = find_wrong_pass_of_launch(graph, inputs, entry, target)
+    if wrong is not None:
+        return wrong[0]
+    expected = _flatten_buffers(run(graph, inputs).buffers)
+    *_, (_, program) = _lower_and_yield_after_each_pass(graph, entry, target)
     actual = _flatten_buffers(load_and_run_first_calls(program, target, inputs))
     return WrongPass("backend", "backend") if find_wrong_or_clobbered_memory(inputs, expected, actual) is not None else None
 

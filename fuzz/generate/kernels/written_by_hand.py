@@ -187,7 +187,10 @@ def make_update_in_place_maybe_via_aliased_params(k: WrittenKernel) -> list[UOp]
 
 
 def make_recurrence_on_one_memory(k: WrittenKernel) -> list[UOp]:
-    """Compute each element from another one of the same memory, in the order of loops; a second Param may name the memory, too."""
+    """Compute each element from others of the same memory, in the order of loops: one, or a reduction of several.
+
+    A second Param may name the memory, too.
+    """
     ranges = k.draw_ranges((AxisType.LOOP,), 2)
     position = row_major_index(ranges)
     size = math.prod(map(loop_extent, ranges)) + k.draw.integer(0, 2)
@@ -195,8 +198,14 @@ def make_recurrence_on_one_memory(k: WrittenKernel) -> list[UOp]:
     if k.draw.chance(60):
         source = k.make_memory_param_with_placeholder_argument(size)
         k.arguments[source.arg.slot] = k.arguments[out.arg.slot]  # the same reference twice (R166)
-    other = b.mod(b.add(b.mul(position, k.draw.choice((0, 1, 3))), k.draw.integer(0, size - 1)), size)
-    value = combine_exactly(k, b.load(b.at(source, other)), k.load_affine(*ranges))
+    other = b.add(b.mul(position, k.draw.choice((0, 1, 3))), k.draw.integer(0, size - 1))
+    reduced = k.make_range(k.draw.choice((2, 4, 8)), AxisType.REDUCE) if k.draw.chance(40) else None
+    if reduced is not None:
+        other = b.add(other, b.mul(reduced, k.draw.choice((1, 1, 3))))
+    loops = ranges if reduced is None else [*ranges, reduced]
+    value = combine_exactly(k, b.load(b.at(source, b.mod(other, size))), k.load_affine(*loops))
+    if reduced is not None:
+        value = reduce_exactly(k, value, reduced)
     return [b.wrap_in_one_end_per_loop(b.store(b.at(out, position), value), ranges)]
 
 

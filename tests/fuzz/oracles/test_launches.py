@@ -15,7 +15,7 @@ from uops.fuzz.oracles import launches
 from uops.fuzz.oracles.launches import Entry
 from uops.fuzz.oracles.subject import Subject
 from uops.interp import run
-from uops.spec.ir.node import UOp
+from uops.spec.ir.node import UOp, rebuild, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.verify.dialects import Dialect
 
@@ -78,3 +78,24 @@ def test_memory_that_nobody_gave_must_be_written() -> None:
     assert found is not None
     assert found.message == "b7 is never written"
     assert launches.find_wrong_or_clobbered_memory({}, {}, {"b7": np.arange(3)}) is None
+
+
+def test_a_pass_that_drops_barriers_is_found_by_the_lanes_of_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    target, real = Subject("llvm").target, launches._lower_and_yield_after_each_pass
+    entry = Entry(Dialect.SCHEDULED, 0)
+
+    def drop_barriers(graph: UOp, entry: Entry, target: Any) -> Lowered:
+        for name, after in real(graph, entry, target):
+            yield name, rebuild(after, lambda u: UOp(Op.GROUP, u.src) if u.op is Op.BARRIER else u) if name == "expand" else after
+
+    faults = []
+    for s in _launches(lambda s: any(u.op is Op.BARRIER for u in toposort(s.graph))):
+        assert launches.find_wrong_pass_of_launch(s.graph, s.inputs, entry, target) is None
+        with monkeypatch.context() as m:
+            m.setattr(launches, "_lower_and_yield_after_each_pass", drop_barriers)
+            faults.append(launches.find_wrong_pass_of_launch(s.graph, s.inputs, entry, target))
+    found = [f for f in faults if f is not None]
+    assert found
+    for wrong, fault in found:
+        assert wrong.pass_ == "expand"
+        assert "R55" in fault.message or "R60" in fault.message

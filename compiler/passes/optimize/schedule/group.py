@@ -43,7 +43,7 @@ from uops.spec.ir.axes import SEQUENTIAL, UNROLLED, WORKGROUP, AxisType
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import LOOP_CLOSERS, Op
-from uops.spec.ir.scope import open_ranges, ranges_closed_by
+from uops.spec.ir.scope import base_memory, open_ranges, ranges_closed_by
 
 #: Dimensions of a launch. Constant extents share one, each symbolic extent takes its own.
 _DIMENSIONS = 3
@@ -233,11 +233,16 @@ def index_element(memory: UOp, index: Sequence[UOp], loops: Sequence[UOp]) -> UO
 
 
 def restrict_stores_to_first_lane(effect: UOp, stores: set[UOp], lanes: Sequence[UOp]) -> UOp:
-    """Gate the given Stores of an effect so that only the first of the lanes executes them."""
+    """Gate the given Stores of an effect so that only the first of the lanes executes them.
+
+    The gate holds for Loads of what they write, too: in another lane such a Load would race with the Store (R55). Loads before a
+    Barrier do not.
+    """
     if not lanes:
         return effect
     gate = _conjoin_first_lane_condition(lanes[1:], UOp(Op.CMPLT, (lanes[0], index_constant(1))))
-    gated: Mapping[UOp, UOp] = {u: _gate_store(u, gate) for u in stores}
+    written = {base_memory(u.buffer) for u in stores}
+    gated: Mapping[UOp, UOp] = {u: _gate_store(u, written, gate) for u in stores}
     if effect in gated:
         return gated[effect]
     return effect.replace(src=tuple(gated.get(x, x) for x in effect.src))
@@ -250,5 +255,14 @@ def _conjoin_first_lane_condition(lanes: Sequence[UOp], gate: UOp) -> UOp:
     return gate
 
 
-def _gate_store(store: UOp, gate: UOp) -> UOp:
-    return UOp(Op.STORE, (store.buffer, store.value, combine_gates(store.gate, gate)))
+def _gate_store(store: UOp, written: set[UOp], gate: UOp) -> UOp:
+    """Return a Store with a gate, which holds for Loads of the memories `written` in its value as well."""
+    done: dict[UOp, UOp] = {}
+    for u in toposort(store.value, gate=lambda n: n.op is not Op.BARRIER):
+        src = tuple(done.get(x, x) for x in u.src)
+        if u.op is Op.LOAD and base_memory(u.buffer) in written:
+            address, *alternative_and_gate = src
+            alternative, own_gate = alternative_and_gate or (B.const(0, u.dtype), None)
+            src = (address, alternative, combine_gates(own_gate, gate))
+        done[u] = u if src == u.src else u.replace(src=src)
+    return UOp(Op.STORE, (store.buffer, done[store.value], combine_gates(store.gate, gate)))
