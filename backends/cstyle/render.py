@@ -279,7 +279,7 @@ class CKernelRenderer:
         elif u.dtype is not dt.void:
             self.values[u] = self.operand_text_by_lane(source)
 
-    def record_reference_bitcast(self, u: UOp) -> None:
+    def record_memory_reinterpreted_by_bitcast(self, u: UOp) -> None:
         """Render a Bitcast of a reference: the same memory with elements of another dtype, in a type that may alias."""
         at = self.require_computed_memory_ref(u.operand)
         base = at.base if at.index is None else f"&{at.element(0)}"
@@ -454,7 +454,7 @@ STATEMENT: dict[Op, Callable[[CKernelRenderer, UOp], None]] = {
     Op.GROUP: CKernelRenderer.skip,
     Op.SINK: CKernelRenderer.skip,
     Op.AFTER: CKernelRenderer.alias_after_to_buffer,
-    Op.BITCAST: CKernelRenderer.record_reference_bitcast,
+    Op.BITCAST: CKernelRenderer.record_memory_reinterpreted_by_bitcast,
     Op.INDEX: CKernelRenderer.record_index_or_select_lanes,
     Op.LOAD: CKernelRenderer.render_load,
     Op.STORE: CKernelRenderer.render_store,

@@ -37,7 +37,7 @@ def elide_copies_in_assignment_chains(root: UOp) -> UOp:
     users = collect_users(order)
     replacements: dict[UOp, UOp] = {}
     for c in copies:
-        store = _find_store_if_sole_user_of_copy(c, users)
+        store = _find_store_into_copy_if_its_sole_user(c, users)
         if store is not None and _old_version_has_no_other_reader(c, store, users):
             replacements[c.node] = c.old
     return _replace_copies(root, replacements)
@@ -65,7 +65,7 @@ def _is_assignment_to_copy(version: UOp) -> bool:
     return _match_copy_to_fresh_buffer(copy) is not None or (copy.op is Op.AFTER and _is_assignment_to_copy(copy))
 
 
-def _find_store_if_sole_user_of_copy(c: _AssignmentCopy, users: dict[UOp, list[UOp]]) -> UOp | None:
+def _find_store_into_copy_if_its_sole_user(c: _AssignmentCopy, users: dict[UOp, list[UOp]]) -> UOp | None:
     """Return the only Store to a view of the copy, if nothing else uses the copy but the version after that Store."""
     stores: list[UOp] = []
     pending = [(c.node, user) for user in users[c.node]]

@@ -27,7 +27,9 @@ from uops.spec.ir.dtypes import DType
 from uops.spec.ir.ops import Op
 from uops.spec.rows.compositions import arange
 
+#: One item of an index key, such as a slice, and a whole key: an item, or a tuple of them.
 IndexItem = Any
+IndexKey = Any
 _KEEP = slice(None)
 
 
@@ -49,11 +51,11 @@ class IndexingMethods(NetworkMethods):
 
     __slots__ = ()
 
-    def __getitem__(self, key: IndexItem) -> Self:
+    def __getitem__(self, key: IndexKey) -> Self:
         """Return the elements that `key` names; data out of range raises IndexError when the value is realized."""
         return self._apply_index_key(key, "__getitem__")
 
-    def _apply_index_key(self, key: IndexItem, method: str) -> Self:
+    def _apply_index_key(self, key: IndexKey, method: str) -> Self:
         """Apply the slices and integers of `key`, then its Tensor indices."""
         items = self._expand_index_key(key)
         axes = [i for i in items if i is not None]
@@ -62,11 +64,11 @@ class IndexingMethods(NetworkMethods):
             return t
         return t._apply_tensor_indices(items, method, are_adjacent=_are_advanced_indices_adjacent(key))
 
-    def __setitem__(self, key: IndexItem, value: Any) -> None:
+    def __setitem__(self, key: IndexKey, value: Any) -> None:
         """Assign through the view `self[key]` (see `assign`). Of several values for one element, the last stays (R164)."""
         self._apply_index_key(key, "__setitem__").assign(value)
 
-    def _expand_index_key(self, key: IndexItem) -> list[IndexItem]:
+    def _expand_index_key(self, key: IndexKey) -> list[IndexItem]:
         """Return one item per axis, and None for each new axis: Ellipsis expanded, arrays and lists as Tensors."""
         items = [self._require_integer_index_and_wrap_arrays(i) for i in (key if isinstance(key, tuple) else (key,))]
         dots = [k for k, i in enumerate(items) if i is Ellipsis]
@@ -304,7 +306,7 @@ def _build_steps_indexing_axis_moved_to_front(axis: int, rank: int, axis_slice: 
     )
 
 
-def _are_advanced_indices_adjacent(key: IndexItem) -> bool:
+def _are_advanced_indices_adjacent(key: IndexKey) -> bool:
     """Return True if no slice, None or Ellipsis stands between the arrays and integers of a key, as an empty Ellipsis does too."""
     items = key if isinstance(key, tuple) else (key,)
     advanced = [k for k, i in enumerate(items) if not (i is None or i is Ellipsis or isinstance(i, slice))]
