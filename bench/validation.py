@@ -148,8 +148,8 @@ def _reason_of_unproved_values(kernel: KernelValidation) -> str:
     """Return the first pass whose effect on values is not proved, with the reason; "" if all are proved."""
     values = [v for v in kernel.verdicts if v.kind is ObligationKind.VALUE]
     left = next((v for v in values if v.by is DecisionMethod.INTERPRETER or not v.is_proved), None)
-    if left is None or left.place == "join":
-        return "" if left is None else "join: it is fused of others"
+    if left is None:
+        return ""
     return f"{left.place}: {left.why.rpartition('(')[2].rstrip(')')}"
 
 
@@ -193,7 +193,7 @@ def summarize_backend(backend: str, results: Sequence[Json]) -> Json:
 
 
 def summarize_values(backend: str, results: Sequence[Json]) -> Iterator[Json]:
-    """Yield the row of each group of programs: the kernels whose values are proved from `rangeify` to instructions, and reasons."""
+    """Yield the row of each group of programs: the kernels whose values are proved from the callified program to instructions, and reasons."""
     for group in ("suite", "workload", "example"):
         kernels = {k: v for f in results if f["program"].startswith(group) for k, v in f.get("kernels", {}).items()}
         if not kernels:
@@ -293,7 +293,7 @@ def main() -> None:
     print(format_table(rows))
     by_group = [r for b in backends for r in summarize_values(b, [f for f in results if f["backend"] == b])]
     if by_group:
-        print(f"\nvalues from `rangeify` to instructions:\n\n{format_values(by_group)}")
+        print(f"\nvalues from the callified program to instructions:\n\n{format_values(by_group)}")
     for r in rows:
         print(f"\nslowest on {r['backend']}: " + "; ".join(f"{t:.0f} ms {name}" for t, name in r["slowest"]))
         print("".join(f"  {line[:300]}\n" for line in r["failed"]), end="")

@@ -7,15 +7,18 @@ process.
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from uops.compiler.log import LoweringLog
 from uops.compiler.passes.select.select import STEPS
 from uops.compiler.prove.solver.solver import SolverWorker, solver_version
 from uops.compiler.runtime.queues import describe_launch_access, schedule_launches
+from uops.compiler.validate.arrays.definitions import decide_values_of_split_kernels
 from uops.compiler.validate.decide import decide_claim
 from uops.compiler.validate.kernel import validate_kernel
 from uops.compiler.validate.launches.devices import generate_write_copy_and_order_claims
@@ -25,8 +28,12 @@ from uops.compiler.validate.launches.plan import (
     generate_plan_claims,
     list_calls_of_written_kernels,
 )
-from uops.compiler.validate.model import Invalid, ValidationVerdict
-from uops.compiler.validate.values import decide_value_preservation_or_leave_to_interpreter, group_rewriter_transforms_by_result
+from uops.compiler.validate.model import DecisionMethod, Invalid, ObligationKind, ValidationVerdict
+from uops.compiler.validate.values import (
+    decide_equal_terms,
+    decide_value_preservation_or_leave_to_interpreter,
+    group_rewriter_transforms_by_result,
+)
 from uops.spec.ir.node import UOp
 from uops.spec.ir.record import dataclass as record
 from uops.spec.untrusted import escape_to_one_line
@@ -113,26 +120,8 @@ def validate(graphs_by_pass: Mapping[str, UOp], graphs_by_step: Mapping[str, UOp
     """Validate a program: its kernels from join to linearize, and its plan. Raises NoSolver without Z3."""
     solver_version()
     before, after = graphs_by_pass["join"], graphs_by_pass["linearize"]
-    moves = group_rewriter_transforms_by_result(log)
-    launches = {name: (graphs_by_step if name in STEPS else graphs_by_pass)[name] for name in PASSES}
-    kernels: dict[tuple[UOp, ...], KernelValidation] = {}
-    split_calls = frozenset(graphs_by_pass.get("rangeify", before).src)
     with _PROCESS.lock:
-        for k, (old, new) in enumerate(zip(before.src, after.src, strict=True)):
-            bodies = {name: launch.src[k].body for name, launch in launches.items()}
-            is_fused = old not in split_calls
-            key = (*bodies.values(), *((old,) if is_fused else ()))
-            if key in kernels:
-                continue
-            start = _PROCESS.cpu_seconds()
-            verdicts = _PROCESS.verdict_cache.get(key)
-            if verdicts is None:
-                proofs = validate_kernel(old.body, new.body, _PROCESS.worker)
-                verdicts = (*proofs, *decide_value_preservation_or_leave_to_interpreter(bodies, moves, is_fused))
-                _memoize_verdicts_and_evict_oldest(key, verdicts)
-            kernels[key] = KernelValidation(
-                _kernel_label(old.body, k), old.body, new.body, verdicts, _PROCESS.cpu_seconds() - start
-            )
+        kernels = _validate_distinct_kernels(graphs_by_pass, graphs_by_step, log)
         launch_claims = (
             *generate_call_claims(before, after),
             *generate_plan_claims(
@@ -148,12 +137,77 @@ def validate(graphs_by_pass: Mapping[str, UOp], graphs_by_step: Mapping[str, UOp
             ),
         )
         plan_verdicts = tuple(decide_claim(c, _PROCESS.worker) for c in launch_claims)
-        report = ValidationReport(tuple(kernels.values()), plan_verdicts, log.applications_by_assuming_rule)
+        report = ValidationReport(kernels, plan_verdicts, log.applications_by_assuming_rule)
         _PROCESS.counts["kernels"] += len(kernels)
         if report.fast_math_counts:
             _PROCESS.counts["steps of fast-math"] += sum(report.fast_math_counts.values())
         _PROCESS.counts.update(f"{v.kind.value}: {v.by.value if v.is_proved and v.by else 'not proved'}" for v in report.verdicts)
     return report
+
+
+def _validate_distinct_kernels(
+    graphs_by_pass: Mapping[str, UOp], graphs_by_step: Mapping[str, UOp], log: LoweringLog
+) -> tuple[KernelValidation, ...]:
+    """Return the validation of each kernel. Kernels are equal if their bodies after every pass are."""
+    before, after = graphs_by_pass["join"].src, graphs_by_pass["linearize"].src
+    launches = {name: (graphs_by_step if name in STEPS else graphs_by_pass)[name] for name in PASSES}
+    bodies = [{name: launch.src[k].body for name, launch in launches.items()} for k in range(len(before))]
+    split_calls = frozenset(graphs_by_pass.get("rangeify", graphs_by_pass["join"]).src)
+    positions: dict[tuple[UOp, ...], list[int]] = {}
+    for k, call in enumerate(before):
+        positions.setdefault((*bodies[k].values(), *(() if call in split_calls else (call,))), []).append(k)
+    moves = group_rewriter_transforms_by_result(log)
+    split = list(_decide_split_and_measure_seconds(graphs_by_pass, graphs_by_pass["join"], log))
+    kernels = []
+    for key, (k, *_) in positions.items():
+        start = _PROCESS.cpu_seconds()
+        verdicts = _PROCESS.verdict_cache.get(key)
+        if verdicts is None:
+            proofs = validate_kernel(before[k].body, after[k].body, _PROCESS.worker)
+            is_fused = before[k] not in split_calls
+            verdicts = (*proofs, *decide_value_preservation_or_leave_to_interpreter(bodies[k], moves, is_fused))
+            _memoize_verdicts_and_evict_oldest(key, verdicts)
+        seconds = _PROCESS.cpu_seconds() - start
+        if split:
+            of_calls = [split[j] for j in positions[key]]
+            verdicts = _with_verdict_of_split(verdicts, [v for v, _ in of_calls])
+            seconds += sum(s for _, s in of_calls)
+        kernels.append(KernelValidation(_kernel_label(before[k].body, k), before[k].body, after[k].body, verdicts, seconds))
+    return tuple(kernels)
+
+
+def _decide_split_and_measure_seconds(
+    graphs_by_pass: Mapping[str, UOp], launch: UOp, log: LoweringLog
+) -> Iterator[tuple[ValidationVerdict, float]]:
+    """Yield for each kernel whether it stores values of the callified program, and the seconds that this took.
+
+    Nothing is yielded for a launch that is no split program, as one that is written by hand.
+    """
+    split = next((m for m in log.transforms if m.pass_name == "realise"), None)
+    if split is None or "callify" not in graphs_by_pass:
+        return
+    start = _PROCESS.cpu_seconds()
+    for verdict in decide_values_of_split_kernels(graphs_by_pass["callify"], split, launch, _decide_equal_terms_memoized):
+        yield verdict, _PROCESS.cpu_seconds() - start
+        start = _PROCESS.cpu_seconds()
+
+
+_decide_equal_terms_memoized = functools.lru_cache(KEPT)(decide_equal_terms)
+
+
+def _with_verdict_of_split(
+    verdicts: tuple[ValidationVerdict, ...], of_calls: Sequence[ValidationVerdict]
+) -> tuple[ValidationVerdict, ...]:
+    """Return the verdicts of a kernel with that of `rangeify`, which all Calls of the kernel share. It covers `join`, too."""
+    verdict = next((v for v in of_calls if v.by is DecisionMethod.INTERPRETER), of_calls[0])
+    if verdict.by is not DecisionMethod.INTERPRETER:
+        verdicts = tuple(replace(verdict, place="join") if (v.kind, v.place, v.by) == _FUSED else v for v in verdicts)
+    k = next((k for k, v in enumerate(verdicts) if v.kind is ObligationKind.VALUE), len(verdicts))
+    return (*verdicts[:k], verdict, *verdicts[k:])
+
+
+#: The verdict of a kernel that `join` fused of others.
+_FUSED = (ObligationKind.VALUE, "join", DecisionMethod.INTERPRETER)
 
 
 def _memoize_verdicts_and_evict_oldest(kernel_bodies_by_pass: tuple[UOp, ...], verdicts: tuple[ValidationVerdict, ...]) -> None:

@@ -5,17 +5,15 @@ Takes: a node, the values known so far, and the two functions that a kind of val
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TypeVar
 
-from uops.spec.ir.node import UOp
-
 T = TypeVar("T")
+#: A node, or an element of one.
+N = TypeVar("N", bound=Hashable)
 
 
-def compute_sources_first(
-    root: UOp, known: dict[UOp, T], list_sources: Callable[[UOp], Sequence[UOp]], compute: Callable[[UOp], T]
-) -> T:
+def compute_sources_first(root: N, known: dict[N, T], list_sources: Callable[[N], Sequence[N]], compute: Callable[[N], T]) -> T:
     """Return the value of a node. What `compute` gives is added to `known`, after that of each node of `list_sources`."""
     stack = [root]
     while stack:

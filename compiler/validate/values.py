@@ -2,6 +2,7 @@
 
 Takes: bodies of neighbouring passes, and the transforms that were logged. Gives: verdicts `values` per pass.
 
+- Of `rangeify` and `join`, each kernel must store values of the callified program (`arrays`).
 - From `join` to `widths`, the body and the result must store the same terms (`fingerprints`).
 - Of `decompose`, each node must be kept, or be the decomposition of that node alone.
 - Of `simplify`, each step must be an instance of a rule that the ledger proves, and the steps alone, applied bottom-up, must give
@@ -62,7 +63,7 @@ def decide_value_preservation_or_leave_to_interpreter(
         if before is after:
             verdicts.append(ValidationVerdict(ObligationKind.VALUE, name, DecisionMethod.STRUCTURE))
         elif name in _COMPARED:
-            scheduled = scheduled or decide_equal_terms(bodies_by_pass["join"], bodies_by_pass[_COMPARED[-1]])
+            scheduled = scheduled or _decide_scheduled_terms(bodies_by_pass["join"], bodies_by_pass[_COMPARED[-1]])
             why = scheduled.why if scheduled.by is None else ""
             covered = ValidationVerdict(ObligationKind.VALUE, name, DecisionMethod.INTERPRETER, why=f"{COVERED[name]} ({why})")
             verdicts.append(covered if scheduled.by is None else replace(scheduled, place=name))
@@ -75,19 +76,25 @@ def decide_value_preservation_or_leave_to_interpreter(
 _COMPARED = ("optimize", "expand", "accumulate", "widths")
 
 
+def _decide_scheduled_terms(before: UOp, after: UOp) -> ValidationVerdict:
+    """Decide that a body and its result after `widths` store the same terms."""
+    verdict = decide_equal_terms(before, linearize_kernel(after))
+    fault = verdict.counterexample
+    return verdict if fault is None else replace(verdict, counterexample=replace(fault, after=after))
+
+
 def decide_equal_terms(before: UOp, after: UOp) -> ValidationVerdict:
-    """Decide that a body and its result after `widths` store the same terms, for all values of the named variables."""
+    """Decide that a body and a later form of it store the same terms, for all values of the named variables."""
     undecided = ValidationVerdict(ObligationKind.VALUE, _COMPARED[-1], None)
     variables = [u for u in toposort(before) if u.op is Op.PARAM and is_variable(u)]
     bounds = [u.arg.bounds or (u.dtype.min, u.dtype.max) for u in variables]
     if math.prod(int(high - low + 1) for low, high in bounds) > MAX_VARIABLE_VALUES:
         return replace(undecided, why="the named variables have too many values")
-    linear = linearize_kernel(after)
     for numbers in itertools.product(*(range(int(low), int(high) + 1) for low, high in bounds)):
         values = {str(u.arg.name): n for u, n in zip(variables, numbers, strict=True)}
         try:
             with limit_kernel_budget():
-                result = compare_values(before, linear, values)
+                result = compare_values(before, after, values)
         except BudgetExhausted as e:
             return replace(undecided, why=str(e))
         if result.is_equal is None or not (result.is_equal or has_one_form(before)):

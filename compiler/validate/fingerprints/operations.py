@@ -46,6 +46,7 @@ from uops.compiler.validate.fingerprints.terms import (
     reduction_of,
     wraps_of,
 )
+from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType, DTypeKind
 from uops.spec.ir.node import UOp
@@ -74,7 +75,12 @@ def apply_operation(u: UOp, operands: Sequence[TermValue], laws: SumLaws, bounds
     """Return an operation of the ALU on values."""
     op, d = u.op, u.dtype
     if op is Op.WHERE:
-        return choose(*operands)
+        condition, *values = operands
+        if u.condition.dtype.kind is not DTypeKind.BOOL:  # a number counts as true unless it is 0
+            zero = constant_term(0.0 if u.condition.dtype.is_float else 0, u.condition.dtype)
+            is_true = UOp(Op.CMPNE, (u.condition, B.const(0, u.condition.dtype)))
+            condition = apply_operation(is_true, align([condition, zero.with_trailing_axes(len(condition.shape))]), laws, bounds)
+        return choose(condition, *values)
     if op in CONVERSIONS:
         return convert(u, operands[0], laws, bounds)
     if op in RULES and all(t.integer is not None for t in operands):
@@ -198,6 +204,8 @@ def same_positions(a: Numbers, b: Numbers) -> bool:
 def convert(u: UOp, t: TermValue, laws: SumLaws, bounds: IntegerBounds) -> TermValue:
     """Return a Cast or Bitcast. A Cast to a dtype that holds every value of the old one keeps the value."""
     d, source = u.dtype, u.operand.dtype
+    if d is source:
+        return t
     if u.op is Op.CAST:
         if t.integer is not None and not d.is_float:
             if d.kind is DTypeKind.BOOL:

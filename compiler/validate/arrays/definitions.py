@@ -1,0 +1,178 @@
+"""What each kernel of a launch must store, and whether it does.
+
+Takes: the callified program that kernels were split from, their launch, and the Buffer of each value that is said to be realised.
+Gives: for each kernel, a verdict on its values.
+
+A kernel may read the values of earlier ones. So an element of memory is named by the memory and by the number of kernels that wrote
+it before. If every kernel stores what it must, the launch computes the program. Which Buffer holds which value is a hint of
+`rangeify`: with a wrong one, kernels are not equal. Nothing is refuted, since equal values have forms that the comparison tells
+apart. Spec: R45 (Index), R51 (references), R63 (Call); Lowering Pipeline/Rangeify.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from uops.compiler.log import GraphTransform
+from uops.compiler.rewrite.rewriter import Rewriter
+from uops.compiler.rewrite.rules import INDEXING
+from uops.compiler.validate.arrays.elements import TRUE, ZERO, ElementExpressions, Index, flatten_index
+from uops.compiler.validate.fingerprints.integers import NotEvaluable
+from uops.compiler.validate.model import DecisionMethod, ObligationKind, ValidationVerdict
+from uops.spec.ir import build as B
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.derive.shape import dim_node
+from uops.spec.ir.node import UOp, rebuild, toposort
+from uops.spec.ir.ops import MEMORY_ROOTS, Op
+from uops.spec.ir.scope import base_memory, is_variable
+
+#: Memory as it is after a number of kernels that wrote it.
+Version = tuple[UOp, int]
+#: The check that covers a kernel whose values are not decided.
+COVERED = "stages: every bit, unless floats are reduced (R32)"
+
+
+def decide_values_of_split_kernels(
+    callified: UOp, split: GraphTransform, launch: UOp, decide: Callable[[UOp, UOp], ValidationVerdict]
+) -> Iterator[ValidationVerdict]:
+    """Decide for each kernel of a launch that it stores values of the program, of which `split` is the log of `rangeify`.
+
+    `decide` decides that two bodies store the same.
+    """
+    buffers = {u: buffer for u, buffer in split.replacements.items() if isinstance(buffer, UOp)}
+    definitions = KernelDefinitions(split.before, launch, buffers)
+    unchanged = frozenset(toposort(callified.body))
+    for k in range(len(launch.src)):
+        try:
+            if not unchanged.issuperset(definitions.list_roots(k)):
+                verdict = _leave_to_interpreter("a large Reduce is split")
+            else:
+                verdict = decide(*definitions.pair_with_body(k))
+                if not verdict.is_proved:  # an Index out of range may have any value, and may be 0 in the kernel
+                    verdict = decide(*definitions.pair_with_body(k, zero_out_of_range=True))
+        except NotEvaluable as e:
+            verdict = _leave_to_interpreter(str(e))
+        is_proved = verdict.is_proved and verdict.by is DecisionMethod.FINGERPRINTS
+        yield replace(verdict, place="rangeify") if is_proved else _leave_to_interpreter(verdict.why)
+
+
+def _leave_to_interpreter(why: str) -> ValidationVerdict:
+    return ValidationVerdict(ObligationKind.VALUE, "rangeify", DecisionMethod.INTERPRETER, why=f"{COVERED} ({why})")
+
+
+class KernelDefinitions:
+    """Definitions of the kernels of a launch: what each must store, by the callified program and its realised values."""
+
+    def __init__(self, program: UOp, launch: UOp, buffer_of_value: Mapping[UOp, UOp]) -> None:
+        self.program, self.calls = program, launch.src
+        passed = {a for call in self.calls for a in call.arguments}
+        self.buffer_of_value = {u: buffer for u, buffer in buffer_of_value.items() if buffer in passed}
+        self.value_of_buffer = {buffer: u for u, buffer in self.buffer_of_value.items()}
+        self.stores: dict[UOp, list[UOp]] = {}
+        for u in toposort(program.body):
+            if u.op is Op.STORE and base_memory(u.buffer).op is Op.PARAM:
+                self.stores.setdefault(self.argument_of(base_memory(u.buffer)), []).append(u)
+        self.writes_before: list[Counter[UOp]] = []
+        writes: Counter[UOp] = Counter()
+        for call in self.calls:
+            self.writes_before.append(writes.copy())
+            writes.update(call.arguments[slot] for slot in call.arg.written or ())
+
+    def argument_of(self, param: UOp) -> UOp:
+        """Return the argument of the program that a Param of its body stands for."""
+        argument: UOp = self.program.arguments[param.arg.slot]
+        return argument
+
+    def list_roots(self, k: int) -> list[UOp]:
+        """Return the values and Stores that kernel `k` computes. Raises NotEvaluable if the program has no such Store."""
+        call, roots = self.calls[k], []
+        for memory in (call.arguments[slot] for slot in call.arg.written or ()):
+            if memory in self.value_of_buffer:
+                roots.append(self.value_of_buffer[memory])
+                continue
+            stores, writes = self.stores.get(memory, []), self.writes_before[k][memory]
+            if writes >= len(stores):
+                raise NotEvaluable("a kernel writes memory that the program does not write")
+            roots.append(stores[writes])
+        return roots
+
+    def pair_with_body(self, k: int, zero_out_of_range: bool = False) -> tuple[UOp, UOp]:
+        """Return what kernel `k` must store as a body, and its own body, over the same Params. Raises NotEvaluable.
+
+        An Index out of range has any value, or 0 with `zero_out_of_range`.
+        """
+        call = self.calls[k]
+        if call.op is not Op.CALL or call.body.op is not Op.SINK:
+            raise NotEvaluable("a kernel that is no body of loops")
+        memories = {slot: a for slot, a in enumerate(call.arguments) if not is_variable(a)}
+        if any(a.op not in MEMORY_ROOTS for a in memories.values()):
+            raise NotEvaluable("an argument is a part of memory")
+        counts = Counter(memories.values())
+        if any(counts[memories[slot]] > 1 for slot in call.arg.written or ()):
+            raise NotEvaluable("memory that is written is two arguments")
+        versions = {slot: (a, self.writes_before[k][a]) for slot, a in memories.items()}
+        memory = _KernelMemory(versions.values())
+        params = {
+            u: memory.add_param(u, versions[u.arg.slot]) for u in toposort(call.body) if u.op is Op.PARAM and not is_variable(u)
+        }
+        body = rebuild(call.body, lambda u: params.get(u, u))
+        written = [versions[slot] for slot in call.arg.written or ()]
+        effects = [
+            self._define_effect(root, version, memory, zero_out_of_range)
+            for root, version in zip(self.list_roots(k), written, strict=True)
+        ]
+        return Rewriter(INDEXING)(B.sink(*effects)), body
+
+    def _define_effect(self, root: UOp, written: Version, memory: _KernelMemory, zero_out_of_range: bool) -> UOp:
+        """Return the effect that a kernel must have: to store a value, or what a Store stores, element by element."""
+
+        def load(u: UOp, stores: int, index: Index, gate: UOp) -> UOp | None:
+            if u in self.buffer_of_value:
+                return B.cast(memory.load((self.buffer_of_value[u], 1), flatten_index(index, u.shape), gate), u.dtype)
+            if u.op is not Op.PARAM or is_variable(u):
+                return None
+            return memory.load((self.argument_of(u), stores), flatten_index(index, u.shape), gate)
+
+        expressions = ElementExpressions(load, root, zero_out_of_range)
+        target = root.buffer if root.op is Op.STORE else root
+        index = tuple(expressions.open_loop(n, AxisType.LOOP) for n in target.shape)
+        gate = None
+        if root.op is Op.STORE:
+            stored = expressions.element_of_operand(root.value, index)
+            gate = None if root.gate is None else expressions.element_of_operand(root.gate, index)
+            position = expressions.position_in(target, index)
+        else:
+            stored, position = expressions.element(root, index), flatten_index(index, root.shape)
+        address = memory.address(written, position)
+        effect = B.store(address, B.cast(stored, address.dtype), gate)
+        return B.wrap_in_one_end_per_loop(effect, [r for r in index if r is not ZERO])
+
+
+class _KernelMemory:
+    """The Params of a kernel, one per version of memory that it is given. Memory that it is not given gets another one."""
+
+    def __init__(self, versions: Iterable[Version]) -> None:
+        self.slots: dict[Version, int] = {}
+        for v in versions:
+            self.slots.setdefault(v, len(self.slots))
+        self.params: dict[Version, UOp] = {}
+
+    def add_param(self, param: UOp, version: Version) -> UOp:
+        """Return a Param of the kernel with the slot of what it is given."""
+        return self.params.setdefault(version, param.replace(arg=replace(param.arg, slot=self.slots[version])))
+
+    def address(self, version: Version, position: UOp) -> UOp:
+        """Return the address of an element."""
+        if version not in self.params:
+            slot = self.slots.setdefault(version, len(self.slots))
+            size = functools.reduce(B.mul, map(dim_node, version[0].shape), B.index(1))
+            self.params[version] = B.param(slot, (size,), version[0].dtype)
+        return UOp(Op.INDEX, (self.params[version], position))
+
+    def load(self, version: Version, position: UOp, gate: UOp) -> UOp:
+        """Return a Load of an element, of 0 where the gate is false."""
+        address = self.address(version, position)
+        return B.load(address) if gate is TRUE else B.load(address, B.const(0, address.dtype), gate)
