@@ -179,15 +179,11 @@ def _validate_distinct_kernels(
 def _decide_split_and_measure_seconds(
     graphs_by_pass: Mapping[str, UOp], launch: UOp, log: LoweringLog
 ) -> Iterator[tuple[ValidationVerdict, float]]:
-    """Yield for each kernel whether it stores values of the callified program, and the seconds that this took.
-
-    Nothing is yielded for a launch that is no split program, as one that is written by hand.
-    """
-    split = next((m for m in log.transforms if m.pass_name == "realise"), None)
-    if split is None or "callify" not in graphs_by_pass:
+    """Yield for each kernel whether it stores values of the callified program, and the seconds that this took."""
+    if "callify" not in graphs_by_pass:
         return
     start = _PROCESS.cpu_seconds()
-    for verdict in decide_values_of_split_kernels(graphs_by_pass["callify"], split, launch, _decide_equal_terms_memoized):
+    for verdict in decide_values_of_split_kernels(graphs_by_pass["callify"], launch, log, _decide_equal_terms_memoized):
         yield verdict, _PROCESS.cpu_seconds() - start
         start = _PROCESS.cpu_seconds()
 

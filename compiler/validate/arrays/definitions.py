@@ -12,14 +12,17 @@ apart. Spec: R45 (Index), R51 (references), R63 (Call); Lowering Pipeline/Rangei
 from __future__ import annotations
 
 import functools
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from uops.compiler.log import GraphTransform
+from uops.compiler.log import LoweringLog
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules import INDEXING
 from uops.compiler.validate.arrays.elements import TRUE, ZERO, ElementExpressions, Index, flatten_index
+from uops.compiler.validate.arrays.forms import count_iterations_in_closed_form, inline_private_memory
+from uops.compiler.validate.arrays.splits import is_body_with_split_reduces
 from uops.compiler.validate.fingerprints.integers import NotEvaluable
 from uops.compiler.validate.model import DecisionMethod, ObligationKind, ValidationVerdict
 from uops.spec.ir import build as B
@@ -36,27 +39,49 @@ COVERED = "stages: every bit, unless floats are reduced (R32)"
 
 
 def decide_values_of_split_kernels(
-    callified: UOp, split: GraphTransform, launch: UOp, decide: Callable[[UOp, UOp], ValidationVerdict]
+    callified: UOp, launch: UOp, log: LoweringLog, decide: Callable[[UOp, UOp], ValidationVerdict]
 ) -> Iterator[ValidationVerdict]:
-    """Decide for each kernel of a launch that it stores values of the program, of which `split` is the log of `rangeify`.
+    """Decide for each kernel of a launch that it stores values of the program. `decide` decides that two bodies store the same.
 
-    `decide` decides that two bodies store the same.
+    Nothing is yielded for a launch of which no split is logged, as one that is written by hand.
     """
+    split = next((m for m in log.transforms if m.pass_name == "realise"), None)
+    if split is None:
+        return
     buffers = {u: buffer for u, buffer in split.replacements.items() if isinstance(buffer, UOp)}
     definitions = KernelDefinitions(split.before, launch, buffers)
-    unchanged = frozenset(toposort(callified.body))
+    is_known = split.before.body is callified.body or any(
+        is_body_with_split_reduces(callified.body, split.before.body, m.replacements)
+        for m in log.transforms
+        if m.pass_name == "parts" and m.before is callified.body
+    )
     for k in range(len(launch.src)):
         try:
-            if not unchanged.issuperset(definitions.list_roots(k)):
-                verdict = _leave_to_interpreter("a large Reduce is split")
-            else:
-                verdict = decide(*definitions.pair_with_body(k))
-                if not verdict.is_proved:  # an Index out of range may have any value, and may be 0 in the kernel
-                    verdict = decide(*definitions.pair_with_body(k, zero_out_of_range=True))
+            if not is_known:
+                raise NotEvaluable("the program changed before it was split")
+            verdict = _decide_pair(*definitions.pair_with_body(k), decide)
+            if not verdict.is_proved:  # an Index out of range may have any value, and may be 0 in the kernel
+                verdict = _decide_pair(*definitions.pair_with_body(k, zero_out_of_range=True), decide)
         except NotEvaluable as e:
             verdict = _leave_to_interpreter(str(e))
-        is_proved = verdict.is_proved and verdict.by is DecisionMethod.FINGERPRINTS
+        is_proved = verdict.is_proved and verdict.by is not DecisionMethod.INTERPRETER
         yield replace(verdict, place="rangeify") if is_proved else _leave_to_interpreter(verdict.why)
+
+
+def _decide_pair(definition: UOp, body: UOp, decide: Callable[[UOp, UOp], ValidationVerdict]) -> ValidationVerdict:
+    """Decide that a body stores what its definition does: by `decide`, unless both are the same text."""
+    if _renumber_loops(definition) is _renumber_loops(body):
+        return ValidationVerdict(ObligationKind.VALUE, "rangeify", DecisionMethod.STRUCTURE)
+    return decide(definition, body)
+
+
+def _renumber_loops(body: UOp) -> UOp:
+    """Return a body without its name, whose loops are numbered in the order of the nodes."""
+    numbers = itertools.count()
+    loops = {
+        r: r.replace(arg=replace(r.arg, axis_id=next(numbers))) for r in toposort(*body.src) if r.op is Op.RANGE and not r.bound.src
+    }
+    return rebuild(B.sink(*body.src), lambda u: loops.get(u, u))
 
 
 def _leave_to_interpreter(why: str) -> ValidationVerdict:
@@ -124,7 +149,10 @@ class KernelDefinitions:
             self._define_effect(root, version, memory, zero_out_of_range)
             for root, version in zip(self.list_roots(k), written, strict=True)
         ]
-        return Rewriter(INDEXING)(B.sink(*effects)), body
+        simplify = Rewriter(INDEXING)
+        definition = simplify(count_iterations_in_closed_form(simplify(B.sink(*effects))))
+        inlined = inline_private_memory(body)
+        return definition, body if inlined is body else simplify(inlined)
 
     def _define_effect(self, root: UOp, written: Version, memory: _KernelMemory, zero_out_of_range: bool) -> UOp:
         """Return the effect that a kernel must have: to store a value, or what a Store stores, element by element."""

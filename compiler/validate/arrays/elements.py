@@ -85,7 +85,9 @@ class ElementExpressions:
         if u.op is Op.AFTER:
             return self._load_after_stores(u, index, gate)
         if u.op is Op.PAD or (u.op is Op.INDEX and self.zero_out_of_range):
-            return B.where(self._is_inside(u, index), sources[0], B.const(0, u.dtype))
+            inside, value = self._is_inside(u, index), sources[0]
+            is_zero_outside = value.op is Op.LOAD and value.gate is UOp(Op.AND, (gate, inside))
+            return value if is_zero_outside else B.where(inside, value, B.const(0, u.dtype))
         if u.op in _OPERAND_INDEX:
             return sources[0]
         if u.op is Op.REDUCE:

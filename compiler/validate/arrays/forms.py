@@ -1,0 +1,87 @@
+"""Forms of bodies in which values are compared: counts of iterations, and memory that only hands values on.
+
+Takes: a body. Gives: a body that stores the same. Both are done by laws stated here, and used on bodies that no kernel is made of.
+Spec: R30 (order of a Reduce), R128 (private Buffers).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from uops.spec.ir import build as B
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp, rebuild, toposort
+from uops.spec.ir.ops import Op
+
+
+def count_iterations_in_closed_form(body: UOp) -> UOp:
+    """Return a body in which a sum over a loop of a constant where the counter is large enough is a product.
+
+    The number of r in 0 to n - 1 with x + r >= t is max(n - max(t - x, 0), 0).
+    """
+    return rebuild(body, _count_in_closed_form)
+
+
+def _count_in_closed_form(u: UOp) -> UOp:
+    if u.op is not Op.REDUCE or u.arg.op is not Op.ADD or len(u.ranges) != 1 or not u.dtype.is_integer or u.dtype is dt.index:
+        return u
+    (r,), term = u.ranges, u.operand
+    if term.op is not Op.WHERE or term.if_true.op is not Op.CONST or term.if_false is not B.const(0, term.dtype):
+        return u
+    condition = term.condition
+    if condition.op is not Op.CMPGE or condition.lhs.op is not Op.ADD or r not in condition.lhs.src or r.bound.op is not Op.CONST:
+        return u
+    a, b = condition.lhs.src
+    x, t = b if a is r else a, condition.rhs
+    if r in toposort(x, t):
+        return u
+    zero = B.const(0, dt.index)
+    count = UOp(Op.MAX, (B.sub(r.bound, UOp(Op.MAX, (B.sub(t, x), zero))), zero))
+    return B.mul(B.cast(count, u.dtype), term.if_true)
+
+
+def inline_private_memory(body: UOp) -> UOp:
+    """Return a body in which a Load of a private Buffer is the value that one Store in loops has stored there.
+
+    Such a Store writes each element once: its position is the row-major index of its loops. Any other memory is left as it is.
+    """
+    stores = [u for u in toposort(body) if u.op is Op.STORE and u.buffer.op is Op.INDEX and u.buffer.operand.op is Op.BUFFER]
+    memories = [u.buffer.operand for u in stores]
+    if not memories or len(set(memories)) < len(memories):
+        return body
+    return rebuild(body, _replace_by_stored_value)
+
+
+def _replace_by_stored_value(u: UOp) -> UOp:
+    if u.op is not Op.LOAD or len(u.src) != 1 or u.buffer.op is not Op.INDEX or len(u.buffer.positions) != 1:
+        return u
+    memory, (position,) = u.buffer.operand, u.buffer.positions
+    if memory.op is not Op.AFTER or memory.buffer.op is not Op.BUFFER or len(memory.dependencies) != 1:
+        return u
+    (effect,) = memory.dependencies
+    loops: list[UOp] = []
+    while effect.op is Op.END:
+        loops += effect.ranges
+        effect = effect.body
+    if effect.op is not Op.STORE or effect.gate is not None or effect.buffer.op is not Op.INDEX:
+        return u
+    if effect.buffer.operand is not memory.buffer or any(r.bound.op is not Op.CONST for r in loops):
+        return u
+    counters = dict(_solve_row_major(effect.buffer.positions[0], loops, position))
+    return u if counters.keys() != set(loops) else rebuild(effect.value, lambda n: counters.get(n, n))
+
+
+def _solve_row_major(stored: UOp, loops: list[UOp], position: UOp) -> Iterator[tuple[UOp, UOp]]:
+    """Yield the counter of each loop at which the row-major position `stored` is `position`; nothing if it is no such position."""
+    size = 1
+    expected: UOp | None = None
+    for r in loops:
+        expected = r if expected is None else B.add(B.mul(expected, r.bound), r)
+        size *= int(r.bound.arg.value)
+    bounds = position.min_max
+    if expected is not stored or bounds is None or bounds[0] < 0 or bounds[1] >= size:
+        return
+    for k, r in enumerate(reversed(loops)):
+        n = r.bound
+        yield r, position if k == len(loops) - 1 else UOp(Op.MOD, (position, n))
+        position = UOp(Op.IDIV, (position, n))
