@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from uops.compiler.ir.bodies import order_outside_kernels
 from uops.compiler.log import LoweringLog
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules import INDEXING
@@ -26,6 +27,7 @@ from uops.compiler.validate.arrays.splits import is_body_with_split_reduces
 from uops.compiler.validate.fingerprints.integers import NotEvaluable
 from uops.compiler.validate.model import DecisionMethod, ObligationKind, ValidationVerdict
 from uops.spec.ir import build as B
+from uops.spec.ir import dtypes as dt
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.derive.shape import dim_node
 from uops.spec.ir.node import UOp, rebuild, toposort
@@ -70,18 +72,37 @@ def decide_values_of_split_kernels(
 
 def _decide_pair(definition: UOp, body: UOp, decide: Callable[[UOp, UOp], ValidationVerdict]) -> ValidationVerdict:
     """Decide that a body stores what its definition does: by `decide`, unless both are the same text."""
-    if _renumber_loops(definition) is _renumber_loops(body):
+    if _normalize(definition) is _normalize(body):
         return ValidationVerdict(ObligationKind.VALUE, "rangeify", DecisionMethod.STRUCTURE)
     return decide(definition, body)
 
 
-def _renumber_loops(body: UOp) -> UOp:
-    """Return a body without its name, whose loops are numbered in the order of the nodes."""
+def _normalize(body: UOp) -> UOp:
+    """Return a body without its name, whose loops are numbered in the order of the nodes, and whose conjunctions are chains."""
     numbers = itertools.count()
     loops = {
-        r: r.replace(arg=replace(r.arg, axis_id=next(numbers))) for r in toposort(*body.src) if r.op is Op.RANGE and not r.bound.src
+        r: r.replace(arg=replace(r.arg, axis_id=next(numbers)))
+        for r in toposort(*body.src)
+        if r.op is Op.RANGE and r.bound.op is Op.CONST
     }
-    return rebuild(B.sink(*body.src), lambda u: loops.get(u, u))
+
+    def normalize(u: UOp) -> UOp:
+        if u.op is Op.AND and u.dtype is dt.bool_ and u.rhs.op is Op.AND:
+            return functools.reduce(lambda a, b: UOp(Op.AND, (a, b)), _list_conjuncts(u))
+        return loops.get(u, u)
+
+    return rebuild(B.sink(*body.src), normalize)
+
+
+def _list_conjuncts(conjunction: UOp) -> list[UOp]:
+    parts, stack = [], [conjunction]
+    while stack:
+        u = stack.pop()
+        if u.op is Op.AND:
+            stack += (u.rhs, u.lhs)
+        else:
+            parts.append(u)
+    return parts
 
 
 def _leave_to_interpreter(why: str) -> ValidationVerdict:
@@ -97,14 +118,23 @@ class KernelDefinitions:
         self.buffer_of_value = {u: buffer for u, buffer in buffer_of_value.items() if buffer in passed}
         self.value_of_buffer = {buffer: u for u, buffer in self.buffer_of_value.items()}
         self.stores: dict[UOp, list[UOp]] = {}
-        for u in toposort(program.body):
-            if u.op is Op.STORE and base_memory(u.buffer).op is Op.PARAM:
+        outside = order_outside_kernels(program.body)
+        for u in outside:
+            if u.op is Op.STORE and base_memory(u.buffer).op is Op.PARAM and 0 not in u.buffer.shape:
                 self.stores.setdefault(self.argument_of(base_memory(u.buffer)), []).append(u)
-        self.writes_before: list[Counter[UOp]] = []
+        written_by_hand = {u.body for u in outside if u.op is Op.CALL}
+        self.is_split = [call.op is Op.CALL and call.body not in written_by_hand for call in self.calls]
+        #: Of each kernel, how often earlier ones wrote its arguments: all of them, and those that the program was split into.
+        self.writes_before: list[dict[UOp, int]] = []
+        self.stores_before: list[dict[UOp, int]] = []
         writes: Counter[UOp] = Counter()
-        for call in self.calls:
-            self.writes_before.append(writes.copy())
-            writes.update(call.arguments[slot] for slot in call.arg.written or ())
+        stores: Counter[UOp] = Counter()
+        for call, is_split in zip(self.calls, self.is_split, strict=True):
+            self.writes_before.append({a: writes[a] for a in call.arguments})
+            self.stores_before.append({a: stores[a] for a in call.arguments})
+            written = [call.arguments[slot] for slot in call.arg.written or ()] if call.op is Op.CALL else []
+            writes.update(written)
+            stores.update(written if is_split else ())
 
     def argument_of(self, param: UOp) -> UOp:
         """Return the argument of the program that a Param of its body stands for."""
@@ -114,14 +144,16 @@ class KernelDefinitions:
     def list_roots(self, k: int) -> list[UOp]:
         """Return the values and Stores that kernel `k` computes. Raises NotEvaluable if the program has no such Store."""
         call, roots = self.calls[k], []
+        if not self.is_split[k]:
+            raise NotEvaluable("a kernel that is written by hand")
         for memory in (call.arguments[slot] for slot in call.arg.written or ()):
             if memory in self.value_of_buffer:
                 roots.append(self.value_of_buffer[memory])
                 continue
-            stores, writes = self.stores.get(memory, []), self.writes_before[k][memory]
-            if writes >= len(stores):
+            stores, earlier = self.stores.get(memory, []), self.stores_before[k][memory]
+            if earlier >= len(stores):
                 raise NotEvaluable("a kernel writes memory that the program does not write")
-            roots.append(stores[writes])
+            roots.append(stores[earlier])
         return roots
 
     def pair_with_body(self, k: int, zero_out_of_range: bool = False) -> tuple[UOp, UOp]:
@@ -129,8 +161,8 @@ class KernelDefinitions:
 
         An Index out of range has any value, or 0 with `zero_out_of_range`.
         """
-        call = self.calls[k]
-        if call.op is not Op.CALL or call.body.op is not Op.SINK:
+        call, roots = self.calls[k], self.list_roots(k)
+        if call.body.op is not Op.SINK:
             raise NotEvaluable("a kernel that is no body of loops")
         memories = {slot: a for slot, a in enumerate(call.arguments) if not is_variable(a)}
         if any(a.op not in MEMORY_ROOTS for a in memories.values()):
@@ -146,8 +178,7 @@ class KernelDefinitions:
         body = rebuild(call.body, lambda u: params.get(u, u))
         written = [versions[slot] for slot in call.arg.written or ()]
         effects = [
-            self._define_effect(root, version, memory, zero_out_of_range)
-            for root, version in zip(self.list_roots(k), written, strict=True)
+            self._define_effect(root, version, memory, zero_out_of_range) for root, version in zip(roots, written, strict=True)
         ]
         simplify = Rewriter(INDEXING)
         definition = simplify(count_iterations_in_closed_form(simplify(B.sink(*effects))))

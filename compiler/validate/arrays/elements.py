@@ -102,6 +102,8 @@ class ElementExpressions:
             return sources[0] if u.gate is None else B.where(sources[2], sources[0], sources[1])
         if u.op is Op.BITCAST and u.dtype.itemsize != u.operand.dtype.itemsize:
             raise NotEvaluable("a Bitcast to another size")
+        if u.op is Op.WHERE and sources[0].dtype is not dt.bool_:  # a number is true unless it is 0
+            sources[0] = UOp(Op.CMPNE, (sources[0], B.const(0, sources[0].dtype)))
         if u.op in ALU or u.op in CONVERSIONS:
             return u.replace(src=tuple(sources))
         raise NotEvaluable(f"{u.op.name} of an array has no element")

@@ -46,7 +46,6 @@ from uops.compiler.validate.fingerprints.terms import (
     reduction_of,
     wraps_of,
 )
-from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType, DTypeKind
 from uops.spec.ir.node import UOp
@@ -75,12 +74,7 @@ def apply_operation(u: UOp, operands: Sequence[TermValue], laws: SumLaws, bounds
     """Return an operation of the ALU on values."""
     op, d = u.op, u.dtype
     if op is Op.WHERE:
-        condition, *values = operands
-        if u.condition.dtype.kind is not DTypeKind.BOOL:  # a number counts as true unless it is 0
-            zero = constant_term(0.0 if u.condition.dtype.is_float else 0, u.condition.dtype)
-            is_true = UOp(Op.CMPNE, (u.condition, B.const(0, u.condition.dtype)))
-            condition = apply_operation(is_true, align([condition, zero.with_trailing_axes(len(condition.shape))]), laws, bounds)
-        return choose(condition, *values)
+        return choose(*operands)
     if op in CONVERSIONS:
         return convert(u, operands[0], laws, bounds)
     if op in RULES and all(t.integer is not None for t in operands):

@@ -1,0 +1,152 @@
+"""Values of kernels by the program that was split: what is right is proved, and what is wrong is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from uops.backends.registry import create_backend
+from uops.compiler.config import Config
+from uops.compiler.log import LoweringLog
+from uops.compiler.pipeline import record_lowering_up_to_plan
+from uops.compiler.validate.arrays.definitions import KernelDefinitions, decide_values_of_split_kernels
+from uops.compiler.validate.model import DecisionMethod
+from uops.compiler.validate.values import decide_equal_terms
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp, rebuild, toposort
+from uops.spec.ir.ops import Op
+
+X, Y = b.param(0, (4, 6), dt.float32), b.param(1, (4, 6), dt.float32)
+ROW = b.param(2, (6,), dt.int32)
+MEMORY = b.buffer(6, dt.int32, unique=9)
+
+
+def _summed(x: UOp, *axes: int) -> UOp:
+    return b.reduce(x, Op.ADD, axes)
+
+
+PROGRAMS: dict[str, UOp] = {
+    "elementwise": b.add(b.mul(X, 2.0), Y),
+    "permute": b.add(b.permute(X, (1, 0)), 1.0),
+    "flip": b.flip(X, (True, False)),
+    "reshape": b.reshape(b.permute(X, (1, 0)), (3, 8)),
+    "expand": b.add(X, b.expand(b.reshape(b.param(3, (4,), dt.float32), (4, 1)), (4, 6))),
+    "pad": b.add(b.pad(X, (1, 2), (6, 9)), 1.0),
+    "shrink": b.shrink(X, (1, 2), (2, 3)),
+    "sum": _summed(b.mul(X, Y), 1),
+    "greatest of sums": b.reduce(_summed(X, 1), Op.MAX, (0,)),
+    "softmax": b.mul(UOp(Op.EXP2, (b.sub(X, b.expand(b.reduce(X, Op.MAX, (1,)), (4, 6))),)), _summed(X, 1)),
+    "product": _summed(b.mul(b.reshape(X, (4, 1, 6)), b.reshape(Y, (1, 4, 6))), 2),
+    "stack": b.stack(b.shrink(X, (0, 0), (1, 6)), b.shrink(Y, (3, 0), (1, 6))),
+    "gather": b.at(X, b.param(3, (3,), dt.uint8)),
+    "row": b.at(X, 2),
+    "two kernels": _summed(b.contiguous(b.add(X, 1.0)), 0),
+    "store in place": b.after(MEMORY, b.store(MEMORY, b.add(MEMORY, ROW))),
+    "store to a part": b.after(MEMORY, b.store(b.shrink(MEMORY, (2,), (3,)), b.shrink(ROW, (0,), (3,)))),
+    "store backwards": b.after(MEMORY, b.store(b.flip(MEMORY, (True,)), ROW)),
+    "number as a condition": b.where(ROW, b.mul(ROW, 3), b.add(ROW, 7)),
+    "variable": b.shrink(X, (b.variable("k", 0, 2), 0), (2, 6)),
+    "large sum": _summed(b.param(3, (1, 1 << 20), dt.float32), 1),
+}  # fmt: skip
+
+
+def _lower(graph: UOp) -> tuple[UOp, UOp, LoweringLog]:
+    """Return the callified program, the launch of its kernels, and the log."""
+    graphs, _, log = record_lowering_up_to_plan(graph, create_backend("c").target, Config(reuse=False, validate=True))
+    return graphs["callify"], graphs["join"], log
+
+
+def _methods(callified: UOp, launch: UOp, log: LoweringLog) -> list[DecisionMethod | None]:
+    return [v.by for v in decide_values_of_split_kernels(callified, launch, log, decide_equal_terms)]
+
+
+def _is_proved(callified: UOp, launch: UOp, log: LoweringLog) -> bool:
+    methods = _methods(callified, launch, log)
+    assert methods
+    return all(m in (DecisionMethod.STRUCTURE, DecisionMethod.FINGERPRINTS) for m in methods)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_kernels_store_the_values_of_their_program(name: str) -> None:
+    assert _is_proved(*_lower(PROGRAMS[name]))
+
+
+def _change_index_constants(launch: UOp) -> Iterator[UOp]:
+    """Yield launches in which one integer of an address or a gate is another one."""
+    for k in {u: None for call in launch.src for u in toposort(call.body) if u.op is Op.CONST and u.dtype is dt.index}:
+        yield _change(launch, lambda u, k=k: b.index(int(k.arg.value) + 1) if u is k else u)
+
+
+def _change_reduces(launch: UOp) -> Iterator[UOp]:
+    for r in {u: None for call in launch.src for u in toposort(call.body) if u.op is Op.REDUCE}:
+        other = Op.ADD if r.arg.op is Op.MAX else Op.MAX
+        yield _change(launch, lambda u, r=r, other=other: u.replace(arg=replace(u.arg, op=other)) if u is r else u)
+
+
+def _drop_gates(launch: UOp) -> Iterator[UOp]:
+    for gated in {u: None for call in launch.src for u in toposort(call.body) if u.op is Op.LOAD and u.gate is not None}:
+        yield _change(launch, lambda u, gated=gated: u.replace(src=u.src[:1]) if u is gated else u)
+
+
+def _swap_operands(launch: UOp) -> Iterator[UOp]:
+    for d in {
+        u: None for call in launch.src for u in toposort(call.body) if u.op in (Op.SUB, Op.WHERE) and u.dtype is not dt.index
+    }:
+        yield _change(launch, lambda u, d=d: u.replace(src=(*u.src[:-2], u.src[-1], u.src[-2])) if u is d else u)
+
+
+def _change(launch: UOp, change: Callable[[UOp], UOp]) -> UOp:
+    """Return a launch with a change in its bodies. Memory keeps its sizes."""
+
+    def change_body(body: UOp) -> UOp:
+        params = {u.arg.slot: u for u in toposort(body) if u.op is Op.PARAM}
+        return rebuild(body, lambda u: params[u.arg.slot] if u.op is Op.PARAM else change(u))
+
+    return launch.replace(src=tuple(call.replace(src=(change_body(call.body), *call.arguments)) for call in launch.src))
+
+
+@pytest.mark.parametrize("change", [_change_index_constants, _change_reduces, _drop_gates, _swap_operands])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_no_other_kernel_is_proved(name: str, change: Callable[[UOp], Iterator[UOp]]) -> None:
+    if name in ("variable", "gather", "large sum") and change is _drop_gates:
+        return  # an Index out of range has any value
+    callified, launch, log = _lower(PROGRAMS[name])
+    for changed in (c for c in change(launch) if c is not launch):  # an extent of memory is no integer of an address
+        assert not _is_proved(callified, changed, log)
+
+
+def test_kernels_in_another_order_read_other_versions() -> None:
+    callified, launch, log = _lower(PROGRAMS["two kernels"])
+    assert len(launch.src) == 2
+    assert not _is_proved(callified, launch.replace(src=launch.src[::-1]), log)
+
+
+def test_a_wrong_hint_proves_nothing() -> None:
+    halves = b.contiguous(b.add(X, 1.0)), b.contiguous(b.add(Y, 1.0))
+    callified, launch, log = _lower(b.sub(_summed(halves[0], 1), _summed(halves[1], 1)))
+    assert _is_proved(callified, launch, log)
+    (split,) = (m for m in log.transforms if m.pass_name == "realise")
+    values = list(split.replacements)
+    hints = dict(zip(values, [split.replacements[u] for u in reversed(values)], strict=True))
+    log.transforms[log.transforms.index(split)] = replace(split, replacements=hints)
+    assert not _is_proved(callified, launch, log)
+
+
+def test_another_program_is_not_proved() -> None:
+    _, launch, log = _lower(PROGRAMS["sum"])
+    other, *_ = _lower(PROGRAMS["product"])
+    assert _methods(other, launch, log) == [DecisionMethod.INTERPRETER]
+
+
+def test_a_kernel_that_is_written_by_hand_is_no_store_of_the_program() -> None:
+    (kernel,) = _lower(b.add(ROW, 1))[1].src
+    body = kernel.body.replace(arg=replace(kernel.body.arg, scheduled=True))
+    call = b.call(body, MEMORY, ROW, written=(0,))
+    callified, launch, log = _lower(b.add(b.after(MEMORY, call), 1))
+    assert launch.src[0].body is body
+    definitions = KernelDefinitions(callified, launch, {})
+    assert definitions.is_split == [False, True]
+    assert _methods(callified, launch, log)[0] is DecisionMethod.INTERPRETER
