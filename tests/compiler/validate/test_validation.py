@@ -180,7 +180,7 @@ def test_the_values_of_each_pass_are_proved_by_some_method():
     (found,) = validate(*record_lowering_up_to_plan(product(), create_backend("c").target, CHECKED)).kernels
     passes = {v.place: v for v in found.verdicts if v.kind is ObligationKind.VALUE}
     assert list(passes) == ["rangeify", *launch.PASSES]
-    assert passes["rangeify"].by is DecisionMethod.FINGERPRINTS
+    assert passes["rangeify"].by is DecisionMethod.STRUCTURE
     assert passes["decompose"].by is DecisionMethod.STRUCTURE and passes["accumulate"].by is DecisionMethod.FINGERPRINTS
     assert passes["join"].by is DecisionMethod.STRUCTURE
 
@@ -196,7 +196,7 @@ def test_a_kernel_that_is_fused_of_others_is_compared_with_the_program_or_covere
     (found,) = validate(others, steps, log).kernels
     (verdict,) = (v for v in found.verdicts if v.place == "join")
     if is_split_logged:
-        assert verdict.by is DecisionMethod.FINGERPRINTS
+        assert verdict.by is DecisionMethod.STRUCTURE
         return
     assert verdict.by is DecisionMethod.INTERPRETER
     assert str(verdict).endswith(f"not proved, but covered by the interpreter: {COVERED['join']}")
