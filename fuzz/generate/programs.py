@@ -341,7 +341,9 @@ class CallingProgramMaker(ProgramMaker):
         """Choose memory for an argument that is written: all of it, or a view. Return it, and the reference to pass."""
         size, d = placeholder.arg.size, placeholder.dtype
         fitting = [m for m in self.memories if m.dtype is d and m.size >= size and m not in taken]
-        memory = self.draw.choice(fitting) if fitting and self.draw.chance(60) else self._add_memory(size, d)
+        read = [m for m in fitting if m.reads]
+        fitting = read if read and self.draw.chance(60) else fitting  # what was read must be read before it is written
+        memory = self.draw.choice(fitting) if fitting and self.draw.chance(75) else self._add_memory(size, d)
         view = self._draw_view_of_size(memory, size)
         if memory.reads:
             ordered = b.after(memory.current, *memory.reads)
@@ -414,6 +416,8 @@ def generate_program_with_kernel_calls(draw: ChoiceSource, declared: SupportedOp
     others = (program.add_value_read_from_memory, program.add_store, program.add_store_at_positions, program.add_shared_value)
     for _ in range(draw.integer(0, 4)):
         statements.insert(draw.integer(0, len(statements)), draw.choice(others))
+    if draw.chance(40):
+        statements += [program.add_value_read_from_memory, program.add_kernel_call]
     for add in statements:
         add()
     return FuzzCase(program.build_root(), program.maker.inputs)

@@ -235,8 +235,12 @@ def make_two_loops_maybe_bounded_by_counter(k: WrittenKernel) -> list[UOp]:
     if k.draw.chance(40):  # a Load that the inner loop does not change, and that only its gate keeps inside of memory
         added = combine_exactly(k, added, k.load_inside_of_shorter_memory(outer))
     if bound is bounds[1] and k.draw.chance(60):
-        memory = b.after(k.make_memory_param_with_placeholder_argument(4), inner)
-        added = combine_exactly(k, added, b.load(b.at(memory, b.sub(outer, 2))))  # outer is at least 2 in the inner loop
+        memory, position = k.make_memory_param_with_placeholder_argument(4), b.sub(outer, 2)
+        if k.draw.chance(50):
+            memory = b.after(memory, inner)
+        else:
+            position = b.add(position, b.mul(inner, 0))
+        added = combine_exactly(k, added, b.load(b.at(memory, position)))  # outer is at least 2 in the inner loop
     update = b.store(element, combine_exactly(k, b.load(element), added))
     return [
         b.end(update, outer, inner)
