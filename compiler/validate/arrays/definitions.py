@@ -67,7 +67,7 @@ def decide_values_of_split_kernels(
         except NotEvaluable as e:
             verdict = _leave_to_interpreter(str(e))
         is_proved = verdict.is_proved and verdict.by is not DecisionMethod.INTERPRETER
-        yield replace(verdict, place="rangeify") if is_proved else _leave_to_interpreter(verdict.why)
+        yield replace(verdict, place="rangeify") if is_proved else _leave_to_interpreter(verdict.why or "the terms differ")
 
 
 def _decide_pair(definition: UOp, body: UOp, decide: Callable[[UOp, UOp], ValidationVerdict]) -> ValidationVerdict:
