@@ -193,7 +193,7 @@ def summarize_backend(backend: str, results: Sequence[Json]) -> Json:
 
 
 def summarize_values(backend: str, results: Sequence[Json]) -> Iterator[Json]:
-    """Yield the row of each group of programs: the kernels whose values are proved from the callified program to instructions, and reasons."""
+    """Yield the row of each group of programs: the kernels whose values are proved from the callified program on, and reasons."""
     for group in ("suite", "workload", "example"):
         kernels = {k: v for f in results if f["program"].startswith(group) for k, v in f.get("kernels", {}).items()}
         if not kernels:

@@ -205,7 +205,7 @@ class ElementExpressions:
         ]
 
     def _open_reduce_loops(self, e: Element) -> Index:
-        u, index, gate = e
+        u, index, _ = e
         if u.ranges:
             raise NotEvaluable("a Reduce of an array over loops")
         if e not in self.loops:

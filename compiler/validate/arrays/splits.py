@@ -1,7 +1,7 @@
 """Reduces in two stages: each combines the results of parts, and the parts are all of it.
 
-Takes: a callified body, the body after large Reduces were split, and the replacement of each node. Gives: whether every node is kept
-on replaced sources, or is a Reduce in two stages. Spec: R32 (a Reduce has any order and association).
+Takes: a callified body, the body after large Reduces were split, and the replacement of each node. Gives: whether every node is
+kept on replaced sources, or is a Reduce in two stages. Spec: R32 (a Reduce has any order and association).
 """
 
 from __future__ import annotations
