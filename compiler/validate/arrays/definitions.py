@@ -24,6 +24,7 @@ from uops.compiler.rewrite.rules import INDEXING
 from uops.compiler.validate.arrays.elements import TRUE, ZERO, ElementExpressions, Index, flatten_index
 from uops.compiler.validate.arrays.forms import count_iterations_in_closed_form, inline_private_memory
 from uops.compiler.validate.arrays.splits import is_body_with_split_reduces
+from uops.compiler.validate.fingerprints.compare import count_elements_if_all_are_stored, is_enumerated
 from uops.compiler.validate.fingerprints.integers import NotEvaluable
 from uops.compiler.validate.model import DecisionMethod, ObligationKind, ValidationVerdict
 from uops.spec.ir import build as B
@@ -61,6 +62,8 @@ def decide_values_of_split_kernels(
         try:
             if not is_known:
                 raise NotEvaluable("the program changed before it was split")
+            if not definitions.has_kernel_per_store:
+                raise NotEvaluable("a Store of the program has no kernel")
             verdict = _decide_pair(*definitions.pair_with_body(k), decide)
             if not verdict.is_proved:  # an Index out of range may have any value, and may be 0 in the kernel
                 verdict = _decide_pair(*definitions.pair_with_body(k, zero_out_of_range=True), decide)
@@ -74,7 +77,16 @@ def _decide_pair(definition: UOp, body: UOp, decide: Callable[[UOp, UOp], Valida
     """Decide that a body stores what its definition does: by `decide`, unless both are the same text."""
     if _normalize(definition) is _normalize(body):
         return ValidationVerdict(ObligationKind.VALUE, "rangeify", DecisionMethod.STRUCTURE)
-    return decide(definition, body)
+    verdict = decide(definition, body)
+    if verdict.is_proved and not is_enumerated(body) and not _store_same_elements(definition, body):
+        return _leave_to_interpreter("the elements that it stores are not counted")
+    return verdict
+
+
+def _store_same_elements(definition: UOp, body: UOp) -> bool:
+    """Return True if two bodies, each with one Store, surely write the same elements: all of the first n of their memory."""
+    counts = [count_elements_if_all_are_stored(b) for b in (definition, body)]
+    return counts[0] is not None and counts[0] == counts[1]
 
 
 def _normalize(body: UOp) -> UOp:
@@ -135,6 +147,7 @@ class KernelDefinitions:
             written = [call.arguments[slot] for slot in call.arg.written or ()] if call.op is Op.CALL else []
             writes.update(written)
             stores.update(written if is_split else ())
+        self.has_kernel_per_store = all(stores[memory] == len(listed) for memory, listed in self.stores.items())
 
     def argument_of(self, param: UOp) -> UOp:
         """Return the argument of the program that a Param of its body stands for."""
@@ -185,15 +198,23 @@ class KernelDefinitions:
         inlined = inline_private_memory(body)
         return definition, body if inlined is body else simplify(inlined)
 
+    def _count_first_stores(self, param: UOp, stores: frozenset[UOp]) -> int:
+        """Return the number of Stores to a memory after which it is read. Raises NotEvaluable unless they are its first ones."""
+        some = {u for u in stores if 0 not in u.buffer.shape}
+        if some != set(self.stores.get(self.argument_of(param), [])[: len(some)]):
+            raise NotEvaluable("memory is read after some of its Stores, and not after others before these")
+        return len(some)
+
     def _define_effect(self, root: UOp, written: Version, memory: _KernelMemory, zero_out_of_range: bool) -> UOp:
         """Return the effect that a kernel must have: to store a value, or what a Store stores, element by element."""
 
-        def load(u: UOp, stores: int, index: Index, gate: UOp) -> UOp | None:
+        def load(u: UOp, stores: frozenset[UOp], index: Index, gate: UOp) -> UOp | None:
             if u in self.buffer_of_value:
                 return B.cast(memory.load((self.buffer_of_value[u], 1), flatten_index(index, u.shape), gate), u.dtype)
             if u.op is not Op.PARAM or is_variable(u):
                 return None
-            return memory.load((self.argument_of(u), stores), flatten_index(index, u.shape), gate)
+            version = self.argument_of(u), self._count_first_stores(u, stores)
+            return memory.load(version, flatten_index(index, u.shape), gate)
 
         expressions = ElementExpressions(load, root, zero_out_of_range)
         target = root.buffer if root.op is Op.STORE else root

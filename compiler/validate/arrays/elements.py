@@ -33,13 +33,16 @@ _MAX_STACKED = 64
 class ElementExpressions:
     """Expressions of elements, each made once.
 
-    `load` gives an element of memory, or of a value that is said to be in memory: (value, number of Stores before, index, gate) ->
+    `load` gives an element of memory, or of a value that is said to be in memory: (value, Stores before, index, gate) ->
     expression, or None for a value that is not in memory. The value `root` is computed even so. An Index out of range has no value
     (R45); with `zero_out_of_range` it is 0.
     """
 
     def __init__(
-        self, load: Callable[[UOp, int, Index, UOp], UOp | None], root: UOp | None = None, zero_out_of_range: bool = False
+        self,
+        load: Callable[[UOp, frozenset[UOp], Index, UOp], UOp | None],
+        root: UOp | None = None,
+        zero_out_of_range: bool = False,
     ) -> None:
         self.load, self.root, self.zero_out_of_range = load, root, zero_out_of_range
         self.known: dict[Element, UOp] = {}
@@ -60,7 +63,7 @@ class ElementExpressions:
 
     def _list_sources(self, e: Element) -> Sequence[Element]:
         u, index, gate = e
-        if u is not self.root and self.load(u, 0, index, gate) is not None:
+        if u is not self.root and self.load(u, frozenset(), index, gate) is not None:
             return ()
         if u.op is Op.INDEX and (positions := [p for p in self._positions(u, index) if p not in self.known]):
             return positions  # of the operand, the element depends on them
@@ -77,7 +80,7 @@ class ElementExpressions:
 
     def _compute(self, e: Element) -> UOp:
         u, index, gate = e
-        if u is not self.root and (loaded := self.load(u, 0, index, gate)) is not None:
+        if u is not self.root and (loaded := self.load(u, frozenset(), index, gate)) is not None:
             return loaded
         sources = [self.known[s] for s in self._list_sources(e)]
         if u.op is Op.CONST or (u.op is Op.PARAM and is_variable(u)):
@@ -121,7 +124,7 @@ class ElementExpressions:
             return self.element(u, index, gate)
         if any(x.op is Op.CALL for x in order):
             raise NotEvaluable("a program that calls a kernel")
-        stores = sum(x.op is Op.STORE and base_memory(x.buffer) is u for x in order)
+        stores = frozenset(x for x in order if x.op is Op.STORE and base_memory(x.buffer) is u)
         loaded = self.load(u, stores, index, gate)
         assert loaded is not None
         return loaded

@@ -33,7 +33,7 @@ from uops.compiler.validate.sites import address_of
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import COUNTERS, Op
-from uops.spec.ir.scope import base_memory
+from uops.spec.ir.scope import base_memory, is_variable
 
 #: Number of iterations beyond which loops that no value crosses are not enumerated.
 MAX_ENUMERATED = 1 << 12
@@ -66,7 +66,7 @@ def compare_values(before: UOp, after: UOp, variables: Mapping[str, int]) -> Com
 
 
 def _compare_by_laws(before: UOp, after: UOp, old_laws: SumLaws, new_laws: SumLaws, variables: Mapping[str, int]) -> Comparison:
-    loops = list(_list_independent_loops(after)) if _count_iterations(after) > MAX_ENUMERATED else []
+    loops = [] if is_enumerated(after) else list(_list_independent_loops(after))
     edges = 0
     while loops:
         spread = _spread_loops(loops, edges)
@@ -93,6 +93,33 @@ def _compare_by_laws(before: UOp, after: UOp, old_laws: SumLaws, new_laws: SumLa
 
 
 # Loops
+
+
+def is_enumerated(body: UOp) -> bool:
+    """Return True if all iterations of a body are evaluated, so that the contents of its memory are compared whole."""
+    return _count_iterations(body) <= MAX_ENUMERATED
+
+
+def count_elements_if_all_are_stored(body: UOp) -> int | None:
+    """Return how many elements, the first ones of its memory, a body with one Store writes, each once; None if that is not sure."""
+    nodes = toposort(body)
+    stores = [u for u in nodes if u.op is Op.STORE]
+    if len(stores) != 1 or stores[0].gate is not None or any(u.op is Op.PARAM and is_variable(u) for u in nodes):
+        return None
+    try:
+        store = _StoreOfBody(body, stores[0], SumLaws(), {})
+    except NotEvaluable:
+        return None
+    strides = sorted(
+        (int(store.written.factors[c].item()), store.extents[r]) for r, c in store.symbols.items() if c in store.written.factors
+    )
+    count = 1
+    for stride, extent in strides:
+        if stride != count:
+            return None
+        count *= extent
+    are_all_used = len(strides) == sum(n != 1 for n in store.extents.values())
+    return count if are_all_used and store.written.numbers.item() == 0 else None
 
 
 def _count_iterations(root: UOp) -> int:

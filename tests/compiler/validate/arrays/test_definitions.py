@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -150,3 +151,34 @@ def test_a_kernel_that_is_written_by_hand_is_no_store_of_the_program() -> None:
     definitions = KernelDefinitions(callified, launch, {})
     assert definitions.is_split == [False, True]
     assert _methods(callified, launch, log)[0] is DecisionMethod.INTERPRETER
+
+
+@pytest.mark.parametrize("rows", [32, 200])
+def test_a_kernel_that_stores_some_rows_is_not_proved(rows: int) -> None:
+    """A small kernel is compared in all iterations. A large one is not, so its elements are counted."""
+    x = b.param(0, (rows, 96), dt.float32)
+    callified, launch, log = _lower(b.permute(b.add(x, 1.0), (1, 0)))
+    assert _is_proved(callified, launch, log)
+    (bound,) = {r.bound for call in launch.src for r in toposort(call.body) if r.op is Op.RANGE and r.bound is b.index(rows)}
+    fewer = _change(launch, lambda u: b.range_(rows - 1, u.arg.axis_id, u.arg.type) if u.op is Op.RANGE and u.bound is bound else u)
+    assert fewer is not launch
+    assert not _is_proved(callified, fewer, log)
+
+
+def test_a_store_without_a_kernel_proves_nothing() -> None:
+    other = b.buffer(6, dt.int32, unique=10)
+    both = b.tuple_(PROGRAMS["store in place"], b.after(other, b.store(other, ROW)))
+    callified, launch, log = _lower(both)
+    assert _is_proved(callified, launch, log)
+    for k in range(len(launch.src)):
+        assert not _is_proved(callified, launch.replace(src=(*launch.src[:k], *launch.src[k + 1 :])), log)
+
+
+def test_memory_that_is_read_after_some_of_its_stores_is_left_to_the_interpreter() -> None:
+    halves = [b.store(b.shrink(MEMORY, (k,), (3,)), b.shrink(ROW, (k,), (3,))) for k in (0, 3)]
+    both, second = b.after(MEMORY, *halves), b.shrink(b.after(MEMORY, halves[1]), (3,), (3,))
+    callified, launch, log = _lower(b.add(both, 1))
+    assert _is_proved(callified, launch, log)
+    callified, launch, log = _lower(b.tuple_(both, b.add(second, 1)))
+    for order in itertools.permutations(launch.src):  # the first half is stored first, and then read in place of the second
+        assert not _is_proved(callified, launch.replace(src=order), log)
