@@ -10,9 +10,10 @@ Spec: R51 (references), R52 (Load), R57 (Range), R61 (fresh buffers), R114 (If),
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -51,6 +52,7 @@ from uops.compiler.validate.fingerprints.terms import (
     reduction_of,
     wraps_of,
 )
+from uops.compiler.validate.fingerprints.windows import SlidingWindow, find_sliding_windows
 from uops.compiler.validate.postorder import compute_sources_first
 from uops.compiler.validate.reader import PlacedNode, place_nodes_in_blocks
 from uops.compiler.validate.sites import address_of
@@ -75,6 +77,10 @@ class Iterations:
     variables: Mapping[str, int] = field(default_factory=dict)
 
 
+#: Greatest number of elements of accumulators that are kept as they were before their loops.
+_MAX_KEPT = 1 << 12
+
+
 class KernelEvaluation:
     """The state of one evaluation: values of nodes, and memory."""
 
@@ -95,7 +101,12 @@ class KernelEvaluation:
         self.values: dict[UOp, TermValue] = {}
         self.sizes: dict[UOp, int] = {}
         self.bounds = IntegerBounds()
-        self.counters = {r: self._make_counter(r) for r in self.loops}
+        self.windows: Mapping[UOp, SlidingWindow] = {}
+        self.counters: dict[UOp, Integer] = {}
+        #: Of loops whose extent depends on other loops, the iterations that there are.
+        self.masks: dict[UOp, Mask] = {}
+        for r in self.loops:
+            self.counters[r] = self._make_counter(r)
         self.specials = tuple(u for u in self.loops if u.op is Op.SPECIAL)
         self.accesses: dict[UOp, list[PlacedNode]] = {}
         for p in self.placed:
@@ -109,15 +120,21 @@ class KernelEvaluation:
         self.outputs: dict[int, list[StoredValues]] = {m.arg.slot: [] for m in self.only_stored}
         self.memories = {m: self._make_memory(m) for m in stored - self.only_stored}
         self.carried: dict[UOp, frozenset[UOp]] = {}
+        #: By Store: what a small accumulator held before its loops.
+        self.before_sums: dict[UOp, MemoryContents] = {}
+        self.windows = find_sliding_windows(nodes, self.loops, {*iterations.spread, *iterations.at}, self.stored)
         if root.op is not Op.LINEAR:
             self._require_loads_ordered_with_stores()
 
     def run(self) -> None:
         """Execute everything in order."""
+        needed = {p.node for p in self.placed}
+        if self.windows:  # a term of a sliding window is evaluated apart
+            needed = set(toposort(self.placed[-1].node, gate=lambda u: u not in self.windows))
         for p in self.placed:
             if p.node.op is Op.STORE:
                 self._store(p)
-            elif p.node.op not in _WITHOUT_VALUE and not _is_address(p.node):
+            elif p.node in needed and p.node.op not in _WITHOUT_VALUE and not _is_address(p.node):
                 self.evaluate(p.node)
 
     def contents_of_params(self) -> dict[int, Fingerprints]:
@@ -133,14 +150,29 @@ class KernelEvaluation:
     # Loops and sizes
 
     def _make_counter(self, loop: UOp) -> Integer:
-        if any(u.op in COUNTERS or u.op is Op.LOAD for u in toposort(loop.bound)):
-            raise NotEvaluable("the extent of a loop depends on another loop, or on memory")
-        given = self.iterations.at.get(loop) or self.iterations.spread.get(loop)
-        if given is None:
-            given = Integer(np.arange(max(0, self.evaluate_size(loop.bound)), dtype=np.int64))
+        below = toposort(loop.bound)
+        if any(u.op is Op.LOAD for u in below):
+            raise NotEvaluable("the extent of a loop depends on memory")
         shape = [1] * self.rank
         shape[self.axis_of[loop]] = -1
+        given = self.iterations.at.get(loop) or self.iterations.spread.get(loop)
+        if any(u.op in COUNTERS for u in below):
+            if given is not None:
+                raise NotEvaluable("the extent of a loop that is not enumerated depends on another loop")
+            extent = self.evaluate(loop.bound).integer
+            assert extent is not None
+            numbers = extent.require_numbers()
+            counter = np.arange(max(0, int(numbers.max(initial=0))), dtype=np.int64).reshape(shape)
+            self.masks[loop] = counter < numbers
+            return Integer(counter)
+        if given is None:
+            given = Integer(np.arange(max(0, self.evaluate_size(loop.bound)), dtype=np.int64))
         return given.map_arrays(lambda x: x.reshape(shape))
+
+    def _find_executed_iterations(self, loops: Sequence[UOp]) -> Mask | None:
+        """Return the iterations of some loops that there are; None for all."""
+        masks = [self.masks[r] for r in loops if r in self.masks]
+        return functools.reduce(np.logical_and, masks) if masks else None
 
     def evaluate_size(self, dim: Dim) -> int:
         """Return an extent, which may depend on named variables."""
@@ -179,7 +211,10 @@ class KernelEvaluation:
 
     def evaluate(self, u: UOp) -> TermValue:
         """Return the value of a node, and of what it needs first."""
-        return compute_sources_first(u, self.values, _value_sources, self._compute_and_charge)
+        return compute_sources_first(u, self.values, self._list_value_sources, self._compute_and_charge)
+
+    def _list_value_sources(self, u: UOp) -> Sequence[UOp]:
+        return () if u in self.windows else _value_sources(u)
 
     def _compute_and_charge(self, u: UOp) -> TermValue:
         t = self._compute(u)
@@ -211,12 +246,31 @@ class KernelEvaluation:
     def _reduce(self, u: UOp) -> TermValue:
         """Return a Reduce over axes and loops as one multiset."""
         reduction = reduction_of(u.arg.op, u.dtype)
+        if u in self.windows:
+            return self._reduce_sliding_window(u)
         addends = as_addends(self.values[u.operand], reduction, self.laws)
+        executed = self._find_executed_iterations(u.ranges)
+        if executed is not None:
+            require_few_points(addends, with_rank(executed, addends.ndim))
+            addends = np.where(with_rank(executed, addends.ndim), addends, np.uint64(0))
         repeated = self._repetitions(u.ranges, addends.shape)
         axes = (*(self.axis_of[r] for r in u.ranges), *(self.rank + k for k in u.arg.axes))
         with np.errstate(over="ignore"):
             total = addends.sum(axis=axes, keepdims=True, dtype=np.uint64) * np.uint64(repeated)
         return TermValue(None, np.asarray(total), reduction)
+
+    def _reduce_sliding_window(self, u: UOp) -> TermValue:
+        """Return a Reduce of f(i + r) over r for all i: the difference of two sums of f from its first element on."""
+        w = self.windows[u]
+        reduction = reduction_of(u.arg.op, u.dtype)
+        inner = KernelEvaluation(w.body, self.laws, Iterations(variables=self.iterations.variables))
+        addends = as_addends(inner.evaluate(w.term), reduction, self.laws).reshape(-1)
+        charge_budget_if_limited(BudgetUnit.FINGERPRINTS, w.outer_extent + w.extent)
+        sums = np.zeros(w.outer_extent + w.extent, np.uint64)
+        with np.errstate(over="ignore"):
+            np.cumsum(np.broadcast_to(addends, len(sums) - 1), out=sums[1:])
+            total = sums[w.extent :] - sums[: w.outer_extent]
+        return TermValue(None, total.reshape(self.counters[w.outer].shape), reduction)
 
     # Memory
 
@@ -354,22 +408,27 @@ class KernelEvaluation:
         conditions = [f.condition for f in p.ifs] + ([] if u.gate is None else [u.gate])
         gate = self._combine_gates([self.evaluate(c) for c in conditions])
         known = gate.integer.require_numbers() != 0 if gate is not None and gate.integer is not None else None
+        executed = self._find_executed_iterations(p.loops)
+        if executed is not None:
+            known = executed if known is None else executed & known
         for s in _value_sources(u):
             self.evaluate(s)
         m, positions = self.find_positions(u, known)
         value = self.values[u.value]
+        if value.added_to is not None and value.added_to.memory.node is not m:
+            value = self._finish_running_sum(p, value)
         if not isinstance(positions, Integer):
             raise NotEvaluable("the position of a Store is a value of memory")
         if m in self.only_stored:
             x = fingerprint_in_own_dtype(value)
-            if gate is not None and known is None:
+            if gate is not None and gate.integer is None:
                 x = choose_under_unknown_condition(gate, x, initial_elements(m, positions))
             self.outputs[m.arg.slot].append(StoredValues(positions, x, known))
             return
         memory = self.memories[m]
         at = memory.find_elements(positions.require_numbers())
         if value.added_to is not None:
-            self._accumulate(memory, at, value, gate, known, (*self.specials, *p.loops))
+            self._accumulate(u, memory, at, value, gate, known, (*self.specials, *p.loops))
             return
         if any(self._may_carry(memory, p, q) for q in self.accesses[m] if q.node.op is Op.STORE and q is not p):
             raise NotEvaluable("an iteration writes again what an earlier one wrote")
@@ -380,12 +439,13 @@ class KernelEvaluation:
             memory.wraps = memory.wraps or wraps_of(value)
         else:
             x = as_addends(value, memory.reduction, self.laws)
-        if gate is not None and known is None:
+        if gate is not None and gate.integer is None:
             x = choose_under_unknown_condition(gate, x, memory.contents[at])
         store_unambiguously(memory.contents, at, x, known)
 
     def _accumulate(
         self,
+        store: UOp,
         memory: MemoryContents,
         at: Numbers,
         value: TermValue,
@@ -395,7 +455,7 @@ class KernelEvaluation:
     ) -> None:
         """Add what all iterations add to an accumulator."""
         assert value.added_to is not None
-        if gate is not None and known is None:
+        if gate is not None and gate.integer is None:
             raise NotEvaluable("an accumulator is stored under a condition on memory")
         if value.added_to.memory is not memory or not same_positions(value.added_to.positions, at):
             raise NotEvaluable("an iteration moves what an earlier one computed")
@@ -403,6 +463,8 @@ class KernelEvaluation:
             return  # what was read is stored again
         if memory.reduction is None:
             self._begin_sums(memory, value.reduction)
+        if memory.contents.size <= _MAX_KEPT:
+            self.before_sums[store] = replace(memory, contents=memory.contents.copy())
         if memory.reduction != value.reduction:
             raise NotEvaluable("an accumulator takes reductions of two kinds")
         addends = value.fingerprints
@@ -415,6 +477,40 @@ class KernelEvaluation:
         with np.errstate(over="ignore"):
             addends = addends.sum(axis=summed, keepdims=True, dtype=np.uint64) * np.uint64(repeated)
             np.add.at(memory.contents, *np.broadcast_arrays(at, addends))
+
+    def _finish_running_sum(self, p: PlacedNode, value: TermValue) -> TermValue:
+        """Return what an accumulator holds in each iteration, of a value that is stored in it and elsewhere.
+
+        That is what it held before its loops, and what all iterations up to this one have added.
+        """
+        assert value.added_to is not None
+        memory, at = value.added_to.memory, value.added_to.positions
+        stores = [q for q in self.accesses[memory.node] if q.node.op is Op.STORE]
+        own = [q for q in stores if q.node.value is p.node.value and q.loops == p.loops and not q.ifs and q.node.gate is None]
+        loops = [] if len(own) != 1 else self._shared_loops(memory, own[0])
+        others = [q for q in stores if q not in own]
+        before = self.before_sums.get(own[0].node, memory) if own else memory
+        axes = tuple(self.axis_of[r] for r in loops)
+        if (
+            not loops
+            or value.reduction is None
+            or memory.contents.size > _MAX_KEPT
+            or any(not set(loops).isdisjoint(q.loops) for q in others)
+            or any(r in self.masks or r in self.iterations.spread or r in self.iterations.at for r in loops)
+            or any(at.shape[k] != 1 for k in axes)
+            or not {*self.specials, *p.loops}.issubset({*loops, *memory.private})
+        ):
+            raise NotEvaluable("an iteration uses what an earlier one computed, other than in a sum")
+        first = as_addends(TermValue(None, before.contents[at], before.reduction, wraps=before.wraps), value.reduction, self.laws)
+        assert value.fingerprints is not None
+        shape = list(np.broadcast_shapes(value.fingerprints.shape, at.shape))
+        for r in loops:
+            shape[self.axis_of[r]] = self.counters[r].numbers.size
+        require_few_points(np.broadcast_to(np.False_, shape))
+        added = np.moveaxis(np.broadcast_to(value.fingerprints, shape), axes, range(-len(axes), 0))
+        with np.errstate(over="ignore"):
+            sums = added.reshape((*added.shape[: -len(axes)], -1)).cumsum(axis=-1, dtype=np.uint64).reshape(added.shape)
+            return TermValue(None, first + np.moveaxis(sums, range(-len(axes), 0), axes), value.reduction)
 
     def _begin_sums(self, memory: MemoryContents, reduction: tuple[Op, DType]) -> None:
         """Turn the contents of a memory into multisets."""

@@ -11,9 +11,10 @@ from uops.compiler.passes.linearize import linearize_kernel
 from uops.compiler.pipeline import record_lowering_up_to_plan
 from uops.compiler.tensor import Tensor, capture
 from uops.compiler.validate.fingerprints.compare import MAX_ENUMERATED, Comparison, compare_values
+from uops.compiler.validate.fingerprints.windows import find_sliding_windows
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.args import ConstArg
+from uops.spec.ir.args import AddrSpace, ConstArg, LoadArg, ReduceArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, substitute, toposort
 from uops.spec.ir.ops import MEMORY_ROOTS, Op
@@ -35,6 +36,8 @@ PROGRAMS = {
     "transpose": lambda: tensor(64, 100).T + 1.0,
     "pad": lambda: tensor(30, 50).pad(((1, 2), (3, 4))) * 2.0,
     "gather": lambda: tensor(100, 8)[tensor(20, dtype=np.int32)],
+    "prefix sums": lambda: tensor(300).cumsum(0),
+    "large prefix sums": lambda: tensor(1 << 18).cumsum(0),
     "integers": lambda: (tensor(64, 100, dtype=np.int32) * 3 + 7).sum(1) % 5,
 }
 LARGE = ("large product", "product", "transpose")
@@ -92,7 +95,7 @@ def like(u, value):
 
 @pytest.mark.parametrize("backend", ["llvm", "c"])
 @pytest.mark.parametrize(
-    "name", ["sum", "epilogue", "greatest", "product", "large product", "normalization", "transpose", "gather"]
+    "name", ["sum", "epilogue", "greatest", "product", "large product", "normalization", "transpose", "gather", "prefix sums"]
 )
 def test_one_changed_node_is_seen(name, backend):
     """A change of what memory or a value is must not count as equal; one of an index may not be comparable."""
@@ -245,3 +248,55 @@ def test_what_is_not_evaluated_is_undecided_with_a_reason():
         b.end(b.store(b.at(b.param(0, (8,), dt.int32), b.cast(b.load(b.at(x, r)), dt.index)), b.const(1, dt.int32)), r)
     )
     assert compare_values(scattered, scattered, {}) == Comparison(None, "the position of a Store is a value of memory")
+
+
+def scan_in_parts(n, parts, starts=lambda part: part, first=0.0, writes_first=False):
+    """A prefix sum: each part begins with the sum of those before it, and adds its elements in turn."""
+    size = n // parts
+    x, out = b.param(1, (n,), dt.float32), b.param(0, (n,), dt.float32)
+    part = b.range_(parts, 0, AxisType.THREAD)
+    earlier, k, i = b.range_(starts(part), 1, AxisType.REDUCE), b.range_(size, 2, AxisType.REDUCE), b.range_(size, 3)
+    held = b.buffer(1, dt.float32, addrspace=AddrSpace.REG, unique=1)
+    before = UOp(Op.REDUCE, (b.load(b.at(x, b.add(b.mul(earlier, size), k))), earlier, k), ReduceArg(Op.ADD, ()))
+    begun = b.store(b.at(b.after(held, part), 0), b.add(before, first) if first else before)
+    at = b.at(b.after(held, begun, i), 0)
+    element = b.add(b.mul(part, size), i)
+    read = b.load(at)
+    total = b.add(read, b.load(b.at(x, element)))
+    stores = [b.store(at, total), b.store(b.at(out, element), read if writes_first else total)]
+    return b.sink(b.end(b.end(b.group(*stores), i), part))
+
+
+def test_a_prefix_sum_in_parts_is_one_and_others_are_not():
+    for n, parts in ((12, 3), (1200, 4)):
+        i, r = b.range_(n, 0), b.range_(n, 1, AxisType.REDUCE)
+        x = b.param(1, (n,), dt.float32)
+        s = b.add(i, r)
+        term = UOp(Op.LOAD, (b.at(x, b.sub(s, n - 1)), b.const(0.0), UOp(Op.CMPGE, (s, b.index(n - 1)))), LoadArg())
+        whole = b.sink(b.end(b.store(b.at(b.param(0, (n,), dt.float32), i), UOp(Op.REDUCE, (term, r), ReduceArg(Op.ADD, ()))), i))
+        assert compare_values(whole, scan_in_parts(n, parts), {}) == Comparison(True)
+        for wrong in (
+            scan_in_parts(n, parts, lambda part: b.add(part, 1)),
+            scan_in_parts(n, parts, lambda part: b.sub(part, 1)),
+            scan_in_parts(n, parts, first=1.0),
+            scan_in_parts(n, parts, writes_first=True),
+        ):
+            assert not compare_values(whole, wrong, {}).is_equal
+
+
+def test_sums_of_sliding_windows_are_those_of_their_terms():
+    """A window of n elements at each of m places, as all pairs and as differences of sums."""
+    for m, n in ((300, 300), (70_000, 3), (3, 70_000)):
+        i, r = b.range_(m, 0), b.range_(n, 1, AxisType.REDUCE)
+        x = b.param(1, (m + n - 1,), dt.float32)
+
+        def windows(position, i=i, r=r, m=m, x=x):
+            summed = UOp(Op.REDUCE, (b.load(b.at(x, position)), r), ReduceArg(Op.ADD, ()))
+            return b.sink(b.end(b.store(b.at(b.param(0, (m,), dt.float32), i), summed), i))
+
+        assert find_sliding_windows(toposort(windows(b.add(i, r))), [i, r], (), ())
+        assert not find_sliding_windows(toposort(windows(b.add(i, r))), [i, r], {i}, ())
+        apart = windows(b.sub(i, b.neg(r)))  # of another form, so each pair has its term
+        assert not find_sliding_windows(toposort(apart), [i, r], (), ())
+        assert compare_values(windows(b.add(i, r)), apart, {}) == Comparison(True)
+        assert not compare_values(windows(b.add(i, r)), windows(i), {}).is_equal
