@@ -120,6 +120,7 @@ class KernelEvaluation:
         self.outputs: dict[int, list[StoredValues]] = {m.arg.slot: [] for m in self.only_stored}
         self.memories = {m: self._make_memory(m) for m in stored - self.only_stored}
         self.carried: dict[UOp, frozenset[UOp]] = {}
+        self.owners: dict[tuple[UOp, tuple[UOp, ...]], Numbers | None] = {}
         #: By Store: what a small accumulator held before its loops.
         self.before_sums: dict[UOp, MemoryContents] = {}
         self.windows = find_sliding_windows(nodes, self.loops, {*iterations.spread, *iterations.at}, self.stored)
@@ -320,16 +321,27 @@ class KernelEvaluation:
         if not loops:
             return False
         number, _ = self._number_iterations(loops)
-        written, read = (self._find_own_positions(memory, p.node) for p in (store, other))
-        if written is None or read is None:
-            return True
-        owner = np.full(memory.contents.size, -1, np.int64)
-        at, iteration = _broadcast_with_lanes(written, number)
-        owner[at] = iteration
-        if not (owner[at] == iteration).all():
+        owner = self._find_iterations_that_store(memory, store.node, tuple(loops), number)
+        read = self._find_own_positions(memory, other.node)
+        if owner is None or read is None:
             return True
         at, iteration = _broadcast_with_lanes(read, number)
         return not ((owner[at] == iteration) | (owner[at] < 0)).all()
+
+    def _find_iterations_that_store(
+        self, memory: MemoryContents, store: UOp, loops: tuple[UOp, ...], number: Numbers
+    ) -> Numbers | None:
+        """Return which iteration of the loops stores each element, -1 for none; None if two do, or if it is not known."""
+        key = store, loops
+        if key not in self.owners:
+            written = self._find_own_positions(memory, store)
+            owner = None if written is None else np.full(memory.contents.size, -1, np.int64)
+            if owner is not None and written is not None:
+                at, iteration = _broadcast_with_lanes(written, number)
+                owner[at] = iteration
+                owner = owner if (owner[at] == iteration).all() else None
+            self.owners[key] = owner
+        return self.owners[key]
 
     def _find_own_positions(self, memory: MemoryContents, access: UOp) -> Numbers | None:
         """Return the elements of an access, whether its gate holds or not; None if they are not known."""
