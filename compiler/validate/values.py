@@ -83,8 +83,11 @@ def _decide_scheduled_terms(before: UOp, after: UOp) -> ValidationVerdict:
     return verdict if fault is None else replace(verdict, counterexample=replace(fault, after=after))
 
 
-def decide_equal_terms(before: UOp, after: UOp) -> ValidationVerdict:
-    """Decide that a body and a later form of it store the same terms, for all values of the named variables."""
+def decide_equal_terms(before: UOp, after: UOp, with_laws: bool = True) -> ValidationVerdict:
+    """Decide that a body and a later form of it store the same terms, for all values of the named variables.
+
+    With `with_laws`, the later form may be scheduled: its Reduces may be unrolled, and made in wider dtypes.
+    """
     undecided = ValidationVerdict(ObligationKind.VALUE, _COMPARED[-1], None)
     variables = [u for u in toposort(before) if u.op is Op.PARAM and is_variable(u)]
     bounds = [u.arg.bounds or (u.dtype.min, u.dtype.max) for u in variables]
@@ -94,7 +97,7 @@ def decide_equal_terms(before: UOp, after: UOp) -> ValidationVerdict:
         values = {str(u.arg.name): n for u, n in zip(variables, numbers, strict=True)}
         try:
             with limit_kernel_budget():
-                result = compare_values(before, after, values)
+                result = compare_values(before, after, values, with_laws)
         except BudgetExhausted as e:
             return replace(undecided, why=str(e))
         if result.is_equal is None or not (result.is_equal or has_one_form(before)):
@@ -119,6 +122,7 @@ def has_one_form(body: UOp) -> bool:
         all(d.is_float for d in stored)
         and not any(u.op is Op.BUFFER or u.op is Op.BITCAST for u in nodes)
         and all(u.arg.op is Op.ADD and u.dtype in _WIDE and Op.REDUCE not in ops_below(u.operand) for u in reduces)
+        and not (reduces and any(u.op is Op.ADD and u.dtype.is_float and any(s.op is Op.ADD for s in u.src) for u in nodes))
     )
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from uops.compiler.ir.bodies import order_outside_kernels
@@ -31,8 +31,9 @@ from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.derive.shape import dim_node
+from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, rebuild, toposort
-from uops.spec.ir.ops import MEMORY_ROOTS, Op
+from uops.spec.ir.ops import MEMORY_ROOTS, WRITES, Op
 from uops.spec.ir.scope import base_memory, is_variable
 
 #: Memory as it is after a number of kernels that wrote it.
@@ -51,36 +52,74 @@ def decide_values_of_split_kernels(
     split = next((m for m in log.transforms if m.pass_name == "realise"), None)
     if split is None:
         return
-    buffers = {u: buffer for u, buffer in split.replacements.items() if isinstance(buffer, UOp)}
-    definitions = KernelDefinitions(split.before, launch, buffers)
-    is_known = split.before.body is callified.body or any(
-        is_body_with_split_reduces(callified.body, split.before.body, m.replacements)
-        for m in log.transforms
-        if m.pass_name == "parts" and m.before is callified.body
+    definitions = KernelDefinitions(split.before, launch, _select_valid_hints(split.before, split.replacements))
+    is_known = split.before.src[1:] == callified.src[1:] and (  # the arguments
+        split.before.body is callified.body
+        or any(
+            is_body_with_split_reduces(callified.body, split.before.body, m.replacements)
+            for m in log.transforms
+            if m.pass_name == "parts" and m.before is callified.body
+        )
     )
     for k in range(len(launch.src)):
         try:
             if not is_known:
                 raise NotEvaluable("the program changed before it was split")
-            if not definitions.has_kernel_per_store:
-                raise NotEvaluable("a Store of the program has no kernel")
+            if not definitions.has_kernel_per_effect:
+                raise NotEvaluable("an effect of the program has no kernel, or is none that is known")
             verdict = _decide_pair(*definitions.pair_with_body(k), decide)
             if not verdict.is_proved:  # an Index out of range may have any value, and may be 0 in the kernel
                 verdict = _decide_pair(*definitions.pair_with_body(k, zero_out_of_range=True), decide)
+            if not verdict.is_proved:
+                raise NotEvaluable(verdict.why or "the terms differ")
+            yield replace(verdict, place="rangeify")
         except NotEvaluable as e:
-            verdict = _leave_to_interpreter(str(e))
-        is_proved = verdict.is_proved and verdict.by is not DecisionMethod.INTERPRETER
-        yield replace(verdict, place="rangeify") if is_proved else _leave_to_interpreter(verdict.why or "the terms differ")
+            why = f"{COVERED} ({e})"
+            yield ValidationVerdict(ObligationKind.VALUE, "rangeify", DecisionMethod.INTERPRETER, why=why)
+
+
+def _select_valid_hints(program: UOp, replacements: Mapping[UOp, UOp | tuple[UOp, ...]]) -> dict[UOp, UOp]:
+    """Return the Buffer of each value: of each Buffer that is no memory of the program one value, which it can hold."""
+    taken = {a.arg.unique for a in program.arguments if a.op is Op.BUFFER}
+    hints: dict[UOp, UOp] = {}
+    for u, buffer in replacements.items():
+        if not isinstance(buffer, UOp) or buffer.op is not Op.BUFFER or buffer.arg.unique in taken or u.op is Op.STORE:
+            continue
+        if buffer.dtype is u.dtype or (u.dtype is dt.index and _holds_bounds(u, buffer.dtype)):
+            taken.add(buffer.arg.unique)
+            hints[u] = buffer
+    return hints
+
+
+def _holds_bounds(u: UOp, d: DType) -> bool:
+    bounds = u.min_max
+    return d.is_integer and bounds is not None and d.min <= bounds[0] and bounds[1] <= d.max
 
 
 def _decide_pair(definition: UOp, body: UOp, decide: Callable[[UOp, UOp], ValidationVerdict]) -> ValidationVerdict:
     """Decide that a body stores what its definition does: by `decide`, unless both are the same text."""
+    if not (_reads_own_elements_alone(definition) and _reads_own_elements_alone(body)):
+        raise NotEvaluable("a kernel reads elements that another of its iterations writes")
     if _normalize(definition) is _normalize(body):
         return ValidationVerdict(ObligationKind.VALUE, "rangeify", DecisionMethod.STRUCTURE)
     verdict = decide(definition, body)
     if verdict.is_proved and not is_enumerated(body) and not _store_same_elements(definition, body):
-        return _leave_to_interpreter("the elements that it stores are not counted")
+        raise NotEvaluable("the elements that it stores are not counted")
     return verdict
+
+
+def _reads_own_elements_alone(body: UOp) -> bool:
+    """Return True if each iteration of a body reads no element of memory that another one writes (R54: a Store reads first)."""
+    nodes = toposort(body)
+    stores = [u for u in nodes if u.op is Op.STORE and base_memory(u.buffer).op is Op.PARAM]
+    written = {base_memory(u.buffer).arg.slot for u in stores}
+    loads = [u for u in nodes if u.op is Op.LOAD and base_memory(u.buffer).op is Op.PARAM]
+    own = [u for u in loads if base_memory(u.buffer).arg.slot in written]
+    if not own:
+        return True
+    return (
+        len(stores) == 1 and all(u.buffer is stores[0].buffer for u in own) and count_elements_if_all_are_stored(body) is not None
+    )
 
 
 def _store_same_elements(definition: UOp, body: UOp) -> bool:
@@ -117,10 +156,6 @@ def _list_conjuncts(conjunction: UOp) -> list[UOp]:
     return parts
 
 
-def _leave_to_interpreter(why: str) -> ValidationVerdict:
-    return ValidationVerdict(ObligationKind.VALUE, "rangeify", DecisionMethod.INTERPRETER, why=f"{COVERED} ({why})")
-
-
 class KernelDefinitions:
     """Definitions of the kernels of a launch: what each must store, by the callified program and its realised values."""
 
@@ -147,7 +182,12 @@ class KernelDefinitions:
             written = [call.arguments[slot] for slot in call.arg.written or ()] if call.op is Op.CALL else []
             writes.update(written)
             stores.update(written if is_split else ())
-        self.has_kernel_per_store = all(stores[memory] == len(listed) for memory, listed in self.stores.items())
+        by_hand = Counter(call.body for call, is_split in zip(self.calls, self.is_split, strict=True) if not is_split)
+        self.has_kernel_per_effect = (
+            all(stores[memory] == len(listed) for memory, listed in self.stores.items())
+            and by_hand == Counter(u.body for u in outside if u.op is Op.CALL)
+            and not any(u.op in WRITES and u.op is not Op.STORE for u in outside)
+        )
 
     def argument_of(self, param: UOp) -> UOp:
         """Return the argument of the program that a Param of its body stands for."""
@@ -181,9 +221,13 @@ class KernelDefinitions:
         if any(a.op not in MEMORY_ROOTS for a in memories.values()):
             raise NotEvaluable("an argument is a part of memory")
         counts = Counter(memories.values())
-        if any(counts[memories[slot]] > 1 for slot in call.arg.written or ()):
+        slots = call.arg.written or ()
+        if len(set(slots)) < len(slots) or any(counts[memories[slot]] > 1 for slot in slots):
             raise NotEvaluable("memory that is written is two arguments")
         versions = {slot: (a, self.writes_before[k][a]) for slot, a in memories.items()}
+        for u in toposort(call.body):
+            if u.op is Op.PARAM and not _fits_argument(u, call.arguments):
+                raise NotEvaluable("a Param of a kernel is of another kind than its argument")
         memory = _KernelMemory(versions.values())
         params = {
             u: memory.add_param(u, versions[u.arg.slot]) for u in toposort(call.body) if u.op is Op.PARAM and not is_variable(u)
@@ -229,6 +273,14 @@ class KernelDefinitions:
         address = memory.address(written, position)
         effect = B.store(address, B.cast(stored, address.dtype), gate)
         return B.wrap_in_one_end_per_loop(effect, [r for r in index if r is not ZERO])
+
+
+def _fits_argument(param: UOp, arguments: Sequence[UOp]) -> bool:
+    """Return True if a Param of a body is the variable, or memory of the dtype, that a Call passes for it."""
+    argument = arguments[param.arg.slot]
+    if is_variable(param) or is_variable(argument):
+        return is_variable(argument) and (argument.arg.name, argument.arg.bounds) == (param.arg.name, param.arg.bounds)
+    return argument.dtype is param.dtype
 
 
 class _KernelMemory:

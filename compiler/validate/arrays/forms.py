@@ -12,6 +12,7 @@ from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp, rebuild, toposort
 from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import base_memory
 
 
 def count_iterations_in_closed_form(body: UOp) -> UOp:
@@ -45,8 +46,8 @@ def inline_private_memory(body: UOp) -> UOp:
 
     Such a Store writes each element once: its position is the row-major index of its loops. Any other memory is left as it is.
     """
-    stores = [u for u in toposort(body) if u.op is Op.STORE and u.buffer.op is Op.INDEX and u.buffer.operand.op is Op.BUFFER]
-    memories = [u.buffer.operand for u in stores]
+    memories = [base_memory(u.buffer) for u in toposort(body) if u.op is Op.STORE]
+    memories = [m for m in memories if m.op is Op.BUFFER]
     if not memories or len(set(memories)) < len(memories):
         return body
     return rebuild(body, _replace_by_stored_value)
@@ -68,7 +69,7 @@ def _replace_by_stored_value(u: UOp) -> UOp:
     if effect.buffer.operand is not memory.buffer or any(r.bound.op is not Op.CONST for r in loops):
         return u
     counters = dict(_solve_row_major(effect.buffer.positions[0], loops, position))
-    return u if counters.keys() != set(loops) else rebuild(effect.value, lambda n: counters.get(n, n))
+    return u if not loops or counters.keys() != set(loops) else rebuild(effect.value, lambda n: counters.get(n, n))
 
 
 def _solve_row_major(stored: UOp, loops: list[UOp], position: UOp) -> Iterator[tuple[UOp, UOp]]:

@@ -90,6 +90,7 @@ class KernelEvaluation:
             root = root.linear
         self.laws, self.iterations = laws, iterations
         nodes = toposort(root)
+        self.summed = _find_chains_below_reduces(nodes) if laws.keeps_groups else frozenset()
         if not _TAKEN.issuperset(u.op for u in nodes):
             op = next(u.op for u in nodes if u.op not in _TAKEN)
             raise NotEvaluable(f"{op.name} has no terms")
@@ -242,7 +243,8 @@ class KernelEvaluation:
             if u.arg.name not in self.iterations.variables:
                 raise NotEvaluable(f"variable {u.arg.name} has too many values")
             return constant_term(self.iterations.variables[u.arg.name], u.dtype).with_trailing_axes(self.rank)
-        return apply_operation(u, align([self.values[s] for s in u.src]), self.laws, self.bounds)
+        laws = self.laws._replace(keeps_groups=False) if u in self.summed else self.laws
+        return apply_operation(u, align([self.values[s] for s in u.src]), laws, self.bounds)
 
     def _reduce(self, u: UOp) -> TermValue:
         """Return a Reduce over axes and loops as one multiset."""
@@ -545,6 +547,20 @@ class KernelEvaluation:
                 both = np.where(x == y, x, combine_unordered(fingerprint_of_words("conjunction"), x, y))
                 result = combine_with_known_truth(True, result, c) or TermValue(None, both)
         return result
+
+
+def _find_chains_below_reduces(nodes: Sequence[UOp]) -> frozenset[UOp]:
+    """Return the operations, chains of one op, whose operands a Reduce by that op sums."""
+    found: set[UOp] = set()
+    stack = [(u.arg.op, u.operand) for u in nodes if u.op is Op.REDUCE]
+    while stack:
+        op, u = stack.pop()
+        if u.op is op and u not in found:
+            found.add(u)
+            stack += [(op, s) for s in u.src]
+        elif u.op is Op.CAST:
+            stack.append((op, u.operand))
+    return frozenset(found)
 
 
 def _broadcast_with_lanes(positions: Numbers, iterations: Numbers) -> Sequence[Numbers]:

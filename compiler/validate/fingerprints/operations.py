@@ -105,6 +105,10 @@ def apply_operation(u: UOp, operands: Sequence[TermValue], laws: SumLaws, bounds
     parts = [fingerprint(t) for t in operands]
     require_few_points(*parts)
     is_of_numbers = op in _NUMBER_FUNCTIONS and all(s.dtype.is_integer for s in u.src)
+    if op is Op.IDIV:  # the least integer by -1 depends on the dtype (R04)
+        is_of_numbers = (
+            is_of_numbers and operands[1].integer is not None and bool((operands[1].integer.require_numbers() != -1).all())
+        )
     tag = fingerprint_of_words(op.name, "integer") if is_of_numbers else _tag(op, d, _operand_dtype(u), laws)
     return TermValue(None, combine_unordered(tag, *parts) if op in COMMUTATIVE else combine(tag, *parts))
 
@@ -123,6 +127,9 @@ def combine_with_known_truth(is_conjunction: bool, a: TermValue, b: TermValue) -
 def extend_sum(op: Op, d: DType, a: TermValue, b: TermValue, laws: SumLaws) -> TermValue | None:
     """Return the sum of two values of which one is a sum of this kind, or what an accumulator holds; else None."""
     reduction = reduction_of(op, d)
+    if laws.keeps_groups:
+        a, b = (TermValue(None, fingerprint(t)) if t.grouped else t for t in (a, b))
+    is_grouped = laws.keeps_groups and a.reduction is None and b.reduction is None
     if b.added_to is not None or (a.added_to is None and b.reduction == reduction):
         a, b = b, a
     is_bare_read = a.added_to is not None and a.reduction is None
@@ -136,7 +143,7 @@ def extend_sum(op: Op, d: DType, a: TermValue, b: TermValue, laws: SumLaws) -> T
         require_few_points(a.fingerprints, addends)
         with np.errstate(over="ignore"):
             addends = a.fingerprints + addends
-    return TermValue(None, addends, reduction, a.added_to)
+    return TermValue(None, addends, reduction, a.added_to, grouped=is_grouped)
 
 
 def choose(condition: TermValue, a: TermValue, b: TermValue) -> TermValue:

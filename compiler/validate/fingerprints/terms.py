@@ -24,11 +24,14 @@ class SumLaws(NamedTuple):
     - `chains`: a chain of one of these ops on its dtype is one multiset, too, as an unrolled Reduce is.
     - `wide_products`: a product of floats is the same in every dtype that holds its factors, until it is rounded.
     - `rounded_late`: a sum of one of these kinds may be made in a wider dtype, with its own identity, and rounded once.
+
+    With `keeps_groups`, a chain that no Reduce sums is no multiset: (x + y) + z is of x + y and z.
     """
 
     chains: frozenset[tuple[Op, DType]] = frozenset()
     wide_products: bool = False
     rounded_late: frozenset[tuple[Op, DType]] = frozenset()
+    keeps_groups: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,8 @@ class TermValue:
     """A value: an `integer` if it depends on loops and constants alone, else `fingerprints`.
 
     A sum has a `reduction`, its op and dtype, and `fingerprints` of its multiset of addends. With `added_to`, the sum is that of an
-    accumulator in this iteration, without what the accumulator held before; a bare Load of it has no reduction yet.
+    accumulator in this iteration, without what the accumulator held before; a bare Load of it has no reduction yet. A sum that is
+    `grouped` is of two values that no Reduce sums.
 
     Sums and products of integers are polynomials. One that may wrap has the dtype `wraps`: all other uses of it are of that dtype.
     """
@@ -54,6 +58,7 @@ class TermValue:
     reduction: tuple[Op, DType] | None = None
     added_to: AccumulatorRead | None = None
     wraps: DType | None = None
+    grouped: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:

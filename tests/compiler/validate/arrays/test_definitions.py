@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -61,7 +62,8 @@ def _lower(graph: UOp) -> tuple[UOp, UOp, LoweringLog]:
 
 
 def _methods(callified: UOp, launch: UOp, log: LoweringLog) -> list[DecisionMethod | None]:
-    return [v.by for v in decide_values_of_split_kernels(callified, launch, log, decide_equal_terms)]
+    decide = functools.partial(decide_equal_terms, with_laws=False)
+    return [v.by for v in decide_values_of_split_kernels(callified, launch, log, decide)]
 
 
 def _is_proved(callified: UOp, launch: UOp, log: LoweringLog) -> bool:
@@ -182,3 +184,73 @@ def test_memory_that_is_read_after_some_of_its_stores_is_left_to_the_interpreter
     callified, launch, log = _lower(b.tuple_(both, b.add(second, 1)))
     for order in itertools.permutations(launch.src):  # the first half is stored first, and then read in place of the second
         assert not _is_proved(callified, launch.replace(src=order), log)
+
+
+def _one_kernel(kernel: UOp, *arguments: UOp) -> UOp:
+    return UOp(Op.LINEAR, (b.call(kernel, *arguments, written=(0,)),))
+
+
+def _memory(slot: int, size: int = 6, d: dt.DType = dt.int32) -> UOp:
+    return b.param(slot, (size,), d)
+
+
+@pytest.mark.parametrize("size", [6, 9216])
+def test_a_kernel_that_reads_what_its_other_iterations_write_is_not_proved(size: int) -> None:
+    """A Store of the program reads all of its value first (R54), and a kernel stores one element after the other."""
+    memory, r = b.buffer(size, dt.int32, unique=9), b.range_(size, 0)
+    callified, launch, log = _lower(b.after(memory, b.store(memory, b.flip(memory, (True,)))))
+    assert _is_proved(callified, launch, log)
+    backwards = b.load(b.at(_memory(0, size), b.sub(size - 1, r)))
+    in_place = b.sink(b.end(b.store(b.at(_memory(0, size), r), backwards), r))
+    assert not _is_proved(callified, _one_kernel(in_place, memory), log)
+
+
+def test_stores_to_equal_positions_are_not_proved_to_add() -> None:
+    positions = b.stack(b.index(1), b.index(1), b.index(2))
+    view, r = b.at(MEMORY, positions), b.range_(3, 0)
+    callified, _, log = _lower(b.after(MEMORY, b.store(view, b.add(view, b.shrink(ROW, (0,), (3,))))))
+    at = b.at(_memory(0), b.where(UOp(Op.CMPLT, (r, b.index(2))), b.index(1), b.index(2)))
+    adding = b.sink(b.end(b.store(at, b.add(b.load(at), b.load(b.at(_memory(1), r)))), r))
+    assert not _is_proved(callified, _one_kernel(adding, MEMORY, ROW), log)
+
+
+def test_arguments_of_another_kind_are_not_proved() -> None:
+    k, m = (b.variable(name, 0, 3) for name in "km")
+    callified, launch, log = _lower(b.shrink(b.param(0, (9, 9), dt.float32), (k, m), (4, 4)))
+    assert _is_proved(callified, launch, log)
+    (call,) = launch.src
+    exchanged = {k: m, m: k}
+    swapped = call.replace(src=(call.body, *(exchanged.get(a, a) for a in call.arguments)))
+    assert swapped is not call
+    assert not _is_proved(callified, launch.replace(src=(swapped,)), log)
+    callified, launch, log = _lower(b.add(X, Y))
+    r = b.range_(24, 0)
+    x, y = (b.load(b.at(_memory(slot, 24), r)) for slot in (1, 2))
+    as_integers = b.sink(b.end(b.store(b.at(_memory(0, 24), r), b.add(x, y)), r))
+    (call,) = launch.src
+    assert not _is_proved(callified, _one_kernel(as_integers, *call.arguments), log)
+
+
+def test_a_call_without_its_kernel_proves_nothing() -> None:
+    (kernel,) = _lower(b.add(ROW, 1))[1].src
+    call = b.call(kernel.body.replace(arg=replace(kernel.body.arg, scheduled=True)), MEMORY, ROW, written=(0,))
+    callified, launch, log = _lower(b.tuple_(b.add(ROW, 2), b.after(MEMORY, call)))
+    for k, _ in enumerate(launch.src):
+        fewer = launch.replace(src=(*launch.src[:k], *launch.src[k + 1 :]))
+        assert DecisionMethod.STRUCTURE not in _methods(callified, fewer, log)
+
+
+@pytest.mark.parametrize("d", [dt.float16, dt.int32, dt.float32])
+def test_a_hint_of_the_output_or_of_narrower_memory_proves_nothing(d: dt.DType) -> None:
+    inner = b.add(X, 1.0)
+    callified, launch, log = _lower(b.mul(inner, 2.0))
+    (split,) = (m for m in log.transforms if m.pass_name == "realise")
+    (value,) = (u for u in toposort(callified.body) if u.op is Op.ADD)
+    (call,) = launch.src
+    output = call.arguments[0]
+    r = b.range_(24, 0)
+    stored = b.cast(b.add(b.load(b.at(_memory(1, 24, dt.float32), r)), 1.0), d)
+    to_output = b.sink(b.end(b.store(b.at(_memory(0, 24, d), r), stored), r))
+    hinted = output if d is dt.float32 else b.buffer(24, d, unique=77)
+    log.transforms[log.transforms.index(split)] = replace(split, replacements={value: hinted})
+    assert DecisionMethod.STRUCTURE not in _methods(callified, _one_kernel(to_output, hinted, *call.arguments[1:]), log)

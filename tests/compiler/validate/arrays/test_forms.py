@@ -63,3 +63,11 @@ def test_reduces_in_two_stages_are_the_whole_ones_or_are_not() -> None:
     for new in (split(3, 4, 0, Op.MAX), split(5, 2, 1), split(5, 2, 2, begin=1), b.reduce(x, Op.MAX, (1,)), split(5, 2, 2).lhs):
         assert not is_body_with_split_reduces(whole, new, {whole: new})
     assert not is_body_with_split_reduces(whole, split(3, 4, 0), {})
+
+
+def test_memory_that_is_stored_to_in_the_loop_of_its_load_is_left_alone() -> None:
+    row, r = b.buffer(6, dt.int32, addrspace=AddrSpace.REG, unique=1), b.range_(6, 0)
+    store = b.store(b.at(row, r), b.load(b.at(b.param(1, (6,), dt.int32), r)))
+    earlier = UOp(Op.LOAD, (b.at(b.after(row, store), UOp(Op.MAX, (b.sub(r, 1), b.index(0)))),), LoadArg())
+    body = b.sink(b.end(b.store(b.at(b.param(0, (6,), dt.int32), r), earlier), r))
+    assert inline_private_memory(body) is body

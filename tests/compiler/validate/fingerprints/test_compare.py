@@ -300,3 +300,62 @@ def test_sums_of_sliding_windows_are_those_of_their_terms():
         assert not find_sliding_windows(toposort(apart), [i, r], (), ())
         assert compare_values(windows(b.add(i, r)), apart, {}) == Comparison(True)
         assert not compare_values(windows(b.add(i, r)), windows(i), {}).is_equal
+
+
+def beside_a_sum(value, d, sums=(dt.float32,)):
+    """A kernel that stores a value of elements x, y and z, and sums of others."""
+    r, out = b.range_(8, 0), b.param(0, (8,), d)
+    x, y, z = (b.load(b.at(b.param(k, (8,), dt.float16), r)) for k in (1, 2, 3))
+    effects = [b.store(b.at(out, r), value(x, y, z))]
+    for k, s in enumerate(sums):
+        j = b.range_(8, 1 + k, AxisType.REDUCE)
+        total = UOp(Op.REDUCE, (b.cast(b.load(b.at(b.param(4, (8,), dt.float16), j)), s), j), ReduceArg(Op.ADD, ()))
+        effects.append(b.store(b.at(b.param(5 + k, (8,), s), r), total))
+    return b.sink(b.end(b.group(*effects), r))
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        (lambda x, y, z: b.mul(b.cast(x, dt.float32), b.cast(y, dt.float32)), lambda x, y, z: b.cast(b.mul(x, y), dt.float32)),
+        (lambda x, y, z: b.cast(b.mul(x, y), dt.float32), lambda x, y, z: b.mul(b.cast(x, dt.float32), b.cast(y, dt.float32))),
+        (
+            lambda x, y, z: b.add(b.add(b.cast(x, dt.float32), b.cast(y, dt.float32)), b.cast(z, dt.float32)),
+            lambda x, y, z: b.add(b.cast(x, dt.float32), b.add(b.cast(y, dt.float32), b.cast(z, dt.float32))),
+        ),
+    ],
+)
+def test_laws_of_sums_are_no_laws_of_what_stands_beside_them(right, wrong):
+    old, new = (beside_a_sum(f, dt.float32) for f in (right, wrong))
+    assert compare_values(old, old, {}, with_laws=False).is_equal
+    assert not compare_values(old, new, {}).is_equal
+
+
+def test_a_sum_is_not_narrowed_because_another_one_is_narrow():
+    def kernel(sum_dtype):
+        j = b.range_(8, 0, AxisType.REDUCE)
+        x = b.load(b.at(b.param(2, (8,), dt.float16), j))
+        wide = b.cast(UOp(Op.REDUCE, (b.cast(x, sum_dtype), j), ReduceArg(Op.ADD, ())), dt.float32)
+        narrow = UOp(Op.REDUCE, (b.load(b.at(b.param(3, (8,), dt.float16), j)), j), ReduceArg(Op.ADD, ()))
+        stores = [b.store(b.at(b.param(k, (1,), v.dtype), 0), v) for k, v in enumerate((wide, narrow))]
+        return b.sink(*stores)
+
+    assert compare_values(kernel(dt.float32), kernel(dt.float32), {}).is_equal
+    assert not compare_values(kernel(dt.float32), kernel(dt.float16), {}).is_equal
+
+
+def test_a_division_of_unknown_numbers_depends_on_the_dtype():
+    """The least int8 by -1 wraps to itself, and is 128 as an int16 (R04)."""
+
+    def kernel(divide):
+        r = b.range_(8, 0)
+        x, y = (b.load(b.at(b.param(k, (8,), dt.int8), r)) for k in (1, 2))
+        return b.sink(b.end(b.store(b.at(b.param(0, (8,), dt.int16), r), divide(x, y)), r))
+
+    def wide(x):
+        return b.cast(x, dt.int16)
+
+    narrow_first = kernel(lambda x, y: wide(UOp(Op.IDIV, (x, y))))
+    assert not compare_values(narrow_first, kernel(lambda x, y: UOp(Op.IDIV, (wide(x), wide(y)))), {}).is_equal
+    by_three = kernel(lambda x, y: wide(UOp(Op.IDIV, (x, b.const(3, dt.int8)))))
+    assert compare_values(by_three, kernel(lambda x, y: UOp(Op.IDIV, (wide(x), b.const(3, dt.int16)))), {}).is_equal
