@@ -83,6 +83,9 @@ def _list_laws(reductions: frozenset[tuple[Op, DType]], may_round_later: bool) -
         yield old, SumLaws(wide_reductions if has_chains and is_wide else chains, is_wide, reductions if is_wide else frozenset())
 
 
+_PRODUCTS = frozenset({Op.MUL, Op.MULACC})
+
+
 def _may_round_later(old: Sequence[UOp], new: Sequence[UOp], reductions: Collection[tuple[Op, DType]]) -> bool:
     """Return True if wider products and sums in the later form can only be those that a Reduce may round less often.
 
@@ -91,11 +94,11 @@ def _may_round_later(old: Sequence[UOp], new: Sequence[UOp], reductions: Collect
     floats = [op for op, d in reductions if d.is_float]
     if len(set(floats)) < len(floats):
         return False
-    narrow, wide = ({u.dtype for u in nodes if u.op in (Op.MUL, Op.MULACC) and u.dtype.is_float} for nodes in (old, new))
+    narrow, wide = ({u.dtype for u in nodes if u.op in _PRODUCTS and u.dtype.is_float} for nodes in (old, new))
     if not all(holds_every_value(w, n) for w in wide for n in narrow):
         return False
     users = collect_users(old)
-    widened = [u for u in old if u.op in (Op.MUL, Op.MULACC) and u.dtype in narrow - wide]
+    widened = [u for u in old if u.op in _PRODUCTS and u.dtype in narrow - wide]
     return all(_goes_into_reduces_alone(u, users) for u in widened)
 
 
