@@ -24,7 +24,7 @@ from uops.spec.ir.scope import base_memory, open_ranges
 _REPEATED_EFFECTS = OPAQUE_INSTRUCTIONS | {Op.ATOMICADD}
 
 
-def bind_accesses_and_loop_over_unrolled_ranges(body: UOp) -> UOp:
+def make_accesses_depend_on_loops_and_retype_unrolled_ranges(body: UOp) -> UOp:
     """Return a kernel whose accesses of memory that it writes depend on the loops that they run in, and AtomicAdds on the lanes."""
     body = retype_ranges_as_sequential(body, _find_unrolled_ranges_to_loop_over(toposort(body)))
     order = toposort(*(u for u in toposort(body) if u.op in COUNTERS), body)  # an access depends on its loops

@@ -27,7 +27,7 @@ import math
 from collections.abc import Callable
 
 from uops.compiler.ir.bodies import map_kernel_bodies
-from uops.compiler.ir.iterations import bind_accesses_and_loop_over_unrolled_ranges
+from uops.compiler.ir.iterations import make_accesses_depend_on_loops_and_retype_unrolled_ranges
 from uops.compiler.ir.loops import retype_ranges_as_sequential, sort_by_nesting, sort_closed_loops_outermost_first
 from uops.compiler.log import log_transform
 from uops.compiler.passes.sequential_axes import serialize_axes_and_atomics_that_targets_lack
@@ -51,7 +51,7 @@ def expand_vector_axes_and_split_ends(body: UOp) -> UOp:
     body = _turn_vector_axes_of_native_kernel_into_loops(body)
     body = serialize_axes_and_atomics_that_targets_lack(body)
     if body.arg is not None and body.arg.scheduled:
-        body = bind_accesses_and_loop_over_unrolled_ranges(body)
+        body = make_accesses_depend_on_loops_and_retype_unrolled_ranges(body)
     ranges = [u for u in nodes_with_op(body, Op.RANGE) if u.arg.type in UNROLLED]
     unchanged = not ranges and not any(len(u.ranges) > 1 for u in nodes_with_op(body, Op.END))
     return body if unchanged else _AxisExpander(toposort(body), ranges).expand_nodes()

@@ -88,7 +88,7 @@ class StorageSets:
             else:
                 written = np.broadcast_to(write_gate, starts.shape)
         if not ref.is_injective:
-            written, unsure = _clear_overwritten_from_masks(starts, written, unsure)
+            written, unsure = _clear_masks_where_later_element_overwrites(starts, written, unsure)
         if r.np.itemsize != f.np.itemsize:
             self._record_store_of_other_item_size(ref, value, written, unsure)
             return
@@ -133,7 +133,7 @@ class StorageSets:
         self._set_to_anything(indices[self.inexact[indices]])
 
 
-def _clear_overwritten_from_masks(starts: Array, written: Array, unsure: Array) -> tuple[Array, Array]:
+def _clear_masks_where_later_element_overwrites(starts: Array, written: Array, unsure: Array) -> tuple[Array, Array]:
     """Clear the masks where a later element of the same Store surely overwrites the element (R164: the last one stays)."""
     _, element = np.unique(starts, return_inverse=True)
     element, order = element.reshape(-1), np.arange(starts.size)

@@ -9,7 +9,7 @@ import pytest
 
 from uops.backends.registry import create_backend
 from uops.compiler import Config, compile
-from uops.compiler.ir.iterations import bind_accesses_and_loop_over_unrolled_ranges
+from uops.compiler.ir.iterations import make_accesses_depend_on_loops_and_retype_unrolled_ranges
 from uops.interp import run
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -96,7 +96,7 @@ def test_the_bound_of_a_loop_may_be_a_vector_axis() -> None:
 def test_memory_that_is_only_read_may_be_read_outside_of_loops_that_run() -> None:
     r = b.range_(3, 0)
     read = b.load(b.at(p(1, 1), 0))
-    bound = bind_accesses_and_loop_over_unrolled_ranges(kernel(b.end(b.store(b.at(p(0, 3), r), read), r)))
+    bound = make_accesses_depend_on_loops_and_retype_unrolled_ranges(kernel(b.end(b.store(b.at(p(0, 3), r), read), r)))
     assert read in toposort(bound)
 
 
@@ -104,5 +104,5 @@ def test_a_load_of_a_loop_that_may_not_run_comes_after_the_loop():
     out, p, r = b.param(0, (4,), dt.int32), b.param(1, (4,), dt.int32), b.range_(b.variable("n", 0, 3, slot=2), 0)
     always_three = b.add(b.mod(r, 1), 3)
     body = b.sink(b.end(b.store(b.at(out, r), b.load(b.at(p, always_three))), r), name="k")
-    (load,) = nodes_with_op(bind_accesses_and_loop_over_unrolled_ranges(body), Op.LOAD)
+    (load,) = nodes_with_op(make_accesses_depend_on_loops_and_retype_unrolled_ranges(body), Op.LOAD)
     assert load.buffer.op is Op.AFTER and load.buffer.dependencies == (r,)
