@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from uops.compiler.ir.bodies import order_outside_kernels
-from uops.compiler.log import LoweringLog
+from uops.compiler.log import LoweringLog, record_transforms
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules import INDEXING
 from uops.compiler.validate.arrays.elements import TRUE, ZERO, ElementExpressions, Index, flatten_index
@@ -237,10 +237,11 @@ class KernelDefinitions:
         effects = [
             self._define_effect(root, version, memory, zero_out_of_range) for root, version in zip(roots, written, strict=True)
         ]
-        simplify = Rewriter(INDEXING)
-        definition = simplify(count_iterations_in_closed_form(simplify(B.sink(*effects))))
-        inlined = inline_private_memory(body)
-        return definition, body if inlined is body else simplify(inlined)
+        with record_transforms():  # what is simplified here is no step of the lowering
+            simplify = Rewriter(INDEXING)
+            definition = simplify(count_iterations_in_closed_form(simplify(B.sink(*effects))))
+            inlined = inline_private_memory(body)
+            return definition, body if inlined is body else simplify(inlined)
 
     def _count_first_stores(self, param: UOp, stores: frozenset[UOp]) -> int:
         """Return the number of Stores to a memory after which it is read. Raises NotEvaluable unless they are its first ones."""
