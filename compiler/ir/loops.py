@@ -72,6 +72,15 @@ def _walk_combined_effects(effect: UOp) -> Iterator[UOp]:
         pending += combined_effects(u)
 
 
+def unwrap_nested_ends(effect: UOp) -> tuple[UOp, tuple[UOp, ...]]:
+    """Return the effect inside nested Ends, and the loops that they close, outermost first."""
+    loops: list[UOp] = []
+    while effect.op is Op.END:
+        loops += effect.ranges
+        effect = effect.body
+    return effect, tuple(loops)
+
+
 def combined_effects(effect: UOp) -> tuple[UOp, ...]:
     """Return the effects that an effect consists of: the body of an End, the sources of a Group, Sink or Barrier."""
     return (effect.body,) if effect.op is Op.END else effect.src if effect.op in _COMBINED else ()

@@ -16,6 +16,7 @@ from uops.compiler.passes.rangeify.elements import bind_general_index
 from uops.compiler.passes.rangeify.kernels import Element, ElementRef, clamp_to_placeholder_bounds, flat_param
 from uops.compiler.passes.rangeify.state import RangeifyState
 from uops.compiler.passes.rangeify.storage import as_bool, load_element_gated_unless_in_bounds_and_hoistable, reinterpret_as
+from uops.compiler.rewrite.gates import split_conjuncts
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import ReduceArg
@@ -216,11 +217,7 @@ def _is_load_zero_outside_gate(value: UOp, gate: UOp) -> bool:
     """Return True if `value` is a Load whose gate implies `gate`, so that it gives 0 wherever that is false (R52, Load)."""
     if value.op is not Op.LOAD or value.gate is None or value.alternative is not B.const(0, value.dtype):
         return False
-    return _split_conjuncts(gate) <= _split_conjuncts(value.gate)
-
-
-def _split_conjuncts(gate: UOp) -> set[UOp]:
-    return _split_conjuncts(gate.lhs) | _split_conjuncts(gate.rhs) if gate.op is Op.AND else {gate}
+    return set(split_conjuncts(gate)) <= set(split_conjuncts(value.gate))
 
 
 def _build_reduce_or_closed_form(state: RangeifyState, u: UOp, ref: ElementRef, sources: SourceExpressions) -> UOp:

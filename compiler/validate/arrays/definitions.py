@@ -19,6 +19,7 @@ from dataclasses import replace
 
 from uops.compiler.ir.bodies import order_outside_kernels
 from uops.compiler.log import LoweringLog, record_transforms
+from uops.compiler.rewrite.gates import split_conjuncts
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules import INDEXING
 from uops.compiler.validate.arrays.elements import TRUE, ZERO, ElementExpressions, Index, flatten_index
@@ -139,21 +140,10 @@ def _normalize(body: UOp) -> UOp:
 
     def normalize(u: UOp) -> UOp:
         if u.op is Op.AND and u.dtype is dt.bool_ and u.rhs.op is Op.AND:
-            return functools.reduce(lambda a, b: UOp(Op.AND, (a, b)), _list_conjuncts(u))
+            return functools.reduce(lambda a, b: UOp(Op.AND, (a, b)), split_conjuncts(u))
         return loops.get(u, u)
 
     return rebuild(B.sink(*body.src), normalize)
-
-
-def _list_conjuncts(conjunction: UOp) -> list[UOp]:
-    parts, stack = [], [conjunction]
-    while stack:
-        u = stack.pop()
-        if u.op is Op.AND:
-            stack += (u.rhs, u.lhs)
-        else:
-            parts.append(u)
-    return parts
 
 
 class KernelDefinitions:

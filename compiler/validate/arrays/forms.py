@@ -6,8 +6,9 @@ Spec: R30 (order of a Reduce), R128 (private Buffers).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from uops.compiler.ir.loops import unwrap_nested_ends
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp, rebuild, toposort
@@ -59,11 +60,7 @@ def _replace_by_stored_value(u: UOp) -> UOp:
     memory, (position,) = u.buffer.operand, u.buffer.positions
     if memory.op is not Op.AFTER or memory.buffer.op is not Op.BUFFER or len(memory.dependencies) != 1:
         return u
-    (effect,) = memory.dependencies
-    loops: list[UOp] = []
-    while effect.op is Op.END:
-        loops += effect.ranges
-        effect = effect.body
+    effect, loops = unwrap_nested_ends(memory.dependencies[0])
     if effect.op is not Op.STORE or effect.gate is not None or effect.buffer.op is not Op.INDEX:
         return u
     if effect.buffer.operand is not memory.buffer or any(r.bound.op is not Op.CONST for r in loops):
@@ -72,7 +69,7 @@ def _replace_by_stored_value(u: UOp) -> UOp:
     return u if not loops or counters.keys() != set(loops) else rebuild(effect.value, lambda n: counters.get(n, n))
 
 
-def _solve_row_major(stored: UOp, loops: list[UOp], position: UOp) -> Iterator[tuple[UOp, UOp]]:
+def _solve_row_major(stored: UOp, loops: Sequence[UOp], position: UOp) -> Iterator[tuple[UOp, UOp]]:
     """Yield the counter of each loop at which the row-major position `stored` is `position`; nothing if it is no such position."""
     size = 1
     expected: UOp | None = None

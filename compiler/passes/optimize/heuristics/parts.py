@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from uops.compiler.ir.loops import sort_by_nesting
+from uops.compiler.ir.loops import sort_by_nesting, unwrap_nested_ends
 from uops.compiler.log import log_one_graphs_part_in_fusion, log_transform
 from uops.compiler.passes.optimize.schedule.schedule import Schedule, replace_ranges
 from uops.spec.ir import build as B
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import UOp, nodes_with_op, substitute, toposort
 from uops.spec.ir.ops import Op
-from uops.spec.ir.scope import open_ranges, ranges_closed_by
+from uops.spec.ir.scope import open_ranges
 
 
 def schedule_kernel_or_fused_parts(s: Schedule, scheduler: Callable[[Schedule], Schedule]) -> Schedule:
@@ -39,7 +39,7 @@ def schedule_kernel_or_fused_parts(s: Schedule, scheduler: Callable[[Schedule], 
         return _renumber_unshared_loops(scheduler(part), common, axis)
 
     for u in filled:
-        part = schedule_part(*_unwrap_store_and_loops(u.dependencies[0]))
+        part = schedule_part(*unwrap_nested_ends(u.dependencies[0]))
         axis += len(part.ranges)
         inner = substitute(part.effect, ready)
         outer = B.after(u.buffer, B.wrap_in_one_end_per_loop(inner, sort_by_nesting(part.outputs)))
@@ -50,15 +50,6 @@ def schedule_kernel_or_fused_parts(s: Schedule, scheduler: Callable[[Schedule], 
     for before, replacements, inner, outer in (*parts, (last.effect, ready, effect, effect)):
         log_one_graphs_part_in_fusion("parts", before, effect, replacements, inner, outer)
     return Schedule(s.name, effect, (*common, *last.outputs), initialized_sizes=s.initialized_sizes)
-
-
-def _unwrap_store_and_loops(end: UOp) -> tuple[UOp, tuple[UOp, ...]]:
-    """Return the Store inside nested Ends, and the loops that they close, outermost first."""
-    loops: list[UOp] = []
-    while end.op is Op.END:
-        loops += ranges_closed_by(end)
-        end = end.body
-    return end, tuple(loops)
 
 
 def _renumber_unshared_loops(s: Schedule, shared_loops: Sequence[UOp], first_axis_id: int) -> Schedule:

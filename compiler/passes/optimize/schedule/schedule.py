@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from uops.compiler.ir.accumulators import reduction_identity
 from uops.compiler.ir.affine import index_constant
 from uops.compiler.ir.extents import constant_extent, loop_extent
-from uops.compiler.ir.loops import sort_by_nesting
+from uops.compiler.ir.loops import sort_by_nesting, unwrap_nested_ends
 from uops.compiler.ir.zero_trip import gate_loads_of_zero_trip_loops, infer_valid_element_count_by_param
 from uops.compiler.log import log_transform
 from uops.compiler.passes.optimize.schedule.parallel import find_race_free_loops_of_stores
@@ -82,16 +82,12 @@ def create_initial_schedule(sink: UOp) -> Schedule | None:
     """Return the schedule of a kernel as rangeify leaves it, or None if the body has another form and must keep its loops."""
     if sink.op is not Op.SINK or len(sink.effects) != 1 or (sink.arg is not None and sink.arg.scheduled):
         return None
-    (effect,) = sink.effects
-    outputs: list[UOp] = []
-    while effect.op is Op.END:
-        outputs += effect.ranges
-        effect = effect.body
+    effect, outputs = unwrap_nested_ends(sink.effects[0])
     if effect.op is not Op.STORE:
         return None
     name, parallel = sink.arg.name if sink.arg else "kernel", find_race_free_loops_of_stores(effect)
     ordered_ids = frozenset(int(r.arg.axis_id) for r in outputs if r not in parallel)
-    return Schedule(name, effect, tuple(outputs), (), ordered_ids, tuple(infer_valid_element_count_by_param(sink).items()))
+    return Schedule(name, effect, outputs, (), ordered_ids, tuple(infer_valid_element_count_by_param(sink).items()))
 
 
 def close_output_loops_into_sink(s: Schedule) -> UOp:
