@@ -71,3 +71,15 @@ def test_memory_that_is_stored_to_in_the_loop_of_its_load_is_left_alone() -> Non
     earlier = UOp(Op.LOAD, (b.at(b.after(row, store), UOp(Op.MAX, (b.sub(r, 1), b.index(0)))),), LoadArg())
     body = b.sink(b.end(b.store(b.at(b.param(0, (6,), dt.int32), r), earlier), r))
     assert inline_private_memory(body) is body
+
+
+def test_a_reduce_of_parts_over_another_axis_is_not_the_whole_one() -> None:
+    x = b.param(0, (3, 3, 12), dt.float32)
+    whole = b.reduce(x, Op.ADD, (0, 2))
+
+    def split(*inner: int) -> UOp:
+        parts = b.contiguous(b.reduce(b.reshape(x, (3, 3, 3, 4)), Op.ADD, inner))
+        return b.reshape(b.reduce(parts, Op.ADD, (2,)), whole.shape)
+
+    assert is_body_with_split_reduces(whole, split(0, 3), {whole: split(0, 3)})
+    assert not is_body_with_split_reduces(whole, split(1, 3), {whole: split(1, 3)})

@@ -10,7 +10,12 @@ from uops.compiler import Config
 from uops.compiler.passes.linearize import linearize_kernel
 from uops.compiler.pipeline import record_lowering_up_to_plan
 from uops.compiler.tensor import Tensor, capture
-from uops.compiler.validate.fingerprints.compare import MAX_ENUMERATED, Comparison, compare_values
+from uops.compiler.validate.fingerprints.compare import (
+    MAX_ENUMERATED,
+    Comparison,
+    compare_values,
+    count_elements_if_all_are_stored,
+)
 from uops.compiler.validate.fingerprints.windows import find_sliding_windows
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -359,3 +364,14 @@ def test_a_division_of_unknown_numbers_depends_on_the_dtype():
     assert not compare_values(narrow_first, kernel(lambda x, y: UOp(Op.IDIV, (wide(x), wide(y)))), {}).is_equal
     by_three = kernel(lambda x, y: wide(UOp(Op.IDIV, (x, b.const(3, dt.int8)))))
     assert compare_values(by_three, kernel(lambda x, y: UOp(Op.IDIV, (wide(x), b.const(3, dt.int16)))), {}).is_equal
+
+
+def test_elements_are_counted_if_no_condition_stands_around_their_store():
+    r = b.range_(96, 0)
+    out, half = b.param(0, (96,), dt.float32), UOp(Op.IF, (UOp(Op.CMPLT, (r, b.index(48))),))
+    store = b.store(b.at(out, r), b.const(1.0))
+    instructions = (out, r, half.condition, half, store.buffer, store.value, store, UOp(Op.ENDIF, (half,)), b.end(store, r))
+    guarded = UOp(Op.LINEAR, instructions)
+    free = UOp(Op.LINEAR, tuple(u for u in instructions if u.op not in (Op.IF, Op.ENDIF)))
+    assert count_elements_if_all_are_stored(free) == 96
+    assert count_elements_if_all_are_stored(guarded) is None

@@ -22,6 +22,7 @@ from uops.compiler.target import MachineModel
 from uops.interp import run
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import ReduceArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
@@ -67,3 +68,20 @@ def test_lanes_over_an_operand_that_no_loop_changes_are_counted() -> None:
     s, lanes = on_groups(s), Split(1, 32, AxisType.GROUP_REDUCE)
     assert "a workgroup of 32 lanes" in (find_rejection_reason(s, lanes, MachineModel(workgroup=8)) or "")
     assert count_max_lanes_per_workgroup(apply(s, lanes, GPU)) == 32
+
+
+def test_only_the_lane_that_stores_a_sum_in_place_loads_the_element() -> None:
+    memory, x = b.param(0, (4,), dt.int32), b.param(1, (32,), dt.int32)
+    i, j = b.range_(4, 0), b.range_(8, 1, AxisType.REDUCE)
+    summed = UOp(Op.REDUCE, (b.load(b.at(x, b.add(b.mul(i, 8), j))), j), ReduceArg(Op.ADD, ()))
+    body = b.sink(b.end(b.store(b.at(memory, i), b.add(b.load(b.at(memory, i)), summed)), i), name="k")
+    launch = UOp(Op.LINEAR, (b.call(body, b.buffer(4, dt.int32, unique=1), b.buffer(32, dt.int32, unique=2), written=(0,)),))
+
+    def schedule(s: Schedule, machine: MachineModel, uniques: Iterator[int]) -> Schedule:
+        s = apply(on_groups(s), Split(1, 4, AxisType.GROUP_REDUCE), machine)
+        return apply(s, Split(0, 2, AxisType.UPCAST), machine)  # the elements of a vector are loaded in each lane
+
+    values = np.arange(32, dtype=np.int32)
+    inputs = {"b1": np.arange(4, dtype=np.int32), "b2": values}
+    got = run(optimize(launch, GPU, schedule), inputs).buffers["b1"]  # run refuses lanes that race (R55)
+    assert got.tolist() == (values.reshape(4, 8).sum(1) + np.arange(4)).tolist()
