@@ -28,18 +28,19 @@ from uops.compiler.validate.fingerprints.integers import (
 )
 from uops.compiler.validate.fingerprints.memory import StoredValues
 from uops.compiler.validate.fingerprints.mixing import Fingerprints
+from uops.compiler.validate.fingerprints.slices import IndependentLoops, find_independent_loops
 from uops.compiler.validate.fingerprints.terms import SumLaws, fingerprint_in_own_dtype, holds_every_value, reduction_of
 from uops.compiler.validate.sites import address_of
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, collect_users, toposort
 from uops.spec.ir.ops import COUNTERS, Op
-from uops.spec.ir.scope import base_memory, is_variable
+from uops.spec.ir.scope import base_memory, is_variable, open_ranges
 
 #: Number of iterations beyond which loops that no value crosses are not enumerated.
 MAX_ENUMERATED = 1 << 12
 #: Least extent of a loop that is not enumerated.
-_MIN_EXTENT = 5
+_MIN_EXTENT = 2
 
 
 class Comparison(NamedTuple):
@@ -114,19 +115,19 @@ def _goes_into_reduces_alone(product: UOp, users: Mapping[UOp, Sequence[UOp]]) -
 
 
 def _compare_by_laws(before: UOp, after: UOp, old_laws: SumLaws, new_laws: SumLaws, variables: Mapping[str, int]) -> Comparison:
-    loops = [] if is_enumerated(after) else list(_list_independent_loops(after))
-    edges = 0
-    while loops:
-        spread = _spread_loops(loops, edges)
+    groups = [] if is_enumerated(after) else _list_independent_loops(after)
+    edges = dict.fromkeys(range(len(groups)), 0)
+    while edges:
+        spread = [(groups[k], _spread_counter(k, groups[k].extent, e)) for k, e in edges.items()]
         try:
             return _compare_at_stored_elements(before, after, old_laws, new_laws, Iterations(spread, variables=variables))
-        except UndecidedCondition:
-            edges += 1
-            if edges == len(_EDGES):  # the smallest loop is enumerated
-                edges = 0
-                loops.remove(min(loops, key=lambda r: int(r.bound.arg.value)))
+        except UndecidedCondition as e:
+            undecided = edges.keys() & {c.number for c in e.counters}
+            if not undecided:
+                raise
+            _evaluate_more_iterations(edges, undecided, groups)
         except DependsOnCounter as e:
-            loops = [r for r in loops if e.counters.isdisjoint(spread[r].factors)]
+            edges = {k: n for k, n in edges.items() if k not in {c.number for c in e.counters}}
     everything = Iterations(variables=variables)
     old, new = KernelEvaluation(before, old_laws, everything), KernelEvaluation(after, new_laws, everything)
     old.run()
@@ -174,31 +175,40 @@ def _count_iterations(root: UOp) -> int:
     return math.prod(int(r.bound.arg.value) for r in toposort(root) if r.op in COUNTERS and r.bound.op is Op.CONST)
 
 
-def _list_independent_loops(root: UOp) -> Iterator[UOp]:
-    """Yield the loops of which no iteration leaves anything in memory for another one."""
-    evaluation = KernelEvaluation(root, SumLaws(), Iterations())
-    reduced = {r for u in toposort(root) if u.op is Op.REDUCE for r in u.ranges}
-    for r in evaluation.loops:
-        if r.bound.op is not Op.CONST or r.bound.arg.value < _MIN_EXTENT or r in reduced:
-            continue
-        if all(r in memory.private or not evaluation.stores_within(m, r) for m, memory in evaluation.memories.items()):
-            yield r
+def _list_independent_loops(root: UOp) -> list[IndependentLoops]:
+    """Return the groups of loops of which one iteration can stand for all of them."""
+    nodes = toposort(root)
+    enumerated = {r for u in nodes if u.op is Op.REDUCE for r in u.ranges}
+    enumerated |= {r for u in nodes if u.op in COUNTERS for r in toposort(u.bound) if r.op in COUNTERS}
+    loops = [r for r in nodes if r.op in COUNTERS and r.bound.op is Op.CONST and r not in enumerated]
+    extents = {r: int(r.bound.arg.value) for r in loops if r.bound.arg.value >= _MIN_EXTENT}
+    counters = {r: Counter(k, 0, n - 1) for k, (r, n) in enumerate(extents.items())}
+    one = np.ones(1, np.int64)
+    spread = [(IndependentLoops((r,), extents[r]), Integer(one - 1, {c: one})) for r, c in counters.items()]
+    evaluation = KernelEvaluation(root, SumLaws(), Iterations(spread))
+    private = {m: evaluation.list_private_loops(m) for m in evaluation.updated}
+    return list(find_independent_loops(extents, counters, evaluation.list_accesses(), private))
 
 
-#: How many of the first and of the last iterations of a loop are evaluated apart from those that its counter stands for.
+#: How many of the first and of the last iterations of loops are evaluated apart from those that their counter stands for.
 _EDGES = ((0, 0), (0, 1), (1, 1))
 
 
-def _spread_loops(loops: Sequence[UOp], edges: int) -> dict[UOp, Integer]:
-    """Return iterations of loops that stand for all of them: a counter, and the iterations at the edges."""
+def _spread_counter(number: int, extent: int, edges: int) -> Integer:
+    """Return iterations of a loop that stand for all of them: a counter, and the iterations at the edges."""
     first, last = _EDGES[edges]
-    spread = {}
-    for k, r in enumerate(loops):
-        n = int(r.bound.arg.value)
-        numbers = [0, *[0] * first, *[n - 1] * last]
-        factors = np.array([1, *[0] * (first + last)], np.int64)
-        spread[r] = Integer(np.array(numbers, np.int64), {Counter(k, first, n - 1 - last): factors})
-    return spread
+    numbers = [0, *[0] * first, *[extent - 1] * last]
+    factors = np.array([1, *[0] * (first + last)], np.int64)
+    return Integer(np.array(numbers, np.int64), {Counter(number, first, extent - 1 - last): factors})
+
+
+def _evaluate_more_iterations(edges: dict[int, int], undecided: Collection[int], groups: Sequence[IndependentLoops]) -> None:
+    """Evaluate more iterations of the loops on which a condition depends apart; of the smallest all, if that is not enough."""
+    more = [k for k in undecided if edges[k] + 1 < min(len(_EDGES), groups[k].extent - 1)]
+    for k in undecided:
+        edges[k] = edges[k] + 1 if k in more else edges[k] if more else 0
+    if not more:
+        del edges[min(undecided, key=lambda k: groups[k].extent)]
 
 
 #: Number of the first counter of a body's loops; those of the instructions have smaller numbers.
@@ -213,16 +223,15 @@ def _compare_at_stored_elements(
 ) -> Comparison:
     new = KernelEvaluation(after, new_laws, iterations)
     new.run()
-    if len(new.outputs) < sum(m.op is Op.PARAM for m in new.stored):
-        raise NotEvaluable("an argument is read and written")
+    stored_values = new.stored_values_of_params()
     stores: dict[int, list[UOp]] = {}
     for u in toposort(before):
         if u.op is Op.STORE and base_memory(address_of(u)).op is Op.PARAM:
             stores.setdefault(base_memory(address_of(u)).arg.slot, []).append(u)
-    reduced = math.prod(int(r.bound.arg.value) for u in toposort(before) if u.op is Op.REDUCE for r in u.ranges)
-    if stores.keys() != new.outputs.keys():
-        return Comparison(False, f"Params {sorted(new.outputs)} are written instead of {sorted(stores)}")
-    for slot, outputs in new.outputs.items():
+    reduced = _count_iterations_of_reduces_per_element(before)
+    if stores.keys() != stored_values.keys():
+        return Comparison(False, f"Params {sorted(stored_values)} are written instead of {sorted(stores)}")
+    for slot, outputs in stored_values.items():
         if len(stores[slot]) > 1:
             raise NotEvaluable("a body with several Stores to one argument")
         (store,) = stores[slot]
@@ -232,6 +241,15 @@ def _compare_at_stored_elements(
                 if not old.holds(*part):
                     return Comparison(False, f"an element of argument {slot} is another term")
     return Comparison(True)
+
+
+def _count_iterations_of_reduces_per_element(body: UOp) -> int:
+    """Return the greatest number of iterations of Reduces in which one node is evaluated for one element."""
+    nodes = toposort(body)
+    ranges = open_ranges(nodes)
+    reduces = [u for u in nodes if u.op is Op.REDUCE]
+    reduced = {r: int(r.bound.arg.value) for u in reduces for r in u.ranges}
+    return max((math.prod(reduced[r] for r in ranges[u.operand] if r in reduced) for u in reduces), default=1)
 
 
 def _flatten(stored: StoredValues) -> tuple[Integer, Fingerprints]:
@@ -258,7 +276,7 @@ def _split(flat: tuple[Integer, Fingerprints], size: int) -> Iterator[tuple[Inte
 
 
 #: Number of elements of an array that caches hold.
-_ELEMENTS_AT_ONCE = 1 << 16
+_ELEMENTS_AT_ONCE = 1 << 18
 
 
 class _StoreOfBody:
@@ -273,7 +291,7 @@ class _StoreOfBody:
         self.extents = {r: probe.counters[r].numbers.size for r in loops}
         self.symbols = {r: Counter(_FIRST_SYMBOL + k, 0, self.extents[r] - 1) for k, r in enumerate(loops)}
         one = np.ones(1, np.int64)
-        spread = {r: Integer(one - 1, {c: one}) for r, c in self.symbols.items()}
+        spread = [(IndependentLoops((r,), self.extents[r]), Integer(one - 1, {c: one})) for r, c in self.symbols.items()]
         _, written = KernelEvaluation(body, laws, Iterations(spread, variables=variables)).find_positions(store, None)
         if not isinstance(written, Integer):
             raise NotEvaluable("the position of a Store is a value of memory")
@@ -283,7 +301,7 @@ class _StoreOfBody:
         """Return True if the body stores these values at these positions."""
         counters = _solve_positions(self.written, self.symbols, self.extents, positions)
         old = KernelEvaluation(self.body, self.laws, Iterations(at=counters, variables=self.variables))
-        if old.memories:
+        if old.updated:
             raise NotEvaluable("a body that reads what it writes")
         if self.store.gate is not None:
             gate = old.evaluate(self.store.gate).integer

@@ -19,13 +19,14 @@ import numpy as np
 
 from uops.compiler.validate.budget import BudgetUnit, charge_budget_if_limited
 from uops.compiler.validate.fingerprints.bounds import IntegerBounds
-from uops.compiler.validate.fingerprints.integers import Integer, NotEvaluable, Numbers, with_rank
+from uops.compiler.validate.fingerprints.integers import Integer, NotEvaluable, Numbers, add, multiply, with_rank
 from uops.compiler.validate.fingerprints.memory import (
     MemoryContents,
     StoredValues,
     finished_contents,
     has_copy_per_iteration,
     initial_elements,
+    list_positions_of_copies,
     store_unambiguously,
 )
 from uops.compiler.validate.fingerprints.mixing import Fingerprints, combine_unordered, fingerprint_of_words
@@ -41,6 +42,7 @@ from uops.compiler.validate.fingerprints.operations import (
     stack_elements,
     take_elements,
 )
+from uops.compiler.validate.fingerprints.slices import IndependentLoops, MemoryAccess
 from uops.compiler.validate.fingerprints.terms import (
     AccumulatorRead,
     SumLaws,
@@ -67,12 +69,12 @@ from uops.spec.ir.scope import base_memory, is_private_buffer, is_variable, stri
 class Iterations:
     """The iterations in which a kernel is evaluated: all, but for the loops named here.
 
-    - `spread` has the values of a loop's counter along the axis of the loop. Nothing may be summed over it.
+    - `spread` has the values of the counter of some independent loops along their axis. Nothing may be summed over them.
     - `at` has the counters of loops at some points, all along axis 0.
     - `variables` has the values of named variables.
     """
 
-    spread: Mapping[UOp, Integer] = field(default_factory=dict)
+    spread: Sequence[tuple[IndependentLoops, Integer]] = ()
     at: Mapping[UOp, Integer] = field(default_factory=dict)
     variables: Mapping[str, int] = field(default_factory=dict)
 
@@ -96,9 +98,12 @@ class KernelEvaluation:
             raise NotEvaluable(f"{op.name} has no terms")
         self.placed = place_nodes_in_blocks(root)
         self.loops = [u for u in nodes if u.op in COUNTERS]
-        enumerated = [u for u in self.loops if u not in iterations.at]
-        self.axis_of = {**dict.fromkeys(iterations.at, 0), **{r: k + 1 for k, r in enumerate(enumerated)}}
-        self.rank = len(enumerated) + 1
+        self.spread = {r: number for group, number in iterations.spread for r in group.loops}
+        first = {r: group.loops[0] for group, _ in iterations.spread for r in group.loops}
+        axes = [u for u in self.loops if u not in iterations.at and first.get(u, u) is u]
+        self.axis_of = {**dict.fromkeys(iterations.at, 0), **{r: k + 1 for k, r in enumerate(axes)}}
+        self.axis_of |= {r: self.axis_of[f] for r, f in first.items()}
+        self.rank = len(axes) + 1
         self.values: dict[UOp, TermValue] = {}
         self.sizes: dict[UOp, int] = {}
         self.bounds = IntegerBounds()
@@ -119,25 +124,43 @@ class KernelEvaluation:
         self.stored = stored
         self.only_stored = {m for m in stored - loaded if m.op is Op.PARAM}
         self.outputs: dict[int, list[StoredValues]] = {m.arg.slot: [] for m in self.only_stored}
-        self.memories = {m: self._make_memory(m) for m in stored - self.only_stored}
+        #: The memories that are both loaded and stored; what they hold, from `run` on.
+        self.updated = stored - self.only_stored
+        self.memories: dict[UOp, MemoryContents] = {}
         self.carried: dict[UOp, frozenset[UOp]] = {}
-        self.owners: dict[tuple[UOp, tuple[UOp, ...]], Numbers | None] = {}
+        self.owners: dict[tuple[tuple[UOp, ...], tuple[UOp, ...]], Numbers | None] = {}
+        self.have_own_elements: dict[tuple[UOp, tuple[UOp, ...]], bool] = {}
+        self.own_positions: dict[UOp, Numbers | None] = {}
         #: By Store: what a small accumulator held before its loops.
         self.before_sums: dict[UOp, MemoryContents] = {}
-        self.windows = find_sliding_windows(nodes, self.loops, {*iterations.spread, *iterations.at}, self.stored)
+        self.windows = find_sliding_windows(nodes, self.loops, {*self.spread, *iterations.at}, self.stored)
         if root.op is not Op.LINEAR:
             self._require_loads_ordered_with_stores()
 
     def run(self) -> None:
-        """Execute everything in order."""
+        """Execute everything in order, but first what positions and conditions by loops alone need: that may not be evaluable."""
+        self.memories = {m: self._make_memory(m) for m in self.updated}
         needed = {p.node for p in self.placed}
         if self.windows:  # a term of a sliding window is evaluated apart
             needed = set(toposort(self.placed[-1].node, gate=lambda u: u not in self.windows))
+        for p in self.placed:
+            if p.node.op in ACCESSES and p.node in needed:
+                for u in (*_list_positions_and_gate(p.node), *(f.condition for f in p.ifs)):
+                    if _depends_on_loops_alone(u):
+                        self.evaluate(u)
         for p in self.placed:
             if p.node.op is Op.STORE:
                 self._store(p)
             elif p.node in needed and p.node.op not in _WITHOUT_VALUE and not _is_address(p.node):
                 self.evaluate(p.node)
+
+    def stored_values_of_params(self) -> dict[int, list[StoredValues]]:
+        """Return what Stores leave in each written Param after `run`, by slot."""
+        values = dict(self.outputs)
+        for m in self.memories.values():
+            if m.is_stored is not None:
+                values[m.node.arg.slot] = [m.list_stored_values(m.is_stored)]
+        return values
 
     def contents_of_params(self) -> dict[int, Fingerprints]:
         """Return what each written Param holds after `run`, by slot."""
@@ -157,7 +180,7 @@ class KernelEvaluation:
             raise NotEvaluable("the extent of a loop depends on memory")
         shape = [1] * self.rank
         shape[self.axis_of[loop]] = -1
-        given = self.iterations.at.get(loop) or self.iterations.spread.get(loop)
+        given = self.iterations.at.get(loop) or self.spread.get(loop)
         if any(u.op in COUNTERS for u in below):
             if given is not None:
                 raise NotEvaluable("the extent of a loop that is not enumerated depends on another loop")
@@ -194,16 +217,19 @@ class KernelEvaluation:
         """Return how often a sum over loops takes a value of this shape again. Raises NotEvaluable for a loop not enumerated."""
         repeated = 1
         for r in loops:
-            if r in self.iterations.spread or r in self.iterations.at:
+            if r in self.spread or r in self.iterations.at:
                 raise NotEvaluable("a sum over a loop that is not enumerated")
             if shape[self.axis_of[r]] == 1:
                 repeated *= self.counters[r].numbers.size
         return repeated
 
     def _number_iterations(self, loops: Sequence[UOp]) -> tuple[Numbers, int]:
-        """Return a number from 0 for each iteration of some loops together, and how many there are."""
+        """Return a number from 0 for each iteration of some loops together, and how many there are.
+
+        Independent loops of one group have their iterations together.
+        """
         number, count = np.zeros((1,) * self.rank, np.int64), 1
-        for r in loops:
+        for r in {self.axis_of[r]: r for r in loops}.values():
             axis = self.counters[r].numbers
             number = number + np.arange(axis.size, dtype=np.int64).reshape(axis.shape) * count
             count *= axis.size
@@ -280,20 +306,38 @@ class KernelEvaluation:
     def _make_memory(self, m: UOp) -> MemoryContents:
         if m.op not in MEMORY_ROOTS:
             raise NotEvaluable(f"{m.op.name} is no memory of one kernel")
+        slicing = sorted(((g.slicings[m], g.loops) for g, _ in self.iterations.spread if m in g.slicings), key=lambda x: x[0].depth)
+        private = (*self.list_private_loops(m), *(r for _, loops in slicing for r in loops))
         size = self._count_elements(m)
-        private = self._list_private_loops(m)
+        for depth, (s, _) in enumerate(slicing):
+            size = s.size if s.depth == depth else size
         offset, copies = self._number_iterations(private)
         require_few_points(np.broadcast_to(np.False_, size * copies))
         charge_budget_if_limited(BudgetUnit.FINGERPRINTS, size * copies)
-        positions = np.arange(size * copies, dtype=np.int64)
+        first = Integer(np.zeros((1,) * self.rank, np.int64))
+        for s, loops in slicing:
+            first = add(first, multiply(self.counters[loops[0]], Integer(np.array(s.stride))))
         if m.op is Op.PARAM:
-            return MemoryContents(m, private, offset, initial_elements(m, Integer(positions)))
-        first = fingerprint_of_words("uninitialized", m.arg.unique)
+            contents = initial_elements(m, list_positions_of_copies(first, offset * size, size))
+            return MemoryContents(m, private, offset * size, first, contents, np.zeros(contents.shape, np.bool_))
+        positions = np.arange(size * copies, dtype=np.uint64)
         with np.errstate(over="ignore"):
-            nothing = positions.view(np.uint64) * fingerprint_of_words("stride") + first
-        return MemoryContents(m, private, offset * size, nothing)
+            nothing = positions * fingerprint_of_words("stride") + fingerprint_of_words("uninitialized", m.arg.unique)
+        return MemoryContents(m, private, offset * size, first, nothing)
 
-    def _list_private_loops(self, m: UOp) -> tuple[UOp, ...]:
+    def list_accesses(self) -> dict[UOp, list[MemoryAccess]]:
+        """Return the accesses to each memory that is both loaded and stored."""
+        return {m: [self._describe_access(p) for p in self.accesses[m]] for m in self.updated}
+
+    def _describe_access(self, p: PlacedNode) -> MemoryAccess:
+        try:
+            _, position = self.find_positions(p.node, np.zeros((1,) * self.rank, np.bool_))
+        except NotEvaluable:
+            position = None
+        loops = frozenset({*self.specials, *p.loops})
+        return MemoryAccess(loops, position if isinstance(position, Integer) else None, p.node.op is Op.STORE)
+
+    def list_private_loops(self, m: UOp) -> tuple[UOp, ...]:
         """Return the loops whose iterations have a copy each: those that contain every access, unless lanes share the memory.
 
         If an iteration did read what another one wrote, it would find elements that are equal to nothing else.
@@ -319,47 +363,60 @@ class KernelEvaluation:
 
     def _may_carry(self, memory: MemoryContents, store: PlacedNode, other: PlacedNode) -> bool:
         """Return False if no iteration of the loops around both loads or stores an element that another one stores."""
-        loops = [r for r in self._shared_loops(memory, store) if r in other.loops]
-        if not loops:
+        loops = tuple(r for r in self._shared_loops(memory, store) if r in other.loops)
+        if not loops or self._access_elements_of_their_own(memory, loops):
             return False
-        number, _ = self._number_iterations(loops)
-        owner = self._find_iterations_that_store(memory, store.node, tuple(loops), number)
+        owner = self._find_iterations_that_access(memory, (store.node,), loops)
         read = self._find_own_positions(memory, other.node)
         if owner is None or read is None:
             return True
-        at, iteration = _broadcast_with_lanes(read, number)
+        at, iteration = _broadcast_with_lanes(read, self._number_iterations(loops)[0])
         return not ((owner[at] == iteration) | (owner[at] < 0)).all()
 
-    def _find_iterations_that_store(
-        self, memory: MemoryContents, store: UOp, loops: tuple[UOp, ...], number: Numbers
+    def _access_elements_of_their_own(self, memory: MemoryContents, loops: tuple[UOp, ...]) -> bool:
+        """Return True if no two iterations of loops access one element, as far as that is known."""
+        key = memory.node, loops
+        if key not in self.have_own_elements:
+            around = [p.node for p in self.accesses[memory.node] if set(loops).issubset(p.loops)]
+            self.have_own_elements[key] = self._find_iterations_that_access(memory, tuple(around), loops) is not None
+        return self.have_own_elements[key]
+
+    def _find_iterations_that_access(
+        self, memory: MemoryContents, accesses: tuple[UOp, ...], loops: tuple[UOp, ...]
     ) -> Numbers | None:
-        """Return which iteration of the loops stores each element, -1 for none; None if two do, or if it is not known."""
-        key = store, loops
+        """Return which iteration of the loops accesses each element, -1 for none; None if two do, or if it is not known."""
+        key = accesses, loops
         if key not in self.owners:
-            written = self._find_own_positions(memory, store)
-            owner = None if written is None else np.full(memory.contents.size, -1, np.int64)
-            if owner is not None and written is not None:
-                at, iteration = _broadcast_with_lanes(written, number)
-                owner[at] = iteration
+            number, count = self._number_iterations(loops)
+            owner: Numbers | None = np.full(memory.contents.size, -1, np.int64)
+            for access in accesses:
+                positions = self._find_own_positions(memory, access)
+                if positions is None or owner is None or (count > 1 and all(positions.shape[self.axis_of[r]] == 1 for r in loops)):
+                    owner = None  # perhaps because every iteration accesses the same elements
+                    break
+                at, iteration = _broadcast_with_lanes(positions, number)
+                is_free = owner[at] < 0
+                owner[at] = np.where(is_free, iteration, owner[at])
                 owner = owner if (owner[at] == iteration).all() else None
             self.owners[key] = owner
         return self.owners[key]
 
     def _find_own_positions(self, memory: MemoryContents, access: UOp) -> Numbers | None:
         """Return the elements of an access, whether its gate holds or not; None if they are not known."""
+        if access not in self.own_positions:
+            self.own_positions[access] = self._compute_own_positions(memory, access)
+        return self.own_positions[access]
+
+    def _compute_own_positions(self, memory: MemoryContents, access: UOp) -> Numbers | None:
         address = strip_afters(address_of(access))
         if address.op is not Op.INDEX or any(not _depends_on_loops_alone(p) for p in address.positions):
             return None
         _, positions = self.find_positions(access, np.zeros((1,) * self.rank, np.bool_))
-        return memory.find_elements(positions.require_numbers()) if isinstance(positions, Integer) else None
-
-    def stores_within(self, memory: UOp, loop: UOp) -> bool:
-        """Return True if a loop contains a Store to a memory."""
-        return any(p.node.op is Op.STORE and (loop in p.loops or loop in self.specials) for p in self.accesses[memory])
+        return memory.find_elements(positions) if isinstance(positions, Integer) else None
 
     def _require_loads_ordered_with_stores(self) -> None:
         """Raise NotEvaluable unless each Load is ordered with each Store of its memory by the edges of a graph."""
-        for m in self.memories:
+        for m in self.updated:
             loads = [p.node for p in self.accesses[m] if p.node.op is Op.LOAD]
             for s in (p.node for p in self.accesses[m] if p.node.op is Op.STORE):
                 before = set(toposort(s))
@@ -409,8 +466,10 @@ class KernelEvaluation:
             return TermValue(None, initial_elements(m, positions))
         if not isinstance(positions, Integer):
             raise NotEvaluable("a position in memory that the kernel writes is itself a value of memory")
+        if m not in self.memories:
+            raise NotEvaluable("a value that depends on memory which the kernel writes")
         memory = self.memories[m]
-        at = memory.find_elements(positions.require_numbers())
+        at = memory.find_elements(positions)
         require_few_points(at)
         if u in self._find_carried_loads(m):
             return TermValue(None, None, None, AccumulatorRead(memory, at))
@@ -440,7 +499,8 @@ class KernelEvaluation:
             self.outputs[m.arg.slot].append(StoredValues(positions, x, known))
             return
         memory = self.memories[m]
-        at = memory.find_elements(positions.require_numbers())
+        at = memory.find_elements(positions)
+        memory.mark_stored(at, known)
         if value.added_to is not None:
             self._accumulate(u, memory, at, value, gate, known, (*self.specials, *p.loops))
             return
@@ -510,7 +570,7 @@ class KernelEvaluation:
             or value.reduction is None
             or memory.contents.size > _MAX_KEPT
             or any(not set(loops).isdisjoint(q.loops) for q in others)
-            or any(r in self.masks or r in self.iterations.spread or r in self.iterations.at for r in loops)
+            or any(r in self.masks or r in self.spread or r in self.iterations.at for r in loops)
             or any(at.shape[k] != 1 for k in axes)
             or not {*self.specials, *p.loops}.issubset({*loops, *memory.private})
         ):
@@ -572,6 +632,12 @@ def _depends_on_loops_alone(u: UOp) -> bool:
     return all(v.op is not Op.LOAD for v in toposort(u))
 
 
+def _list_positions_and_gate(access: UOp) -> tuple[UOp, ...]:
+    address = strip_afters(address_of(access))
+    positions = address.positions if address.op is Op.INDEX else ()
+    return (*positions, *(() if access.gate is None else (access.gate,)))
+
+
 def _is_address(u: UOp) -> bool:
     return u.op is Op.INDEX and base_memory(u.operand).op in MEMORY_ROOTS
 
@@ -586,9 +652,8 @@ def _value_sources(u: UOp) -> Sequence[UOp]:
     if u.op in COUNTERS or u.op in WHOLE_MEMORY or u.op is Op.CONST:
         return ()
     if u.op in ACCESSES:
-        address = strip_afters(address_of(u))
-        others = (u.value, u.gate) if u.op is Op.STORE else (u.alternative, u.gate)
-        return (*(address.positions if address.op is Op.INDEX else ()), *(s for s in others if s is not None))
+        value = u.value if u.op is Op.STORE else u.alternative
+        return (*_list_positions_and_gate(u), *(() if value is None else (value,)))
     if u.op is Op.REDUCE:
         return (u.operand,)
     return u.src

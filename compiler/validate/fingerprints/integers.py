@@ -35,7 +35,11 @@ class NotEvaluable(Exception):
 
 
 class UndecidedCondition(NotEvaluable):
-    """A condition on counters that are not enumerated holds in some iterations only."""
+    """A condition on `counters` of loops that are not enumerated holds in some iterations only."""
+
+    def __init__(self, message: str, *sums: Integer) -> None:
+        super().__init__(message)
+        self.counters = frozenset(c for x in sums for c, f in x.factors.items() if f.any())
 
 
 class DependsOnCounter(NotEvaluable):
@@ -94,14 +98,16 @@ def without_zero_factors(x: Integer) -> Integer:
     return Integer(x.numbers, {c: f for c, f in x.factors.items() if f.any()}) if x.factors else x
 
 
-def _add(a: Integer, b: Integer, sign: int = 1) -> Integer:
+def add(a: Integer, b: Integer, sign: int = 1) -> Integer:
+    """Return a sum, or a difference if `sign` is -1."""
     factors = dict(a.factors)
     for c, f in b.factors.items():
         factors[c] = factors[c] + sign * f if c in factors else sign * f
     return without_zero_factors(Integer(a.numbers + sign * b.numbers, factors))
 
 
-def _multiply(a: Integer, b: Integer) -> Integer:
+def multiply(a: Integer, b: Integer) -> Integer:
+    """Return a product, of which one factor has no counters."""
     if a.factors and b.factors:
         raise NotEvaluable("a product of two counters")
     if b.factors:
@@ -124,21 +130,21 @@ def divide(a: Integer, b: Integer) -> tuple[Integer, Integer]:
     low, high = rest.bounds()
     first = low // d
     if not (first == high // d).all():
-        raise UndecidedCondition("a quotient of counters is no sum")
-    return without_zero_factors(Integer(first, taken)), _add(rest, Integer(first * d), -1)
+        raise UndecidedCondition("a quotient of counters is no sum", rest)
+    return without_zero_factors(Integer(first, taken)), add(rest, Integer(first * d), -1)
 
 
 def _compare(decide: Callable[[Any, Any, Any, Any], tuple[Any, Any]]) -> Callable[[Integer, Integer], Integer]:
     """Return a comparison, from a function of both bounds that gives where it surely holds and where it surely fails."""
 
     def compare(a: Integer, b: Integer) -> Integer:
-        difference = _add(a, b, -1) if a.factors and b.factors else None
+        difference = add(a, b, -1) if a.factors and b.factors else None
         (a_low, a_high), (b_low, b_high) = a.bounds(), b.bounds()
         if difference is not None:
             (a_low, a_high), (b_low, b_high) = difference.bounds(), Integer(np.zeros(1, np.int64)).bounds()
         holds, fails = decide(a_low, a_high, b_low, b_high)
         if not (holds | fails).all():
-            raise UndecidedCondition("a condition holds in some iterations only")
+            raise UndecidedCondition("a condition holds in some iterations only", a, b)
         return Integer(np.asarray(holds, np.int64))
 
     return compare
@@ -170,7 +176,7 @@ def _shift(a: Integer, b: Integer, is_left: bool) -> Integer:
     if not ((counts >= 0) & (counts < 61)).all():
         raise NotEvaluable("a shift by more bits than a number has")
     power = Integer(np.int64(1) << counts)
-    return _multiply(a, power) if is_left else divide(a, power)[0]
+    return multiply(a, power) if is_left else divide(a, power)[0]
 
 
 def _bitwise_and(a: Integer, b: Integer) -> Integer:
@@ -198,12 +204,12 @@ def compare_integers(op: Op, a: Integer, b: Integer) -> Integer:
 
 RULES: Mapping[Op, Callable[..., Integer]] = {
     **_COMPARISONS,
-    Op.ADD: _add, Op.SUB: lambda a, b: _add(a, b, -1), Op.MUL: _multiply,
+    Op.ADD: add, Op.SUB: lambda a, b: add(a, b, -1), Op.MUL: multiply,
     Op.NEG: lambda a: a.map_arrays(operator.neg), Op.MAX: _extreme(True), Op.MIN: _extreme(False),
     Op.IDIV: lambda a, b: divide(a, b)[0], Op.MOD: lambda a, b: divide(a, b)[1],
     Op.AND: _bitwise_and, Op.OR: _on_numbers(np.bitwise_or), Op.XOR: _on_numbers(np.bitwise_xor),
     Op.SHL: lambda a, b: _shift(a, b, True), Op.SHR: lambda a, b: _shift(a, b, False),
-    Op.NOT: _on_numbers(lambda a: a == 0), Op.MULACC: lambda a, b, c: _add(_multiply(a, b), c),
+    Op.NOT: _on_numbers(lambda a: a == 0), Op.MULACC: lambda a, b, c: add(multiply(a, b), c),
 }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from uops.compiler.validate.fingerprints.integers import Integer, NotEvaluable, Numbers, with_rank
+from uops.compiler.validate.fingerprints.integers import Integer, NotEvaluable, Numbers, add, with_rank
 from uops.compiler.validate.fingerprints.mixing import Fingerprints, combine, fingerprint_of_words, to_integers
 from uops.compiler.validate.fingerprints.operations import Mask, require_few_points
 from uops.compiler.validate.fingerprints.terms import TermValue, fingerprint, ring_of_integer
@@ -35,19 +35,50 @@ class StoredValues(NamedTuple):
 class MemoryContents:
     """The contents of a Param or Buffer. It has a copy for each iteration of the loops `private`, at `copy_offset`.
 
-    Once a sum is in it, `contents` are multisets of addends. `wraps` is that of some value in it.
+    Each copy holds the elements from the position `first` on. Once a sum is in it, `contents` are multisets of addends. `wraps` is
+    that of some value in it. `is_stored` has the elements of a Param that were stored.
     """
 
     node: UOp
     private: tuple[UOp, ...]
     copy_offset: Numbers
+    first: Integer
     contents: Fingerprints
+    is_stored: Mask | None = None
     reduction: tuple[Op, DType] | None = None
     wraps: DType | None = None
 
-    def find_elements(self, positions: Numbers) -> Numbers:
-        """Return where `contents` has the elements at these positions, in the copies of the iterations."""
-        return positions + with_rank(self.copy_offset, positions.ndim)
+    def find_elements(self, positions: Integer) -> Numbers:
+        """Return where `contents` has the elements at these positions, in the copies of the iterations.
+
+        Raises DependsOnCounter if they depend on other counters than the first element does.
+        """
+        rank = positions.numbers.ndim
+        return add(positions, self.first.map_arrays(lambda x: with_rank(x, rank)), -1).require_numbers() + with_rank(
+            self.copy_offset, rank
+        )
+
+    def mark_stored(self, at: Numbers, mask: Mask | None) -> None:
+        """Note that elements of a Param are stored where a condition holds."""
+        if self.is_stored is not None:
+            at, executed = np.broadcast_arrays(at, True if mask is None else with_rank(mask, at.ndim))
+            self.is_stored[at[executed]] = True
+
+    def list_stored_values(self, is_stored: Mask) -> StoredValues:
+        """Return the positions and values of the elements that were stored; sums are finished."""
+        positions = list_positions_of_copies(self.first, self.copy_offset, self.contents.size // self.copy_offset.size)
+        return StoredValues(positions.map_arrays(lambda x: x[is_stored]), finished_contents(self)[is_stored], None)
+
+
+def list_positions_of_copies(first: Integer, copy_offset: Numbers, size: int) -> Integer:
+    """Return the positions of all elements of the copies of a memory: of each, `size` elements from the first one on."""
+    order = np.argsort(copy_offset, axis=None)
+
+    def repeat(x: Numbers) -> Numbers:
+        return np.repeat(np.broadcast_to(x, copy_offset.shape).reshape(-1)[order], size)
+
+    elements = np.tile(np.arange(size, dtype=np.int64), copy_offset.size)
+    return add(first.map_arrays(repeat), Integer(elements))
 
 
 def store_unambiguously(contents: Fingerprints, at: Numbers, values: Fingerprints, mask: Mask | None) -> None:

@@ -1,0 +1,120 @@
+"""Loops whose iterations share no memory, so that one iteration can stand for all of them.
+
+Takes: the accesses of a kernel's memory, with positions as sums over loop counters. Gives: groups of loops of one extent. In every
+memory, iteration q of any loop of a group accesses slice q alone: elements that no other iteration accesses. So a kernel that is
+restricted to iteration q of all loops of a group stores the same in slice q.
+Spec: R57 (Range), R128 (private memory).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from uops.compiler.validate.fingerprints.integers import Counter, Integer
+from uops.spec.ir.node import UOp
+
+
+class Slicing(NamedTuple):
+    """The division of a memory by a group of loops: iteration q accesses positions p of which (p // stride) % extent is q.
+
+    `depth` is the number of groups with a greater stride. In iteration 0 of these and of this group, positions are below `size`.
+    """
+
+    stride: int
+    size: int
+    depth: int
+
+
+class IndependentLoops(NamedTuple):
+    """Loops of one extent, and the memories that they divide into slices.
+
+    Other memory that they store has a copy for each iteration.
+    """
+
+    loops: tuple[UOp, ...]
+    extent: int
+    slicings: Mapping[UOp, Slicing] = {}
+
+
+class MemoryAccess(NamedTuple):
+    """A Load or Store: the loops around it, and its position, a sum over their counters; None if it is no such sum."""
+
+    loops: frozenset[UOp]
+    position: Integer | None
+    is_store: bool
+
+
+def find_independent_loops(
+    extents: Mapping[UOp, int],
+    counters: Mapping[UOp, Counter],
+    accesses: Mapping[UOp, Sequence[MemoryAccess]],
+    private: Mapping[UOp, Collection[UOp]],
+) -> Iterator[IndependentLoops]:
+    """Yield groups of the loops of `extents`.
+
+    `accesses` has every access to the memories that are loaded and stored. A memory has a copy for each iteration of the loops that
+    `private` gives.
+    """
+    slices: dict[frozenset[UOp], dict[UOp, Slicing]] = {}
+    for m, of_memory in accesses.items():
+        for slicing, loops in _list_slicings(of_memory, extents.keys() - set(private[m]), extents, counters):
+            slices.setdefault(loops, {})[m] = slicing
+    around = {a.loops for of_memory in accesses.values() for a in of_memory}
+    for loops in _merge_overlapping([*slices, *(frozenset([r]) for r in extents)]):
+        slicings = {m: s for some, of_memory in slices.items() if some <= loops for m, s in of_memory.items()}
+        stored = [m for m, of_memory in accesses.items() if any(a.is_store and loops & a.loops for a in of_memory)]
+        if (
+            len({extents[r] for r in loops}) == 1
+            and all(len(loops & a) <= 1 for a in around)
+            and all(m in slicings or not loops.isdisjoint(private[m]) for m in stored)
+            and all(len(loops & a.loops) == 1 for m in slicings for a in accesses[m])
+        ):
+            yield IndependentLoops(tuple(r for r in extents if r in loops), extents[next(iter(loops))], slicings)
+
+
+def _list_slicings(
+    accesses: Sequence[MemoryAccess], loops: Collection[UOp], extents: Mapping[UOp, int], counters: Mapping[UOp, Counter]
+) -> Iterator[tuple[Slicing, frozenset[UOp]]]:
+    """Yield the slicings of a memory, that of greatest stride first, each with the loops whose iterations access one slice."""
+    found: list[dict[tuple[int, int], UOp]] = []
+    for a in accesses:
+        if a.position is None:
+            return
+        of_access: dict[tuple[int, int], UOp] = {}
+        for r in a.loops.intersection(loops):
+            factor = a.position.factors.get(counters[r])
+            if factor is not None and factor.min() == factor.max() > 0:
+                of_access[int(factor.max()), extents[r]] = r
+        found.append(of_access)
+    depth = 0
+    rests = [a.position for a in accesses if a.position is not None]
+    for stride, extent in sorted(set.intersection(*(set(f) for f in found)) if found else (), reverse=True):
+        chosen = [f[stride, extent] for f in found]
+        inner = [_without_counter(p, counters[r]) for p, r in zip(rests, chosen, strict=True)]
+        low, high = min(int(p.bounds()[0].min()) for p in inner), max(int(p.bounds()[1].max()) for p in inner)
+        if low >= 0 and all(_lies_in_first_slice(p, stride, extent) for p in inner):
+            yield Slicing(stride, high + 1, depth), frozenset(chosen)
+            rests, depth = inner, depth + 1
+
+
+def _lies_in_first_slice(x: Integer, stride: int, extent: int) -> bool:
+    """Return True if (x // stride) % extent is surely 0."""
+    period = np.int64(stride * extent)
+    low, high = Integer(x.numbers % period, {c: f for c, f in x.factors.items() if (f % period).any()}).bounds()
+    return bool((low >= 0).all() and (high < stride).all())
+
+
+def _without_counter(x: Integer, counter: Counter) -> Integer:
+    return Integer(x.numbers, {c: f for c, f in x.factors.items() if c != counter})
+
+
+def _merge_overlapping(sets: Iterable[frozenset[UOp]]) -> list[frozenset[UOp]]:
+    """Return the unions of sets that are connected by common elements."""
+    merged: list[frozenset[UOp]] = []
+    for s in sets:
+        overlapping = [x for x in merged if not x.isdisjoint(s)]
+        merged = [x for x in merged if x.isdisjoint(s)] + [s.union(*overlapping)]
+    return merged
