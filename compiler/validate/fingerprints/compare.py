@@ -11,11 +11,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from uops.compiler.validate.fingerprints.evaluate import Iterations, KernelEvaluation
+from uops.compiler.validate.fingerprints.evaluate import Iterations, KernelEvaluation, SummedIterations
 from uops.compiler.validate.fingerprints.integers import (
     Counter,
     DependsOnCounter,
@@ -28,8 +29,10 @@ from uops.compiler.validate.fingerprints.integers import (
 )
 from uops.compiler.validate.fingerprints.memory import StoredValues
 from uops.compiler.validate.fingerprints.mixing import Fingerprints
-from uops.compiler.validate.fingerprints.slices import IndependentLoops, find_independent_loops
+from uops.compiler.validate.fingerprints.representatives import Representatives, choose_representatives
+from uops.compiler.validate.fingerprints.slices import IndependentLoops
 from uops.compiler.validate.fingerprints.terms import SumLaws, fingerprint_in_own_dtype, holds_every_value, reduction_of
+from uops.compiler.validate.fingerprints.text import KernelText
 from uops.compiler.validate.sites import address_of
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
@@ -39,8 +42,6 @@ from uops.spec.ir.scope import base_memory, is_variable, open_ranges
 
 #: Number of iterations beyond which loops that no value crosses are not enumerated.
 MAX_ENUMERATED = 1 << 12
-#: Least extent of a loop that is not enumerated.
-_MIN_EXTENT = 2
 
 
 class Comparison(NamedTuple):
@@ -55,19 +56,28 @@ def compare_values(before: UOp, after: UOp, variables: Mapping[str, int], with_l
 
     Laws of sums, which schedules need, are tried where they hold, unless `with_laws` is false.
     """
-    result = Comparison(None, "no laws")
     laws = [(SumLaws(), SumLaws())]
     are_all_tried = True
     if with_laws and (reductions := _list_reductions(before)):
         are_all_tried = _may_round_later(toposort(before), toposort(after), reductions)
         laws = list(_list_laws(reductions, are_all_tried))
-    for old_laws, new_laws in laws:
-        try:
-            result = _compare_by_laws(before, after, old_laws, new_laws, variables)
-        except NotEvaluable as e:
-            return Comparison(None, str(e))
-        if result.is_equal:
-            return result
+        laws.sort(key=lambda pair: bool(pair[1].chains) != _has_chain(after, reductions))
+    result: Comparison | None = None
+    try:
+        old, new = KernelText(before), KernelText(after)
+        for representatives in [] if is_enumerated(after) else choose_representatives(old, new, variables):
+            for old_laws, new_laws in laws:
+                result = _compare_by_representatives(old, new, old_laws, new_laws, representatives)
+                if result is not None and result.is_equal:
+                    return result
+        if result is None:
+            for old_laws, new_laws in laws:
+                result = _compare_all_iterations(old, new, old_laws, new_laws, Iterations(variables=variables))
+                if result.is_equal:
+                    return result
+    except NotEvaluable as e:
+        return Comparison(None, str(e))
+    assert result is not None
     return result if are_all_tried else Comparison(None, f"{result.why}, and some laws of sums may not hold")
 
 
@@ -82,6 +92,12 @@ def _list_laws(reductions: frozenset[tuple[Op, DType]], may_round_later: bool) -
         chains = reductions if has_chains else frozenset()
         old = SumLaws(chains, is_wide, keeps_groups=True)
         yield old, SumLaws(wide_reductions if has_chains and is_wide else chains, is_wide, reductions if is_wide else frozenset())
+
+
+def _has_chain(after: UOp, reductions: Collection[tuple[Op, DType]]) -> bool:
+    """Return True if operations of a Reduce follow each other, as they do in an unrolled one."""
+    ops = {d: {op, Op.MULACC} if op is Op.ADD else {op} for op, d in reductions}
+    return any(u.op in ops.get(u.dtype, ()) and any(s.op in ops[u.dtype] for s in u.src) for u in toposort(after))
 
 
 _PRODUCTS = frozenset({Op.MUL, Op.MULACC})
@@ -114,21 +130,9 @@ def _goes_into_reduces_alone(product: UOp, users: Mapping[UOp, Sequence[UOp]]) -
     return True
 
 
-def _compare_by_laws(before: UOp, after: UOp, old_laws: SumLaws, new_laws: SumLaws, variables: Mapping[str, int]) -> Comparison:
-    groups = [] if is_enumerated(after) else _list_independent_loops(after)
-    edges = dict.fromkeys(range(len(groups)), 0)
-    while edges:
-        spread = [(groups[k], _spread_counter(k, groups[k].extent, e)) for k, e in edges.items()]
-        try:
-            return _compare_at_stored_elements(before, after, old_laws, new_laws, Iterations(spread, variables=variables))
-        except UndecidedCondition as e:
-            undecided = edges.keys() & {c.number for c in e.counters}
-            if not undecided:
-                raise
-            _evaluate_more_iterations(edges, undecided, groups)
-        except DependsOnCounter as e:
-            edges = {k: n for k, n in edges.items() if k not in {c.number for c in e.counters}}
-    everything = Iterations(variables=variables)
+def _compare_all_iterations(
+    before: KernelText, after: KernelText, old_laws: SumLaws, new_laws: SumLaws, everything: Iterations
+) -> Comparison:
     old, new = KernelEvaluation(before, old_laws, everything), KernelEvaluation(after, new_laws, everything)
     old.run()
     new.run()
@@ -139,6 +143,28 @@ def _compare_by_laws(before: UOp, after: UOp, old_laws: SumLaws, new_laws: SumLa
         if (wrong := np.flatnonzero(x != got[slot])).size:
             return Comparison(False, f"element {wrong[0]} of argument {slot} is another term")
     return Comparison(True)
+
+
+def _compare_by_representatives(
+    before: KernelText, after: KernelText, old_laws: SumLaws, new_laws: SumLaws, representatives: Representatives
+) -> Comparison | None:
+    """Compare a body and instructions by iterations that stand for others; None if that decides nothing."""
+    while representatives.has_any:
+        try:
+            new, old = representatives.describe_iterations()
+            result = _compare_at_stored_elements(before, after, old_laws, new_laws, new, old)
+            return result if result.is_equal or not new.sums else None
+        except UndecidedCondition as e:
+            if not representatives.refine(e.counters):
+                raise
+        except DependsOnCounter as e:
+            if not representatives.enumerate_loops(e.counters):
+                raise
+        except NotEvaluable:
+            if representatives.has_sums:
+                return None
+            raise
+    return None
 
 
 # Loops
@@ -156,7 +182,7 @@ def count_elements_if_all_are_stored(body: UOp) -> int | None:
     if len(stores) != 1 or stores[0].gate is not None or any(u.op is Op.PARAM and is_variable(u) for u in nodes):
         return None
     try:
-        store = _StoreOfBody(body, stores[0], SumLaws(), {})
+        store = _StoreOfBody(KernelText(body), stores[0], SumLaws(), Iterations())
     except NotEvaluable:
         return None
     strides = sorted(
@@ -175,42 +201,6 @@ def _count_iterations(root: UOp) -> int:
     return math.prod(int(r.bound.arg.value) for r in toposort(root) if r.op in COUNTERS and r.bound.op is Op.CONST)
 
 
-def _list_independent_loops(root: UOp) -> list[IndependentLoops]:
-    """Return the groups of loops of which one iteration can stand for all of them."""
-    nodes = toposort(root)
-    enumerated = {r for u in nodes if u.op is Op.REDUCE for r in u.ranges}
-    enumerated |= {r for u in nodes if u.op in COUNTERS for r in toposort(u.bound) if r.op in COUNTERS}
-    loops = [r for r in nodes if r.op in COUNTERS and r.bound.op is Op.CONST and r not in enumerated]
-    extents = {r: int(r.bound.arg.value) for r in loops if r.bound.arg.value >= _MIN_EXTENT}
-    counters = {r: Counter(k, 0, n - 1) for k, (r, n) in enumerate(extents.items())}
-    one = np.ones(1, np.int64)
-    spread = [(IndependentLoops((r,), extents[r]), Integer(one - 1, {c: one})) for r, c in counters.items()]
-    evaluation = KernelEvaluation(root, SumLaws(), Iterations(spread))
-    private = {m: evaluation.list_private_loops(m) for m in evaluation.updated}
-    return list(find_independent_loops(extents, counters, evaluation.list_accesses(), private))
-
-
-#: How many of the first and of the last iterations of loops are evaluated apart from those that their counter stands for.
-_EDGES = ((0, 0), (0, 1), (1, 1))
-
-
-def _spread_counter(number: int, extent: int, edges: int) -> Integer:
-    """Return iterations of a loop that stand for all of them: a counter, and the iterations at the edges."""
-    first, last = _EDGES[edges]
-    numbers = [0, *[0] * first, *[extent - 1] * last]
-    factors = np.array([1, *[0] * (first + last)], np.int64)
-    return Integer(np.array(numbers, np.int64), {Counter(number, first, extent - 1 - last): factors})
-
-
-def _evaluate_more_iterations(edges: dict[int, int], undecided: Collection[int], groups: Sequence[IndependentLoops]) -> None:
-    """Evaluate more iterations of the loops on which a condition depends apart; of the smallest all, if that is not enough."""
-    more = [k for k in undecided if edges[k] + 1 < min(len(_EDGES), groups[k].extent - 1)]
-    for k in undecided:
-        edges[k] = edges[k] + 1 if k in more else edges[k] if more else 0
-    if not more:
-        del edges[min(undecided, key=lambda k: groups[k].extent)]
-
-
 #: Number of the first counter of a body's loops; those of the instructions have smaller numbers.
 _FIRST_SYMBOL = 1000
 
@@ -219,23 +209,23 @@ _FIRST_SYMBOL = 1000
 
 
 def _compare_at_stored_elements(
-    before: UOp, after: UOp, old_laws: SumLaws, new_laws: SumLaws, iterations: Iterations
+    before: KernelText, after: KernelText, old_laws: SumLaws, new_laws: SumLaws, iterations: Iterations, old_iterations: Iterations
 ) -> Comparison:
     new = KernelEvaluation(after, new_laws, iterations)
     new.run()
     stored_values = new.stored_values_of_params()
     stores: dict[int, list[UOp]] = {}
-    for u in toposort(before):
+    for u in before.nodes:
         if u.op is Op.STORE and base_memory(address_of(u)).op is Op.PARAM:
             stores.setdefault(base_memory(address_of(u)).arg.slot, []).append(u)
-    reduced = _count_iterations_of_reduces_per_element(before)
+    reduced = _count_iterations_of_reduces_per_element(before, old_iterations.sums)
     if stores.keys() != stored_values.keys():
         return Comparison(False, f"Params {sorted(stored_values)} are written instead of {sorted(stores)}")
     for slot, outputs in stored_values.items():
         if len(stores[slot]) > 1:
             raise NotEvaluable("a body with several Stores to one argument")
         (store,) = stores[slot]
-        old = _StoreOfBody(before, store, old_laws, iterations.variables)
+        old = _StoreOfBody(before, store, old_laws, old_iterations)
         for stored in outputs:
             for part in _split(_flatten(stored), max(1, _ELEMENTS_AT_ONCE // reduced)):
                 if not old.holds(*part):
@@ -243,12 +233,11 @@ def _compare_at_stored_elements(
     return Comparison(True)
 
 
-def _count_iterations_of_reduces_per_element(body: UOp) -> int:
+def _count_iterations_of_reduces_per_element(body: KernelText, sums: Mapping[UOp, SummedIterations]) -> int:
     """Return the greatest number of iterations of Reduces in which one node is evaluated for one element."""
-    nodes = toposort(body)
-    ranges = open_ranges(nodes)
-    reduces = [u for u in nodes if u.op is Op.REDUCE]
-    reduced = {r: int(r.bound.arg.value) for u in reduces for r in u.ranges}
+    ranges = open_ranges(body.nodes)
+    reduces = [u for u in body.nodes if u.op is Op.REDUCE]
+    reduced = {r: sums[r].counter.numbers.size if r in sums else int(r.bound.arg.value) for u in reduces for r in u.ranges}
     return max((math.prod(reduced[r] for r in ranges[u.operand] if r in reduced) for u in reduces), default=1)
 
 
@@ -282,17 +271,17 @@ _ELEMENTS_AT_ONCE = 1 << 18
 class _StoreOfBody:
     """A Store of a body that writes each element once, evaluated at given elements."""
 
-    def __init__(self, body: UOp, store: UOp, laws: SumLaws, variables: Mapping[str, int]) -> None:
-        self.body, self.store, self.laws, self.variables = body, store, laws, variables
-        probe = KernelEvaluation(body, laws, Iterations(variables=variables))
-        loops, ifs = next((p.loops, p.ifs) for p in probe.placed if p.node is store)
+    def __init__(self, body: KernelText, store: UOp, laws: SumLaws, iterations: Iterations) -> None:
+        self.body, self.store, self.laws, self.iterations = body, store, laws, iterations
+        probe = KernelEvaluation(body, laws, iterations)
+        loops, ifs = next((p.loops, p.ifs) for p in body.placed if p.node is store)
         if ifs:
             raise NotEvaluable("a body stores under a condition")
         self.extents = {r: probe.counters[r].numbers.size for r in loops}
         self.symbols = {r: Counter(_FIRST_SYMBOL + k, 0, self.extents[r] - 1) for k, r in enumerate(loops)}
         one = np.ones(1, np.int64)
         spread = [(IndependentLoops((r,), self.extents[r]), Integer(one - 1, {c: one})) for r, c in self.symbols.items()]
-        _, written = KernelEvaluation(body, laws, Iterations(spread, variables=variables)).find_positions(store, None)
+        _, written = KernelEvaluation(body, laws, replace(iterations, spread=spread)).find_positions(store, None)
         if not isinstance(written, Integer):
             raise NotEvaluable("the position of a Store is a value of memory")
         self.written = written
@@ -300,8 +289,8 @@ class _StoreOfBody:
     def holds(self, positions: Integer, values: Fingerprints) -> bool:
         """Return True if the body stores these values at these positions."""
         counters = _solve_positions(self.written, self.symbols, self.extents, positions)
-        old = KernelEvaluation(self.body, self.laws, Iterations(at=counters, variables=self.variables))
-        if old.updated:
+        old = KernelEvaluation(self.body, self.laws, replace(self.iterations, at=counters))
+        if self.body.updated:
             raise NotEvaluable("a body that reads what it writes")
         if self.store.gate is not None:
             gate = old.evaluate(self.store.gate).integer

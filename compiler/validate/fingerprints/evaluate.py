@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,7 +25,6 @@ from uops.compiler.validate.fingerprints.memory import (
     MemoryContents,
     StoredValues,
     finished_contents,
-    has_copy_per_iteration,
     initial_elements,
     list_positions_of_copies,
     store_unambiguously,
@@ -42,6 +42,7 @@ from uops.compiler.validate.fingerprints.operations import (
     stack_elements,
     take_elements,
 )
+from uops.compiler.validate.fingerprints.sharing import ElementSharing
 from uops.compiler.validate.fingerprints.slices import IndependentLoops, MemoryAccess
 from uops.compiler.validate.fingerprints.terms import (
     AccumulatorRead,
@@ -54,15 +55,25 @@ from uops.compiler.validate.fingerprints.terms import (
     reduction_of,
     wraps_of,
 )
+from uops.compiler.validate.fingerprints.text import WITHOUT_VALUE, KernelText, list_positions_and_gate
 from uops.compiler.validate.fingerprints.windows import SlidingWindow, find_sliding_windows
 from uops.compiler.validate.postorder import compute_sources_first
-from uops.compiler.validate.reader import PlacedNode, place_nodes_in_blocks
+from uops.compiler.validate.reader import PlacedNode
 from uops.compiler.validate.sites import address_of
-from uops.spec.ir.axes import GRID, WORKGROUP
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import Dim, UOp, toposort
-from uops.spec.ir.ops import ACCESSES, ALU, COUNTERS, MEMORY_ROOTS, WHOLE_MEMORY, Op
+from uops.spec.ir.ops import ACCESSES, COUNTERS, MEMORY_ROOTS, WHOLE_MEMORY, Op
 from uops.spec.ir.scope import base_memory, is_private_buffer, is_variable, strip_afters
+
+
+class SummedIterations(NamedTuple):
+    """Some iterations of a loop that stand for all of them in sums: what one adds has `weight`, a random number.
+
+    `counter` has these iterations along one axis.
+    """
+
+    counter: Integer
+    weight: np.uint64
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +81,13 @@ class Iterations:
     """The iterations in which a kernel is evaluated: all, but for the loops named here.
 
     - `spread` has the values of the counter of some independent loops along their axis. Nothing may be summed over them.
+    - `sums` has the iterations of loops that are not enumerated and only add to sums. These may be in `spread`, too.
     - `at` has the counters of loops at some points, all along axis 0.
     - `variables` has the values of named variables.
     """
 
     spread: Sequence[tuple[IndependentLoops, Integer]] = ()
+    sums: Mapping[UOp, SummedIterations] = field(default_factory=dict)
     at: Mapping[UOp, Integer] = field(default_factory=dict)
     variables: Mapping[str, int] = field(default_factory=dict)
 
@@ -86,23 +99,17 @@ _MAX_KEPT = 1 << 12
 class KernelEvaluation:
     """The state of one evaluation: values of nodes, and memory."""
 
-    def __init__(self, root: UOp, laws: SumLaws, iterations: Iterations) -> None:
-        while root.op is Op.PROGRAM:
-            assert root.linear is not None
-            root = root.linear
-        self.laws, self.iterations = laws, iterations
-        nodes = toposort(root)
-        self.summed = _find_chains_below_reduces(nodes) if laws.keeps_groups else frozenset()
-        if not _TAKEN.issuperset(u.op for u in nodes):
-            op = next(u.op for u in nodes if u.op not in _TAKEN)
-            raise NotEvaluable(f"{op.name} has no terms")
-        self.placed = place_nodes_in_blocks(root)
-        self.loops = [u for u in nodes if u.op in COUNTERS]
+    def __init__(self, text: KernelText, laws: SumLaws, iterations: Iterations) -> None:
+        self.text, self.laws, self.iterations = text, laws, iterations
+        self.summed = text.chains_below_reduces if laws.keeps_groups else frozenset()
         self.spread = {r: number for group, number in iterations.spread for r in group.loops}
-        first = {r: group.loops[0] for group, _ in iterations.spread for r in group.loops}
-        axes = [u for u in self.loops if u not in iterations.at and first.get(u, u) is u]
-        self.axis_of = {**dict.fromkeys(iterations.at, 0), **{r: k + 1 for k, r in enumerate(axes)}}
-        self.axis_of |= {r: self.axis_of[f] for r, f in first.items()}
+        self.spread |= {r: s.counter for r, s in iterations.sums.items()}
+        self.sums: Collection[UOp] = iterations.sums.keys()
+        self.stepped = {r for group, _ in iterations.spread for r in group.steps}
+        first = {r: g.loops[0] for g, _ in iterations.spread for r in g.loops if r not in self.stepped}
+        axes = [u for u in text.loops if u not in iterations.at and first.get(u, u) is u]
+        self.axis_of: Mapping[UOp, int] = {**dict.fromkeys(iterations.at, 0), **{r: k + 1 for k, r in enumerate(axes)}}
+        self.axis_of = {**self.axis_of, **{r: self.axis_of[f] for r, f in first.items()}}
         self.rank = len(axes) + 1
         self.values: dict[UOp, TermValue] = {}
         self.sizes: dict[UOp, int] = {}
@@ -111,47 +118,29 @@ class KernelEvaluation:
         self.counters: dict[UOp, Integer] = {}
         #: Of loops whose extent depends on other loops, the iterations that there are.
         self.masks: dict[UOp, Mask] = {}
-        for r in self.loops:
+        for r in text.loops:
             self.counters[r] = self._make_counter(r)
-        self.specials = tuple(u for u in self.loops if u.op is Op.SPECIAL)
-        self.accesses: dict[UOp, list[PlacedNode]] = {}
-        for p in self.placed:
-            if p.node.op in ACCESSES:
-                self.accesses.setdefault(base_memory(address_of(p.node)), []).append(p)
-        loaded, stored = (
-            {m for m, places in self.accesses.items() if any(p.node.op is op for p in places)} for op in (Op.LOAD, Op.STORE)
-        )
-        self.stored = stored
-        self.only_stored = {m for m in stored - loaded if m.op is Op.PARAM}
-        self.outputs: dict[int, list[StoredValues]] = {m.arg.slot: [] for m in self.only_stored}
-        #: The memories that are both loaded and stored; what they hold, from `run` on.
-        self.updated = stored - self.only_stored
-        self.memories: dict[UOp, MemoryContents] = {}
-        self.carried: dict[UOp, frozenset[UOp]] = {}
-        self.owners: dict[tuple[tuple[UOp, ...], tuple[UOp, ...]], Numbers | None] = {}
-        self.have_own_elements: dict[tuple[UOp, tuple[UOp, ...]], bool] = {}
-        self.own_positions: dict[UOp, Numbers | None] = {}
+        self.outputs: dict[int, list[StoredValues]] = {m.arg.slot: [] for m in text.only_stored}
+        #: What the memories that are loaded and stored hold, from `run` on.
+        self.memories: Mapping[UOp, MemoryContents] = {}
+        self.sharing = ElementSharing(self)
         #: By Store: what a small accumulator held before its loops.
         self.before_sums: dict[UOp, MemoryContents] = {}
-        self.windows = find_sliding_windows(nodes, self.loops, {*self.spread, *iterations.at}, self.stored)
-        if root.op is not Op.LINEAR:
-            self._require_loads_ordered_with_stores()
+        self.windows = find_sliding_windows(text.nodes, text.loops, {*self.spread, *iterations.at}, text.stored)
 
     def run(self) -> None:
         """Execute everything in order, but first what positions and conditions by loops alone need: that may not be evaluable."""
-        self.memories = {m: self._make_memory(m) for m in self.updated}
-        needed = {p.node for p in self.placed}
+        needed = {p.node for p in self.text.placed}
         if self.windows:  # a term of a sliding window is evaluated apart
-            needed = set(toposort(self.placed[-1].node, gate=lambda u: u not in self.windows))
-        for p in self.placed:
-            if p.node.op in ACCESSES and p.node in needed:
-                for u in (*_list_positions_and_gate(p.node), *(f.condition for f in p.ifs)):
-                    if _depends_on_loops_alone(u):
-                        self.evaluate(u)
-        for p in self.placed:
+            needed = set(toposort(self.text.placed[-1].node, gate=lambda u: u not in self.windows))
+        for access, conditions in self.text.positions_and_conditions_by_loops_alone:
+            for u in conditions if access in needed else ():
+                self.evaluate(u)
+        self.memories = {m: self._make_memory(m) for m in self.text.updated}
+        for p in self.text.placed:
             if p.node.op is Op.STORE:
                 self._store(p)
-            elif p.node in needed and p.node.op not in _WITHOUT_VALUE and not _is_address(p.node):
+            elif p.node in needed and p.node.op not in WITHOUT_VALUE and not _is_address(p.node):
                 self.evaluate(p.node)
 
     def stored_values_of_params(self) -> dict[int, list[StoredValues]]:
@@ -165,7 +154,7 @@ class KernelEvaluation:
     def contents_of_params(self) -> dict[int, Fingerprints]:
         """Return what each written Param holds after `run`, by slot."""
         contents = {m.node.arg.slot: finished_contents(m) for m in self.memories.values() if m.node.op is Op.PARAM}
-        for m in self.only_stored:
+        for m in self.text.only_stored:
             whole = initial_elements(m, Integer(np.arange(self._count_elements(m), dtype=np.int64)))
             for s in self.outputs[m.arg.slot]:
                 store_unambiguously(whole, s.positions.require_numbers(), s.values, s.mask)
@@ -213,17 +202,25 @@ class KernelEvaluation:
     def _count_elements(self, m: UOp) -> int:
         return int(m.arg.size) if m.op is Op.BUFFER else math.prod(self.evaluate_size(d) for d in m.shape)
 
-    def _repetitions(self, loops: Sequence[UOp], shape: Sequence[int]) -> int:
-        """Return how often a sum over loops takes a value of this shape again. Raises NotEvaluable for a loop not enumerated."""
-        repeated = 1
-        for r in loops:
-            if r in self.spread or r in self.iterations.at:
-                raise NotEvaluable("a sum over a loop that is not enumerated")
-            if shape[self.axis_of[r]] == 1:
-                repeated *= self.counters[r].numbers.size
-        return repeated
+    def _weight_of_addends(self, loops: Sequence[UOp], shape: Sequence[int], reduction: tuple[Op, DType]) -> np.uint64:
+        """Return how often a sum over loops takes a value of this shape again, times the weights of iterations that stand for all.
 
-    def _number_iterations(self, loops: Sequence[UOp]) -> tuple[Numbers, int]:
+        Raises NotEvaluable for a loop that is not enumerated, unless its iterations are summed. Integers are no multisets but
+        polynomials, of which weights would change the degree.
+        """
+        weight = 1
+        for r in loops:
+            summed = self.iterations.sums.get(r)
+            if summed is None and (r in self.spread or r in self.iterations.at):
+                raise NotEvaluable("a sum over a loop that is not enumerated")
+            if summed is not None and reduction[0] is Op.ADD and reduction[1].is_integer:
+                raise NotEvaluable("a sum of integers over a loop that is not enumerated")
+            if shape[self.axis_of[r]] == 1:
+                weight *= self.counters[r].numbers.size
+            weight *= 1 if summed is None else int(summed.weight)
+        return np.uint64(weight % (1 << 64))
+
+    def number_iterations(self, loops: Sequence[UOp]) -> tuple[Numbers, int]:
         """Return a number from 0 for each iteration of some loops together, and how many there are.
 
         Independent loops of one group have their iterations together.
@@ -282,17 +279,17 @@ class KernelEvaluation:
         if executed is not None:
             require_few_points(addends, with_rank(executed, addends.ndim))
             addends = np.where(with_rank(executed, addends.ndim), addends, np.uint64(0))
-        repeated = self._repetitions(u.ranges, addends.shape)
+        weight = self._weight_of_addends(u.ranges, addends.shape, reduction)
         axes = (*(self.axis_of[r] for r in u.ranges), *(self.rank + k for k in u.arg.axes))
         with np.errstate(over="ignore"):
-            total = addends.sum(axis=axes, keepdims=True, dtype=np.uint64) * np.uint64(repeated)
+            total = addends.sum(axis=axes, keepdims=True, dtype=np.uint64) * weight
         return TermValue(None, np.asarray(total), reduction)
 
     def _reduce_sliding_window(self, u: UOp) -> TermValue:
         """Return a Reduce of f(i + r) over r for all i: the difference of two sums of f from its first element on."""
         w = self.windows[u]
         reduction = reduction_of(u.arg.op, u.dtype)
-        inner = KernelEvaluation(w.body, self.laws, Iterations(variables=self.iterations.variables))
+        inner = KernelEvaluation(KernelText(w.body), self.laws, Iterations(variables=self.iterations.variables))
         addends = as_addends(inner.evaluate(w.term), reduction, self.laws).reshape(-1)
         charge_budget_if_limited(BudgetUnit.FINGERPRINTS, w.outer_extent + w.extent)
         sums = np.zeros(w.outer_extent + w.extent, np.uint64)
@@ -307,11 +304,11 @@ class KernelEvaluation:
         if m.op not in MEMORY_ROOTS:
             raise NotEvaluable(f"{m.op.name} is no memory of one kernel")
         slicing = sorted(((g.slicings[m], g.loops) for g, _ in self.iterations.spread if m in g.slicings), key=lambda x: x[0].depth)
-        private = (*self.list_private_loops(m), *(r for _, loops in slicing for r in loops))
+        private = (*self.text.list_private_loops(m), *(r for _, loops in slicing for r in loops))
         size = self._count_elements(m)
         for depth, (s, _) in enumerate(slicing):
             size = s.size if s.depth == depth else size
-        offset, copies = self._number_iterations(private)
+        offset, copies = self.number_iterations([r for r in private if r not in self.stepped])
         require_few_points(np.broadcast_to(np.False_, size * copies))
         charge_budget_if_limited(BudgetUnit.FINGERPRINTS, size * copies)
         first = Integer(np.zeros((1,) * self.rank, np.int64))
@@ -327,101 +324,15 @@ class KernelEvaluation:
 
     def list_accesses(self) -> dict[UOp, list[MemoryAccess]]:
         """Return the accesses to each memory that is both loaded and stored."""
-        return {m: [self._describe_access(p) for p in self.accesses[m]] for m in self.updated}
+        return {m: [self._describe_access(p) for p in self.text.accesses[m]] for m in self.text.updated}
 
     def _describe_access(self, p: PlacedNode) -> MemoryAccess:
         try:
             _, position = self.find_positions(p.node, np.zeros((1,) * self.rank, np.bool_))
         except NotEvaluable:
             position = None
-        loops = frozenset({*self.specials, *p.loops})
+        loops = frozenset(self.text.loops_around(p))
         return MemoryAccess(loops, position if isinstance(position, Integer) else None, p.node.op is Op.STORE)
-
-    def list_private_loops(self, m: UOp) -> tuple[UOp, ...]:
-        """Return the loops whose iterations have a copy each: those that contain every access, unless lanes share the memory.
-
-        If an iteration did read what another one wrote, it would find elements that are equal to nothing else.
-        """
-        if not is_private_buffer(m):
-            return ()
-        common = {*self.specials, *self.accesses[m][0].loops}
-        for p in self.accesses[m]:
-            common &= {*self.specials, *p.loops}
-        return tuple(r for r in self.loops if r in common and has_copy_per_iteration(m, r))
-
-    def _shared_loops(self, memory: MemoryContents, p: PlacedNode) -> list[UOp]:
-        """Return the loops around an access whose iterations, one after the other, share the memory."""
-        return [r for r in p.loops if _is_sequential(r) and r not in memory.private]
-
-    def _find_carried_loads(self, m: UOp) -> frozenset[UOp]:
-        """Return the Loads of a memory that may give what a Store of an earlier iteration left."""
-        if m not in self.carried:
-            stores = [p for p in self.accesses[m] if p.node.op is Op.STORE]
-            loads = [p for p in self.accesses[m] if p.node.op is Op.LOAD]
-            self.carried[m] = frozenset(p.node for p in loads if any(self._may_carry(self.memories[m], s, p) for s in stores))
-        return self.carried[m]
-
-    def _may_carry(self, memory: MemoryContents, store: PlacedNode, other: PlacedNode) -> bool:
-        """Return False if no iteration of the loops around both loads or stores an element that another one stores."""
-        loops = tuple(r for r in self._shared_loops(memory, store) if r in other.loops)
-        if not loops or self._access_elements_of_their_own(memory, loops):
-            return False
-        owner = self._find_iterations_that_access(memory, (store.node,), loops)
-        read = self._find_own_positions(memory, other.node)
-        if owner is None or read is None:
-            return True
-        at, iteration = _broadcast_with_lanes(read, self._number_iterations(loops)[0])
-        return not ((owner[at] == iteration) | (owner[at] < 0)).all()
-
-    def _access_elements_of_their_own(self, memory: MemoryContents, loops: tuple[UOp, ...]) -> bool:
-        """Return True if no two iterations of loops access one element, as far as that is known."""
-        key = memory.node, loops
-        if key not in self.have_own_elements:
-            around = [p.node for p in self.accesses[memory.node] if set(loops).issubset(p.loops)]
-            self.have_own_elements[key] = self._find_iterations_that_access(memory, tuple(around), loops) is not None
-        return self.have_own_elements[key]
-
-    def _find_iterations_that_access(
-        self, memory: MemoryContents, accesses: tuple[UOp, ...], loops: tuple[UOp, ...]
-    ) -> Numbers | None:
-        """Return which iteration of the loops accesses each element, -1 for none; None if two do, or if it is not known."""
-        key = accesses, loops
-        if key not in self.owners:
-            number, count = self._number_iterations(loops)
-            owner: Numbers | None = np.full(memory.contents.size, -1, np.int64)
-            for access in accesses:
-                positions = self._find_own_positions(memory, access)
-                if positions is None or owner is None or (count > 1 and all(positions.shape[self.axis_of[r]] == 1 for r in loops)):
-                    owner = None  # perhaps because every iteration accesses the same elements
-                    break
-                at, iteration = _broadcast_with_lanes(positions, number)
-                is_free = owner[at] < 0
-                owner[at] = np.where(is_free, iteration, owner[at])
-                owner = owner if (owner[at] == iteration).all() else None
-            self.owners[key] = owner
-        return self.owners[key]
-
-    def _find_own_positions(self, memory: MemoryContents, access: UOp) -> Numbers | None:
-        """Return the elements of an access, whether its gate holds or not; None if they are not known."""
-        if access not in self.own_positions:
-            self.own_positions[access] = self._compute_own_positions(memory, access)
-        return self.own_positions[access]
-
-    def _compute_own_positions(self, memory: MemoryContents, access: UOp) -> Numbers | None:
-        address = strip_afters(address_of(access))
-        if address.op is not Op.INDEX or any(not _depends_on_loops_alone(p) for p in address.positions):
-            return None
-        _, positions = self.find_positions(access, np.zeros((1,) * self.rank, np.bool_))
-        return memory.find_elements(positions) if isinstance(positions, Integer) else None
-
-    def _require_loads_ordered_with_stores(self) -> None:
-        """Raise NotEvaluable unless each Load is ordered with each Store of its memory by the edges of a graph."""
-        for m in self.updated:
-            loads = [p.node for p in self.accesses[m] if p.node.op is Op.LOAD]
-            for s in (p.node for p in self.accesses[m] if p.node.op is Op.STORE):
-                before = set(toposort(s))
-                if any(load not in before and s not in toposort(load) for load in loads):
-                    raise NotEvaluable("a Load and a Store of one memory have no order")
 
     def find_positions(self, access: UOp, gate: Mask | None) -> tuple[UOp, Integer | Fingerprints]:
         """Return the memory of an access, and its positions: integers, or fingerprints of values of memory."""
@@ -453,6 +364,8 @@ class KernelEvaluation:
         if not gating:
             return loaded
         alternative, condition = gating
+        if loaded.added_to is not None and gate is not None:
+            return replace(loaded, added_to=replace(loaded.added_to, is_cleared=~gate, cleared=alternative))
         if loaded.reduction is not None and loaded.added_to is None and condition.integer is not None:
             # where the gate fails, the alternative becomes a sum of one addend
             alternative = TermValue(None, as_addends(alternative, loaded.reduction, self.laws), loaded.reduction)
@@ -460,7 +373,7 @@ class KernelEvaluation:
 
     def _contents_at(self, u: UOp, m: UOp, positions: Integer | Fingerprints) -> TermValue:
         """Return what a Load gives where its gate holds."""
-        if m not in self.stored:
+        if m not in self.text.stored:
             if m.op is not Op.PARAM:
                 raise NotEvaluable("a Load of memory that nothing stores")
             return TermValue(None, initial_elements(m, positions))
@@ -471,7 +384,7 @@ class KernelEvaluation:
         memory = self.memories[m]
         at = memory.find_elements(positions)
         require_few_points(at)
-        if u in self._find_carried_loads(m):
+        if u in self.sharing.find_carried_loads(m):
             return TermValue(None, None, None, AccumulatorRead(memory, at))
         return TermValue(None, memory.contents[at], memory.reduction, wraps=memory.wraps)
 
@@ -492,7 +405,8 @@ class KernelEvaluation:
             value = self._finish_running_sum(p, value)
         if not isinstance(positions, Integer):
             raise NotEvaluable("the position of a Store is a value of memory")
-        if m in self.only_stored:
+        self._require_sums_or_own_memory_in_summed_loops(p, m, value)
+        if m in self.text.only_stored:
             x = fingerprint_in_own_dtype(value)
             if gate is not None and gate.integer is None:
                 x = choose_under_unknown_condition(gate, x, initial_elements(m, positions))
@@ -502,9 +416,9 @@ class KernelEvaluation:
         at = memory.find_elements(positions)
         memory.mark_stored(at, known)
         if value.added_to is not None:
-            self._accumulate(u, memory, at, value, gate, known, (*self.specials, *p.loops))
+            self._accumulate(u, memory, at, value, gate, known, self.text.loops_around(p))
             return
-        if any(self._may_carry(memory, p, q) for q in self.accesses[m] if q.node.op is Op.STORE and q is not p):
+        if any(self.sharing.may_carry(memory, p, q) for q in self.text.accesses[m] if q.node.op is Op.STORE and q is not p):
             raise NotEvaluable("an iteration writes again what an earlier one wrote")
         if value.reduction is not None and memory.reduction is None and is_private_buffer(m):
             self._begin_sums(memory, value.reduction)
@@ -516,6 +430,13 @@ class KernelEvaluation:
         if gate is not None and gate.integer is None:
             x = choose_under_unknown_condition(gate, x, memory.contents[at])
         store_unambiguously(memory.contents, at, x, known)
+
+    def _require_sums_or_own_memory_in_summed_loops(self, p: PlacedNode, m: UOp, value: TermValue) -> None:
+        """Raise NotEvaluable if the last iteration of a loop that is not enumerated leaves a value, other than in a sum."""
+        for r in (r for r in p.loops if r in self.sums):
+            has_own_elements = m in self.memories and r in self.memories[m].private
+            if m.op is Op.PARAM if has_own_elements else value.added_to is None:
+                raise NotEvaluable("a loop of a sum that is not enumerated leaves other values")
 
     def _accumulate(
         self,
@@ -537,6 +458,8 @@ class KernelEvaluation:
             return  # what was read is stored again
         if memory.reduction is None:
             self._begin_sums(memory, value.reduction)
+        if value.added_to.is_cleared is not None:
+            self._clear_elements(memory, at, value.added_to, value.reduction, known, loops)
         if memory.contents.size <= _MAX_KEPT:
             self.before_sums[store] = replace(memory, contents=memory.contents.copy())
         if memory.reduction != value.reduction:
@@ -546,11 +469,39 @@ class KernelEvaluation:
         if known is not None:
             addends = np.where(with_rank(known, addends.ndim), addends, np.uint64(0))
         require_few_points(at, addends)
-        repeated = self._repetitions([r for r in loops if r not in memory.private], np.broadcast_shapes(at.shape, addends.shape))
+        shared = [r for r in loops if r not in memory.private]
+        weight = self._weight_of_addends(shared, np.broadcast_shapes(at.shape, addends.shape), value.reduction)
         summed = tuple(k for k in range(at.ndim) if at.shape[k] == 1 and addends.shape[k] > 1)
         with np.errstate(over="ignore"):
-            addends = addends.sum(axis=summed, keepdims=True, dtype=np.uint64) * np.uint64(repeated)
+            addends = addends.sum(axis=summed, keepdims=True, dtype=np.uint64) * weight
             np.add.at(memory.contents, *np.broadcast_arrays(at, addends))
+
+    def _clear_elements(
+        self,
+        memory: MemoryContents,
+        at: Numbers,
+        read: AccumulatorRead,
+        reduction: tuple[Op, DType],
+        executed: Mask | None,
+        loops: Sequence[UOp],
+    ) -> None:
+        """Clear the elements of an accumulator that the first iteration of its loops clears.
+
+        Raises NotEvaluable if later ones do, or if another Store adds to them.
+        """
+        shared = [r for r in loops if r not in memory.private]
+        if read.cleared is None or as_addends(read.cleared, reduction, self.laws).any() or any(r in self.spread for r in shared):
+            raise NotEvaluable("an iteration chooses between what an earlier one computed and something else")
+        number, _ = self.number_iterations(shared)
+        is_first = with_rank(number == 0, at.ndim)
+        assert read.is_cleared is not None
+        is_executed = np.ones((1,) * at.ndim, np.bool_) if executed is None else with_rank(executed, at.ndim)
+        at, is_executed, is_cleared, is_first = np.broadcast_arrays(at, is_executed, with_rank(read.is_cleared, at.ndim), is_first)
+        if (is_executed & (is_cleared != is_first)).any():
+            raise NotEvaluable("a later iteration clears an accumulator")
+        if (self.sharing.count_stores_by_element(memory)[at] != 1).any():
+            raise NotEvaluable("an accumulator that is cleared has several Stores")
+        memory.contents[at[is_executed & is_first]] = 0
 
     def _finish_running_sum(self, p: PlacedNode, value: TermValue) -> TermValue:
         """Return what an accumulator holds in each iteration, of a value that is stored in it and elsewhere.
@@ -558,10 +509,12 @@ class KernelEvaluation:
         That is what it held before its loops, and what all iterations up to this one have added.
         """
         assert value.added_to is not None
+        if value.added_to.is_cleared is not None:
+            raise NotEvaluable("an iteration uses a sum that is cleared")
         memory, at = value.added_to.memory, value.added_to.positions
-        stores = [q for q in self.accesses[memory.node] if q.node.op is Op.STORE]
+        stores = [q for q in self.text.accesses[memory.node] if q.node.op is Op.STORE]
         own = [q for q in stores if q.node.value is p.node.value and q.loops == p.loops and not q.ifs and q.node.gate is None]
-        loops = [] if len(own) != 1 else self._shared_loops(memory, own[0])
+        loops = [] if len(own) != 1 else self.sharing.list_shared_loops(memory, own[0])
         others = [q for q in stores if q not in own]
         before = self.before_sums.get(own[0].node, memory) if own else memory
         axes = tuple(self.axis_of[r] for r in loops)
@@ -572,7 +525,7 @@ class KernelEvaluation:
             or any(not set(loops).isdisjoint(q.loops) for q in others)
             or any(r in self.masks or r in self.spread or r in self.iterations.at for r in loops)
             or any(at.shape[k] != 1 for k in axes)
-            or not {*self.specials, *p.loops}.issubset({*loops, *memory.private})
+            or not {*self.text.loops_around(p)}.issubset({*loops, *memory.private})
         ):
             raise NotEvaluable("an iteration uses what an earlier one computed, other than in a sum")
         first = as_addends(TermValue(None, before.contents[at], before.reduction, wraps=before.wraps), value.reduction, self.laws)
@@ -609,42 +562,8 @@ class KernelEvaluation:
         return result
 
 
-def _find_chains_below_reduces(nodes: Sequence[UOp]) -> frozenset[UOp]:
-    """Return the operations, chains of one op, whose operands a Reduce by that op sums."""
-    found: set[UOp] = set()
-    stack = [(u.arg.op, u.operand) for u in nodes if u.op is Op.REDUCE]
-    while stack:
-        op, u = stack.pop()
-        if u.op is op and u not in found:
-            found.add(u)
-            stack += [(op, s) for s in u.src]
-        elif u.op is Op.CAST:
-            stack.append((op, u.operand))
-    return frozenset(found)
-
-
-def _broadcast_with_lanes(positions: Numbers, iterations: Numbers) -> Sequence[Numbers]:
-    """Return positions, and the number of the iteration of each of them."""
-    return np.broadcast_arrays(positions, with_rank(iterations, positions.ndim))
-
-
-def _depends_on_loops_alone(u: UOp) -> bool:
-    return all(v.op is not Op.LOAD for v in toposort(u))
-
-
-def _list_positions_and_gate(access: UOp) -> tuple[UOp, ...]:
-    address = strip_afters(address_of(access))
-    positions = address.positions if address.op is Op.INDEX else ()
-    return (*positions, *(() if access.gate is None else (access.gate,)))
-
-
 def _is_address(u: UOp) -> bool:
     return u.op is Op.INDEX and base_memory(u.operand).op in MEMORY_ROOTS
-
-
-def _is_sequential(loop: UOp) -> bool:
-    """Return False for lanes and workgroups: what they exchange is ordered by Barriers, or refuted as a race (R55)."""
-    return loop.arg.type not in GRID | WORKGROUP
 
 
 def _value_sources(u: UOp) -> Sequence[UOp]:
@@ -653,12 +572,7 @@ def _value_sources(u: UOp) -> Sequence[UOp]:
         return ()
     if u.op in ACCESSES:
         value = u.value if u.op is Op.STORE else u.alternative
-        return (*_list_positions_and_gate(u), *(() if value is None else (value,)))
+        return (*list_positions_and_gate(u), *(() if value is None else (value,)))
     if u.op is Op.REDUCE:
         return (u.operand,)
     return u.src
-
-
-#: Nodes without a value of their own, in a body or a list.
-_WITHOUT_VALUE = MEMORY_ROOTS | {Op.STORE, Op.AFTER, Op.END, Op.GROUP, Op.SINK, Op.IF, Op.ENDIF, Op.BARRIER, Op.LINEAR}
-_TAKEN = ALU | _WITHOUT_VALUE | COUNTERS | {Op.CONST, Op.LOAD, Op.STACK, Op.INDEX, Op.REDUCE, Op.BITCAST}

@@ -188,6 +188,8 @@ def _choose_between_sums_of_one_accumulator(c: Mask, a: TermValue, b: TermValue)
         or second is None
         or first.memory is not second.memory
         or not same_positions(first.positions, second.positions)
+        or first.is_cleared is not None
+        or second.is_cleared is not None
     ):
         raise NotEvaluable("an iteration chooses between what an earlier one computed and something else")
     if a.reduction is not None and b.reduction is not None and a.reduction != b.reduction:
@@ -227,6 +229,8 @@ def convert(u: UOp, t: TermValue, laws: SumLaws, bounds: IntegerBounds) -> TermV
 
 def stack_elements(elements: Sequence[TermValue], axis: int) -> TermValue:
     """Return elements along a new axis, which is the first one of the shape."""
+    if elements and elements[0].added_to is None and all(t is elements[0] for t in elements):
+        return elements[0].map_arrays(lambda x: _repeat_along(x, axis, len(elements)))
     elements = align(elements)
     if all(t.integer is not None for t in elements):
         integers = [t.integer for t in elements if t.integer is not None]
@@ -242,10 +246,16 @@ def stack_elements(elements: Sequence[TermValue], axis: int) -> TermValue:
     return TermValue(None, _stack_arrays([fingerprint(t) for t in elements], axis))
 
 
+def _repeat_along(x: npt.NDArray[Any], axis: int, count: int) -> npt.NDArray[Any]:
+    return np.broadcast_to(x.reshape((*x.shape[:axis], 1, *x.shape[axis:])), (*x.shape[:axis], count, *x.shape[axis:]))
+
+
 def _stack_arrays(arrays: Sequence[npt.NDArray[Any]], axis: int) -> npt.NDArray[Any]:
     if not arrays:
         return np.zeros((*(1,) * axis, 0), np.int64)
     rank = max(a.ndim for a in arrays)
+    if all(a.size == 1 for a in arrays):
+        return np.array([a.item() for a in arrays], arrays[0].dtype).reshape((*(1,) * axis, len(arrays), *(1,) * (rank - axis)))
     arrays = [with_rank(a, rank) for a in arrays]
     shape = np.broadcast_shapes(*(a.shape for a in arrays))
     return np.stack([np.broadcast_to(a, shape) for a in arrays], axis=axis)
@@ -267,6 +277,8 @@ def take_elements(u: UOp, whole: TermValue, positions: Sequence[TermValue], axis
     if whole.integer is not None:
         return TermValue(whole.integer.map_arrays(take))
     read = whole.added_to
+    if read is not None and read.is_cleared is not None:
+        raise NotEvaluable("an element of a sum that is cleared")
     if read is not None:
         full = np.broadcast_to(read.positions, (*read.positions.shape[:axis], *(int(n) for n in u.operand.shape)))
         read = AccumulatorRead(read.memory, take(full))

@@ -31,12 +31,16 @@ class Slicing(NamedTuple):
 class IndependentLoops(NamedTuple):
     """Loops of one extent, and the memories that they divide into slices.
 
-    Other memory that they store has a copy for each iteration.
+    Other memory that they store has a copy for each iteration, but for what is `shared`. If anything is, the loops are independent
+    only in what they add to it. A loop with one of the `steps` has that many iterations in place of one, and only loads slices. It
+    is not the first of the loops.
     """
 
     loops: tuple[UOp, ...]
     extent: int
     slicings: Mapping[UOp, Slicing] = {}
+    shared: frozenset[UOp] = frozenset()
+    steps: Mapping[UOp, int] = {}
 
 
 class MemoryAccess(NamedTuple):
@@ -52,33 +56,51 @@ def find_independent_loops(
     counters: Mapping[UOp, Counter],
     accesses: Mapping[UOp, Sequence[MemoryAccess]],
     private: Mapping[UOp, Collection[UOp]],
+    with_steps: bool = False,
 ) -> Iterator[IndependentLoops]:
-    """Yield groups of the loops of `extents`.
+    """Yield groups of the loops of `extents`; loops with steps are in them if `with_steps` is true.
 
     `accesses` has every access to the memories that are loaded and stored. A memory has a copy for each iteration of the loops that
     `private` gives.
     """
     slices: dict[frozenset[UOp], dict[UOp, Slicing]] = {}
+    all_steps: dict[UOp, set[int]] = {r: set() for r in extents}
     for m, of_memory in accesses.items():
-        for slicing, loops in _list_slicings(of_memory, extents.keys() - set(private[m]), extents, counters):
-            slices.setdefault(loops, {})[m] = slicing
+        for slicing, steps in _list_slicings(of_memory, extents.keys() - set(private[m]), extents, counters, with_steps):
+            slices.setdefault(frozenset(steps), {})[m] = slicing
+            for r, step in steps.items():
+                all_steps[r].add(step)
     around = {a.loops for of_memory in accesses.values() for a in of_memory}
     for loops in _merge_overlapping([*slices, *(frozenset([r]) for r in extents)]):
+        steps = {r: max(all_steps[r], default=1) for r in extents if r in loops}
         slicings = {m: s for some, of_memory in slices.items() if some <= loops for m, s in of_memory.items()}
         stored = [m for m, of_memory in accesses.items() if any(a.is_store and loops & a.loops for a in of_memory)]
         if (
-            len({extents[r] for r in loops}) == 1
+            all(len(all_steps[r]) <= 1 for r in loops)
+            and len({extents[r] // step for r, step in steps.items()}) == 1
             and all(len(loops & a) <= 1 for a in around)
-            and all(m in slicings or not loops.isdisjoint(private[m]) for m in stored)
             and all(len(loops & a.loops) == 1 for m in slicings for a in accesses[m])
         ):
-            yield IndependentLoops(tuple(r for r in extents if r in loops), extents[next(iter(loops))], slicings)
+            yield IndependentLoops(
+                (*(r for r in steps if steps[r] == 1), *(r for r in steps if steps[r] > 1)),
+                min(extents[r] for r in loops),
+                slicings,
+                frozenset(m for m in stored if m not in slicings and loops.isdisjoint(private[m])),
+                {r: step for r, step in steps.items() if step > 1},
+            )
 
 
 def _list_slicings(
-    accesses: Sequence[MemoryAccess], loops: Collection[UOp], extents: Mapping[UOp, int], counters: Mapping[UOp, Counter]
-) -> Iterator[tuple[Slicing, frozenset[UOp]]]:
-    """Yield the slicings of a memory, that of greatest stride first, each with the loops whose iterations access one slice."""
+    accesses: Sequence[MemoryAccess],
+    loops: Collection[UOp],
+    extents: Mapping[UOp, int],
+    counters: Mapping[UOp, Counter],
+    with_steps: bool,
+) -> Iterator[tuple[Slicing, dict[UOp, int]]]:
+    """Yield the slicings of a memory, that of greatest stride first.
+
+    Each comes with the loops whose iterations, or groups of as many iterations as the loop's step, access one slice.
+    """
     found: list[dict[tuple[int, int], UOp]] = []
     for a in accesses:
         if a.position is None:
@@ -91,13 +113,30 @@ def _list_slicings(
         found.append(of_access)
     depth = 0
     rests = [a.position for a in accesses if a.position is not None]
-    for stride, extent in sorted(set.intersection(*(set(f) for f in found)) if found else (), reverse=True):
-        chosen = [f[stride, extent] for f in found]
-        inner = [_without_counter(p, counters[r]) for p, r in zip(rests, chosen, strict=True)]
+    for stride, extent in sorted(set().union(*found), reverse=True):
+        chosen = [
+            _find_loop_and_step(f, stride, extent, with_steps and not a.is_store) for f, a in zip(found, accesses, strict=True)
+        ]
+        steps = {c[0]: c[1] for c in chosen if c is not None}
+        if None in chosen or len({(r, step) for r, step in filter(None, chosen)}) > len(steps):
+            continue
+        inner = [_without_steps(p, counters[r], step) for p, (r, step) in zip(rests, filter(None, chosen), strict=True)]
         low, high = min(int(p.bounds()[0].min()) for p in inner), max(int(p.bounds()[1].max()) for p in inner)
         if low >= 0 and all(_lies_in_first_slice(p, stride, extent) for p in inner):
-            yield Slicing(stride, high + 1, depth), frozenset(chosen)
+            yield Slicing(stride, high + 1, depth), steps
             rests, depth = inner, depth + 1
+
+
+def _find_loop_and_step(
+    loop_of: Mapping[tuple[int, int], UOp], stride: int, extent: int, with_steps: bool
+) -> tuple[UOp, int] | None:
+    """Return a loop whose iterations move by a stride as often as the extent says, or steps of whose iterations do."""
+    if (stride, extent) in loop_of:
+        return loop_of[stride, extent], 1
+    for (inner, whole), r in loop_of.items() if with_steps else ():
+        if inner * (whole // extent) == stride and whole % extent == 0:
+            return r, whole // extent
+    return None
 
 
 def _lies_in_first_slice(x: Integer, stride: int, extent: int) -> bool:
@@ -107,8 +146,11 @@ def _lies_in_first_slice(x: Integer, stride: int, extent: int) -> bool:
     return bool((low >= 0).all() and (high < stride).all())
 
 
-def _without_counter(x: Integer, counter: Counter) -> Integer:
-    return Integer(x.numbers, {c: f for c, f in x.factors.items() if c != counter})
+def _without_steps(x: Integer, counter: Counter, step: int) -> Integer:
+    """Return a sum with a counter from 0 to below a step."""
+    factors = {c: f for c, f in x.factors.items() if c != counter}
+    inner = {Counter(counter.number, 0, step - 1): x.factors[counter]} if step > 1 else {}
+    return Integer(x.numbers, {**factors, **inner})
 
 
 def _merge_overlapping(sets: Iterable[frozenset[UOp]]) -> list[frozenset[UOp]]:

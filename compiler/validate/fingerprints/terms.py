@@ -6,10 +6,12 @@ where the value does not depend on the loop.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from uops.compiler.validate.fingerprints.integers import Counter, Integer, NotEvaluable, Numbers, with_rank
 from uops.compiler.validate.fingerprints.mixing import Fingerprints, combine, fingerprint_of_words, of_integers, to_integers
@@ -36,10 +38,15 @@ class SumLaws(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AccumulatorRead:
-    """The origin of a value that an accumulator holds: the memory, and the positions of its elements."""
+    """The origin of a value that an accumulator holds: the memory, and the positions of its elements.
+
+    Where `is_cleared`, the value is `cleared` instead.
+    """
 
     memory: Any
     positions: Numbers
+    is_cleared: npt.NDArray[np.bool_] | None = None
+    cleared: TermValue | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +76,15 @@ class TermValue:
 
     def with_trailing_axes(self, count: int) -> TermValue:
         """Return the value with `count` axes of extent 1 at the end."""
+        return self.map_arrays(lambda x: with_rank(x, x.ndim + count))
+
+    def map_arrays(self, change: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> TermValue:
+        """Return the value with `change` applied to all arrays."""
         integer, prints = self.integer, self.fingerprints
         return replace(
             self,
-            integer=None if integer is None else integer.map_arrays(lambda x: with_rank(x, x.ndim + count)),
-            fingerprints=None if prints is None else with_rank(prints, prints.ndim + count),
+            integer=None if integer is None else integer.map_arrays(change),
+            fingerprints=None if prints is None else change(prints),
         )
 
 

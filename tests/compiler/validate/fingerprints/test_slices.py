@@ -129,7 +129,8 @@ def access(loops, factors, first=0, is_store=True):
 
 def groups(accesses, extents=None, private=None):
     extents = extents or dict.fromkeys(COUNTERS, EXTENT)
-    return list(find_independent_loops(extents, COUNTERS, accesses, {m: (private or {}).get(m, ()) for m in accesses}))
+    found = find_independent_loops(extents, COUNTERS, accesses, {m: (private or {}).get(m, ()) for m in accesses})
+    return [g for g in found if not g.shared]
 
 
 def test_loops_of_one_extent_and_stride_are_a_group():

@@ -1,0 +1,152 @@
+"""Which iterations access which elements of a memory, and so whether one may find what another one left there.
+
+Takes: an evaluation of a kernel, with its memories. Gives: the Loads that may give what an earlier iteration stored, and others.
+Spec: R52 (Load), R55 (races).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from uops.compiler.validate.fingerprints.integers import Integer, NotEvaluable, Numbers, with_rank
+from uops.compiler.validate.fingerprints.memory import MemoryContents
+from uops.compiler.validate.fingerprints.mixing import Fingerprints
+from uops.compiler.validate.fingerprints.operations import Mask
+from uops.compiler.validate.fingerprints.text import KernelText
+from uops.compiler.validate.reader import PlacedNode
+from uops.compiler.validate.sites import address_of
+from uops.spec.ir.axes import GRID, WORKGROUP
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import strip_afters
+
+
+class MemoryEvaluation(Protocol):
+    """An evaluation of a kernel: the axes of its loops, its memories, and positions in them."""
+
+    text: KernelText
+    sums: Collection[UOp]
+    memories: Mapping[UOp, MemoryContents]
+    axis_of: Mapping[UOp, int]
+    rank: int
+
+    def number_iterations(self, loops: Sequence[UOp]) -> tuple[Numbers, int]:
+        """Return a number from 0 for each iteration of some loops together, and how many there are."""
+
+    def find_positions(self, access: UOp, gate: Mask | None) -> tuple[UOp, Integer | Fingerprints]:
+        """Return the memory of an access, and its positions."""
+
+
+class ElementSharing:
+    """The elements that accesses of one evaluation have in common."""
+
+    def __init__(self, evaluation: MemoryEvaluation) -> None:
+        self.evaluation = evaluation
+        self.carried: dict[UOp, frozenset[UOp]] = {}
+        self.owners: dict[tuple[tuple[UOp, ...], tuple[UOp, ...]], Numbers | None] = {}
+        self.store_counts: dict[UOp, Numbers] = {}
+        self.have_own_elements: dict[tuple[UOp, tuple[UOp, ...]], bool] = {}
+        self.own_positions: dict[UOp, Numbers | None] = {}
+
+    def list_shared_loops(self, memory: MemoryContents, p: PlacedNode) -> list[UOp]:
+        """Return the loops around an access whose iterations, one after the other, share the memory."""
+        return [r for r in p.loops if _is_sequential(r) and r not in memory.private]
+
+    def find_carried_loads(self, m: UOp) -> frozenset[UOp]:
+        """Return the Loads of a memory that may give what a Store of an earlier iteration left."""
+        if m not in self.carried:
+            stores = [p for p in self.evaluation.text.accesses[m] if p.node.op is Op.STORE]
+            loads = [p for p in self.evaluation.text.accesses[m] if p.node.op is Op.LOAD]
+            self.carried[m] = frozenset(
+                p.node for p in loads if any(self.may_carry(self.evaluation.memories[m], s, p) for s in stores)
+            )
+        return self.carried[m]
+
+    def may_carry(self, memory: MemoryContents, store: PlacedNode, other: PlacedNode) -> bool:
+        """Return False if no iteration of the loops around both loads or stores an element that another one stores."""
+        loops = tuple(r for r in self.list_shared_loops(memory, store) if r in other.loops)
+        if any(r in self.evaluation.sums for r in loops):
+            return True
+        if not loops or self._access_elements_of_their_own(memory, loops):
+            return False
+        owner = self._find_iterations_that_access(memory, (store.node,), loops)
+        read = self._find_own_positions(memory, other.node)
+        if owner is None or read is None:
+            return True
+        at, iteration = _broadcast_with_lanes(read, self.evaluation.number_iterations(loops)[0])
+        return not ((owner[at] == iteration) | (owner[at] < 0)).all()
+
+    def _access_elements_of_their_own(self, memory: MemoryContents, loops: tuple[UOp, ...]) -> bool:
+        """Return True if no two iterations of loops access one element, as far as that is known."""
+        key = memory.node, loops
+        if key not in self.have_own_elements:
+            around = [p.node for p in self.evaluation.text.accesses[memory.node] if set(loops).issubset(p.loops)]
+            self.have_own_elements[key] = self._find_iterations_that_access(memory, tuple(around), loops) is not None
+        return self.have_own_elements[key]
+
+    def _find_iterations_that_access(
+        self, memory: MemoryContents, accesses: tuple[UOp, ...], loops: tuple[UOp, ...]
+    ) -> Numbers | None:
+        """Return which iteration of the loops accesses each element, -1 for none; None if two do, or if it is not known."""
+        key = accesses, loops
+        if key not in self.owners:
+            number, count = self.evaluation.number_iterations(loops)
+            owner: Numbers | None = np.full(memory.contents.size, -1, np.int64)
+            for access in accesses:
+                positions = self._find_own_positions(memory, access)
+                if (
+                    positions is None
+                    or owner is None
+                    or (count > 1 and all(positions.shape[self.evaluation.axis_of[r]] == 1 for r in loops))
+                ):
+                    owner = None  # perhaps because every iteration accesses the same elements
+                    break
+                at, iteration = _broadcast_with_lanes(positions, number)
+                is_free = owner[at] < 0
+                owner[at] = np.where(is_free, iteration, owner[at])
+                owner = owner if (owner[at] == iteration).all() else None
+            self.owners[key] = owner
+        return self.owners[key]
+
+    def _find_own_positions(self, memory: MemoryContents, access: UOp) -> Numbers | None:
+        """Return the elements of an access, whether its gate holds or not; None if they are not known."""
+        if access not in self.own_positions:
+            self.own_positions[access] = self._compute_own_positions(memory, access)
+        return self.own_positions[access]
+
+    def _compute_own_positions(self, memory: MemoryContents, access: UOp) -> Numbers | None:
+        address = strip_afters(address_of(access))
+        if address.op is not Op.INDEX or any(not _depends_on_loops_alone(p) for p in address.positions):
+            return None
+        _, positions = self.evaluation.find_positions(access, np.zeros((1,) * self.evaluation.rank, np.bool_))
+        return memory.find_elements(positions) if isinstance(positions, Integer) else None
+
+    def count_stores_by_element(self, memory: MemoryContents) -> Numbers:
+        """Return how many Stores each element has. Raises NotEvaluable if that is not known."""
+        if memory.node not in self.store_counts:
+            counts = np.zeros(memory.contents.size, np.int64)
+            for p in self.evaluation.text.accesses[memory.node]:
+                if p.node.op is Op.STORE:
+                    positions = self._find_own_positions(memory, p.node)
+                    if positions is None:
+                        raise NotEvaluable("the position of a Store is a value of memory")
+                    counts[np.unique(positions)] += 1
+            self.store_counts[memory.node] = counts
+        return self.store_counts[memory.node]
+
+
+def _broadcast_with_lanes(positions: Numbers, iterations: Numbers) -> Sequence[Numbers]:
+    """Return positions, and the number of the iteration of each of them."""
+    return np.broadcast_arrays(positions, with_rank(iterations, positions.ndim))
+
+
+def _depends_on_loops_alone(u: UOp) -> bool:
+    return all(v.op is not Op.LOAD for v in toposort(u))
+
+
+def _is_sequential(loop: UOp) -> bool:
+    """Return False for lanes and workgroups: what they exchange is ordered by Barriers, or refuted as a race (R55)."""
+    return loop.arg.type not in GRID | WORKGROUP
