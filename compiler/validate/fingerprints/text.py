@@ -21,7 +21,7 @@ class KernelText:
     """The nodes of a kernel. Raises NotEvaluable for a text that has no terms, or whose Loads have no order.
 
     - `placed` has the nodes in order, and `accesses` the Loads and Stores of each memory.
-    - `stored` has all memories that are stored. Of these, `only_stored` has the Params that are never loaded, and `updated` the rest.
+    - `stored` has all memories that are stored: Params that are never loaded are in `only_stored`, and the rest in `updated`.
     """
 
     def __init__(self, root: UOp) -> None:
