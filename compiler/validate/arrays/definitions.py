@@ -25,7 +25,8 @@ from uops.compiler.rewrite.rules import INDEXING
 from uops.compiler.validate.arrays.elements import TRUE, ZERO, ElementExpressions, Index, flatten_index
 from uops.compiler.validate.arrays.forms import count_iterations_in_closed_form, inline_private_memory
 from uops.compiler.validate.arrays.splits import is_body_with_split_reduces
-from uops.compiler.validate.fingerprints.compare import count_elements_if_all_are_stored, is_enumerated
+from uops.compiler.validate.fingerprints.compare import is_enumerated
+from uops.compiler.validate.fingerprints.elements import count_elements_if_all_are_stored
 from uops.compiler.validate.fingerprints.integers import NotEvaluable
 from uops.compiler.validate.model import DecisionMethod, ObligationKind, ValidationVerdict
 from uops.spec.ir import build as B

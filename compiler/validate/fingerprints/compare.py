@@ -11,34 +11,30 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from uops.compiler.validate.fingerprints.evaluate import Iterations, KernelEvaluation, SummedIterations
+from uops.compiler.validate.fingerprints.elements import BodyElements
+from uops.compiler.validate.fingerprints.evaluate import Iterations, KernelEvaluation
 from uops.compiler.validate.fingerprints.integers import (
-    Counter,
     DependsOnCounter,
     Integer,
     NotEvaluable,
-    Numbers,
     UndecidedCondition,
-    divide,
     with_rank,
 )
 from uops.compiler.validate.fingerprints.memory import StoredValues
 from uops.compiler.validate.fingerprints.mixing import Fingerprints
 from uops.compiler.validate.fingerprints.representatives import Representatives, choose_representatives
-from uops.compiler.validate.fingerprints.slices import IndependentLoops
-from uops.compiler.validate.fingerprints.terms import SumLaws, fingerprint_in_own_dtype, holds_every_value, reduction_of
+from uops.compiler.validate.fingerprints.terms import SumLaws, holds_every_value, reduction_of
 from uops.compiler.validate.fingerprints.text import KernelText
 from uops.compiler.validate.sites import address_of
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, collect_users, toposort
 from uops.spec.ir.ops import COUNTERS, Op
-from uops.spec.ir.scope import base_memory, is_variable, open_ranges
+from uops.spec.ir.scope import base_memory
 
 #: Number of iterations beyond which loops that no value crosses are not enumerated.
 MAX_ENUMERATED = 1 << 12
@@ -88,10 +84,12 @@ def _list_reductions(body: UOp) -> frozenset[tuple[Op, DType]]:
 def _list_laws(reductions: frozenset[tuple[Op, DType]], may_round_later: bool) -> Iterator[tuple[SumLaws, SumLaws]]:
     """Yield the laws of sums to try for the two texts (R30: a Reduce has any order, and may be rounded less often)."""
     wide_reductions = reductions | {(op, w) for op, d in reductions for w in dt.FLOATS if holds_every_value(w, d)}
-    for has_chains, is_wide in itertools.product((False, True), (False, True) if may_round_later else (False,)):
+    for keeps_groups, has_chains, is_wide in itertools.product((False, True), repeat=3):
+        if (is_wide and not may_round_later) or (keeps_groups and not has_chains):
+            continue
         chains = reductions if has_chains else frozenset()
-        old = SumLaws(chains, is_wide, keeps_groups=True)
-        yield old, SumLaws(wide_reductions if has_chains and is_wide else chains, is_wide, reductions if is_wide else frozenset())
+        old, new = SumLaws(chains, is_wide, keeps_groups=True), wide_reductions if has_chains and is_wide else chains
+        yield old, SumLaws(new, is_wide, reductions if is_wide else frozenset(), keeps_groups)
 
 
 def _has_chain(after: UOp, reductions: Collection[tuple[Op, DType]]) -> bool:
@@ -155,7 +153,7 @@ def _compare_by_representatives(
             result = _compare_at_stored_elements(before, after, old_laws, new_laws, new, old)
             return result if result.is_equal or not new.sums else None
         except UndecidedCondition as e:
-            if not representatives.refine(e.counters):
+            if not representatives.refine(e):
                 raise
         except DependsOnCounter as e:
             if not representatives.enumerate_loops(e.counters):
@@ -175,34 +173,8 @@ def is_enumerated(body: UOp) -> bool:
     return _count_iterations(body) <= MAX_ENUMERATED
 
 
-def count_elements_if_all_are_stored(body: UOp) -> int | None:
-    """Return how many elements, the first ones of its memory, a body with one Store writes, each once; None if that is not sure."""
-    nodes = toposort(body)
-    stores = [u for u in nodes if u.op is Op.STORE]
-    if len(stores) != 1 or stores[0].gate is not None or any(u.op is Op.PARAM and is_variable(u) for u in nodes):
-        return None
-    try:
-        store = _StoreOfBody(KernelText(body), stores[0], SumLaws(), Iterations())
-    except NotEvaluable:
-        return None
-    strides = sorted(
-        (int(store.written.factors[c].item()), store.extents[r]) for r, c in store.symbols.items() if c in store.written.factors
-    )
-    count = 1
-    for stride, extent in strides:
-        if stride != count:
-            return None
-        count *= extent
-    are_all_used = len(strides) == sum(n != 1 for n in store.extents.values())
-    return count if are_all_used and store.written.numbers.item() == 0 else None
-
-
 def _count_iterations(root: UOp) -> int:
     return math.prod(int(r.bound.arg.value) for r in toposort(root) if r.op in COUNTERS and r.bound.op is Op.CONST)
-
-
-#: Number of the first counter of a body's loops; those of the instructions have smaller numbers.
-_FIRST_SYMBOL = 1000
 
 
 # Elements
@@ -218,27 +190,17 @@ def _compare_at_stored_elements(
     for u in before.nodes:
         if u.op is Op.STORE and base_memory(address_of(u)).op is Op.PARAM:
             stores.setdefault(base_memory(address_of(u)).arg.slot, []).append(u)
-    reduced = _count_iterations_of_reduces_per_element(before, old_iterations.sums)
     if stores.keys() != stored_values.keys():
         return Comparison(False, f"Params {sorted(stored_values)} are written instead of {sorted(stores)}")
+    old = BodyElements(before, old_laws, old_iterations)
     for slot, outputs in stored_values.items():
         if len(stores[slot]) > 1:
             raise NotEvaluable("a body with several Stores to one argument")
         (store,) = stores[slot]
-        old = _StoreOfBody(before, store, old_laws, old_iterations)
         for stored in outputs:
-            for part in _split(_flatten(stored), max(1, _ELEMENTS_AT_ONCE // reduced)):
-                if not old.holds(*part):
-                    return Comparison(False, f"an element of argument {slot} is another term")
+            if not old.holds(store, *_flatten(stored)):
+                return Comparison(False, f"an element of argument {slot} is another term")
     return Comparison(True)
-
-
-def _count_iterations_of_reduces_per_element(body: KernelText, sums: Mapping[UOp, SummedIterations]) -> int:
-    """Return the greatest number of iterations of Reduces in which one node is evaluated for one element."""
-    ranges = open_ranges(body.nodes)
-    reduces = [u for u in body.nodes if u.op is Op.REDUCE]
-    reduced = {r: sums[r].counter.numbers.size if r in sums else int(r.bound.arg.value) for u in reduces for r in u.ranges}
-    return max((math.prod(reduced[r] for r in ranges[u.operand] if r in reduced) for u in reduces), default=1)
 
 
 def _flatten(stored: StoredValues) -> tuple[Integer, Fingerprints]:
@@ -254,77 +216,3 @@ def _flatten(stored: StoredValues) -> tuple[Integer, Fingerprints]:
         return whole.reshape(-1) if mask is None else whole[mask]
 
     return stored.positions.map_arrays(flatten), flatten(stored.values)
-
-
-def _split(flat: tuple[Integer, Fingerprints], size: int) -> Iterator[tuple[Integer, Fingerprints]]:
-    """Yield parts of `size` points."""
-    positions, values = flat
-    for k in range(0, len(values), size):
-        part = slice(k, k + size)
-        yield positions.map_arrays(lambda x, part=part: x[part]), values[part]  # type: ignore[misc]
-
-
-#: Number of elements of an array that caches hold.
-_ELEMENTS_AT_ONCE = 1 << 18
-
-
-class _StoreOfBody:
-    """A Store of a body that writes each element once, evaluated at given elements."""
-
-    def __init__(self, body: KernelText, store: UOp, laws: SumLaws, iterations: Iterations) -> None:
-        self.body, self.store, self.laws, self.iterations = body, store, laws, iterations
-        probe = KernelEvaluation(body, laws, iterations)
-        loops, ifs = next((p.loops, p.ifs) for p in body.placed if p.node is store)
-        if ifs:
-            raise NotEvaluable("a body stores under a condition")
-        self.extents = {r: probe.counters[r].numbers.size for r in loops}
-        self.symbols = {r: Counter(_FIRST_SYMBOL + k, 0, self.extents[r] - 1) for k, r in enumerate(loops)}
-        one = np.ones(1, np.int64)
-        spread = [(IndependentLoops((r,), self.extents[r]), Integer(one - 1, {c: one})) for r, c in self.symbols.items()]
-        _, written = KernelEvaluation(body, laws, replace(iterations, spread=spread)).find_positions(store, None)
-        if not isinstance(written, Integer):
-            raise NotEvaluable("the position of a Store is a value of memory")
-        self.written = written
-
-    def holds(self, positions: Integer, values: Fingerprints) -> bool:
-        """Return True if the body stores these values at these positions."""
-        counters = _solve_positions(self.written, self.symbols, self.extents, positions)
-        old = KernelEvaluation(self.body, self.laws, replace(self.iterations, at=counters))
-        if self.body.updated:
-            raise NotEvaluable("a body that reads what it writes")
-        if self.store.gate is not None:
-            gate = old.evaluate(self.store.gate).integer
-            if gate is None or not (gate.require_numbers() != 0).all():
-                raise NotEvaluable("a body stores under a condition")
-        expected = fingerprint_in_own_dtype(old.evaluate(self.store.value))
-        return bool((expected.reshape(-1) == values).all())  # one value, or one per position
-
-
-def _solve_positions(
-    written: Integer, symbols: Mapping[UOp, Counter], extents: Mapping[UOp, int], positions: Integer
-) -> dict[UOp, Integer]:
-    """Return the counters of the loops of a Store at which it writes these positions.
-
-    Raises NotEvaluable unless its position is a sum of strides, each a multiple of the next.
-    """
-    rest = Integer(positions.numbers - written.numbers.item(), positions.factors)
-    strides = {r: int(written.factors[c].item()) if c in written.factors else 0 for r, c in symbols.items()}
-    counters = {}
-    for r in sorted(symbols, key=lambda r: -strides[r]):
-        if extents[r] == 1:
-            counters[r] = Integer(np.zeros_like(rest.numbers))
-            continue
-        if strides[r] <= 0:
-            raise NotEvaluable("a Store does not move with each of its loops")
-        counters[r], rest = divide(rest, Integer(np.array(strides[r], np.int64)))
-        low, high = counters[r].bounds()
-        if not ((low >= 0) & (high < extents[r])).all():
-            raise NotEvaluable("a position does not tell the iteration that writes it")
-    if rest.factors or rest.numbers.any():
-        raise NotEvaluable("a position does not tell the iteration that writes it")
-    return {r: x.map_arrays(_take_one_if_all_are_equal) for r, x in counters.items()}
-
-
-def _take_one_if_all_are_equal(x: Numbers) -> Numbers:
-    """Return a one-dimensional array, or its first number if it has no other, so that values at it are computed once."""
-    return x[:1] if x.size and (x == x[0]).all() else x

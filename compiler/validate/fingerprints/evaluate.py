@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -55,7 +55,7 @@ from uops.compiler.validate.fingerprints.terms import (
     reduction_of,
     wraps_of,
 )
-from uops.compiler.validate.fingerprints.text import WITHOUT_VALUE, KernelText, list_positions_and_gate
+from uops.compiler.validate.fingerprints.text import WITHOUT_VALUE, KernelText, list_gates, list_positions
 from uops.compiler.validate.fingerprints.windows import SlidingWindow, find_sliding_windows
 from uops.compiler.validate.postorder import compute_sources_first
 from uops.compiler.validate.reader import PlacedNode
@@ -97,11 +97,20 @@ _MAX_KEPT = 1 << 12
 
 
 class KernelEvaluation:
-    """The state of one evaluation: values of nodes, and memory."""
+    """The state of one evaluation: values of nodes, and memory.
 
-    def __init__(self, text: KernelText, laws: SumLaws, iterations: Iterations) -> None:
-        self.text, self.laws, self.iterations = text, laws, iterations
-        self.summed = text.chains_below_reduces if laws.keeps_groups else frozenset()
+    `load_own_memory` gives what Loads of memory that the kernel stores give, if it does not `run`.
+    """
+
+    def __init__(
+        self,
+        text: KernelText,
+        laws: SumLaws,
+        iterations: Iterations,
+        load_own_memory: Callable[[KernelEvaluation, UOp, UOp, Integer], TermValue] | None = None,
+    ) -> None:
+        self.text, self.laws, self.iterations, self.load_own_memory = text, laws, iterations, load_own_memory
+        self.summed = text.chains_of_sums if laws.keeps_groups else frozenset()
         self.spread = {r: number for group, number in iterations.spread for r in group.loops}
         self.spread |= {r: s.counter for r, s in iterations.sums.items()}
         self.sums: Collection[UOp] = iterations.sums.keys()
@@ -133,8 +142,8 @@ class KernelEvaluation:
         needed = {p.node for p in self.text.placed}
         if self.windows:  # a term of a sliding window is evaluated apart
             needed = set(toposort(self.text.placed[-1].node, gate=lambda u: u not in self.windows))
-        for access, conditions in self.text.positions_and_conditions_by_loops_alone:
-            for u in conditions if access in needed else ():
+        for by_access in (self.text.positions_by_loops_alone, self.text.conditions_by_loops_alone):
+            for u in (u for access, nodes in by_access.items() if access in needed for u in nodes):
                 self.evaluate(u)
         self.memories = {m: self._make_memory(m) for m in self.text.updated}
         for p in self.text.placed:
@@ -379,6 +388,8 @@ class KernelEvaluation:
             return TermValue(None, initial_elements(m, positions))
         if not isinstance(positions, Integer):
             raise NotEvaluable("a position in memory that the kernel writes is itself a value of memory")
+        if m not in self.memories and self.load_own_memory is not None:
+            return self.load_own_memory(self, u, m, positions)
         if m not in self.memories:
             raise NotEvaluable("a value that depends on memory which the kernel writes")
         memory = self.memories[m]
@@ -499,7 +510,7 @@ class KernelEvaluation:
         at, is_executed, is_cleared, is_first = np.broadcast_arrays(at, is_executed, with_rank(read.is_cleared, at.ndim), is_first)
         if (is_executed & (is_cleared != is_first)).any():
             raise NotEvaluable("a later iteration clears an accumulator")
-        if (self.sharing.count_stores_by_element(memory)[at] != 1).any():
+        if (self.sharing.count_stores_by_element(memory)[at] > 1).any():
             raise NotEvaluable("an accumulator that is cleared has several Stores")
         memory.contents[at[is_executed & is_first]] = 0
 
@@ -572,7 +583,7 @@ def _value_sources(u: UOp) -> Sequence[UOp]:
         return ()
     if u.op in ACCESSES:
         value = u.value if u.op is Op.STORE else u.alternative
-        return (*list_positions_and_gate(u), *(() if value is None else (value,)))
+        return (*list_positions(u), *list_gates(u), *(() if value is None else (value,)))
     if u.op is Op.REDUCE:
         return (u.operand,)
     return u.src

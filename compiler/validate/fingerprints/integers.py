@@ -35,11 +35,19 @@ class NotEvaluable(Exception):
 
 
 class UndecidedCondition(NotEvaluable):
-    """A condition on `counters` of loops that are not enumerated holds in some iterations only."""
+    """A condition on `counters` of loops that are not enumerated holds in some iterations only.
 
-    def __init__(self, message: str, *sums: Integer) -> None:
+    If their quotients by some numbers are sums, `radices` has these numbers.
+    """
+
+    def __init__(self, message: str, *sums: Integer, divisor: Numbers | None = None) -> None:
         super().__init__(message)
         self.counters = frozenset(c for x in sums for c, f in x.factors.items() if f.any())
+        self.radices: dict[Counter, int] = {}
+        for c, f in ((c, f) for x in sums for c, f in x.factors.items()) if divisor is not None else ():
+            quotients = divisor // np.where(f == 0, 1, f)
+            if quotients.min() == quotients.max() > 1 and (f * quotients == divisor).all():
+                self.radices[c] = int(quotients.max())
 
 
 class DependsOnCounter(NotEvaluable):
@@ -130,7 +138,7 @@ def divide(a: Integer, b: Integer) -> tuple[Integer, Integer]:
     low, high = rest.bounds()
     first = low // d
     if not (first == high // d).all():
-        raise UndecidedCondition("a quotient of counters is no sum", rest)
+        raise UndecidedCondition("a quotient of counters is no sum", rest, divisor=d)
     return without_zero_factors(Integer(first, taken)), add(rest, Integer(first * d), -1)
 
 

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 from collections import Counter as Multiset
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 
 from uops.compiler.validate.fingerprints.evaluate import Iterations, KernelEvaluation, SummedIterations
-from uops.compiler.validate.fingerprints.integers import Counter, Integer, NotEvaluable
+from uops.compiler.validate.fingerprints.integers import Counter, Integer, NotEvaluable, UndecidedCondition
 from uops.compiler.validate.fingerprints.mixing import fingerprint_of_words
 from uops.compiler.validate.fingerprints.slices import IndependentLoops, find_independent_loops
 from uops.compiler.validate.fingerprints.terms import SumLaws
@@ -53,6 +54,8 @@ class Representatives:
     ) -> None:
         self.groups, self.sums, self.reduces, self.variables = groups, sums, reduces, variables
         self.edges = {k: 0 for k, g in enumerate(groups) if k in sums or not (g.shared or g.steps)}
+        #: Numbers of which multiples are counted apart, by group: the counter is a sum of several, as 512 * c + d is.
+        self.radices: dict[int, tuple[int, ...]] = {}
 
     @property
     def has_any(self) -> bool:
@@ -77,14 +80,16 @@ class Representatives:
             Iterations(sums={r: s for r, (n, s) in self.reduces.items() if n in extents}, variables=self.variables),
         )
 
-    def refine(self, counters: Collection[Counter]) -> bool:
-        """Evaluate more iterations of the loops of these counters apart; return False if there are no such loops.
+    def refine(self, condition: UndecidedCondition) -> bool:
+        """Evaluate more iterations of the loops of a condition's counters apart; return False if there are no such loops.
 
-        Loops of sums are enumerated, and so is the smallest of the others if that is not enough.
+        Loops of sums are enumerated, and so is the smallest of the others if that is not enough. Before that, counters are divided.
         """
-        undecided = self._find_groups(counters)
+        undecided = self._find_groups(condition.counters)
         if sums := [k for k in undecided if k in self.sums]:
             self.edges = {k: e for k, e in self.edges.items() if k not in sums}
+            return True
+        if [k for k in undecided if self._divide_counter(k, condition.radices)]:
             return True
         more = [
             k for k in undecided if self.edges[k] + 1 < len(_EDGES) and self.groups[k].extent > sum(_EDGES[self.edges[k] + 1]) + 1
@@ -94,6 +99,15 @@ class Representatives:
         if undecided and not more:
             del self.edges[min(undecided, key=lambda k: self.groups[k].extent)]
         return bool(undecided)
+
+    def _divide_counter(self, k: int, radices: Mapping[Counter, int]) -> bool:
+        """Count multiples of a number apart, if that number and the others divide each other and the extent."""
+        new = {radices[c] for c in self._counter_of(k).factors if c in radices} if self.edges[k] == 0 else set()
+        chain = sorted({*new, *self.radices.get(k, ())}, reverse=True)
+        if not new or set(chain) == {*self.radices.get(k, ())} or any(a % b for a, b in pairwise((self.groups[k].extent, *chain))):
+            return False
+        self.radices[k] = tuple(chain)
+        return True
 
     def enumerate_loops(self, counters: Collection[Counter]) -> bool:
         """Enumerate the loops of these counters; return False if there are none."""
@@ -109,6 +123,11 @@ class Representatives:
         if k in self.sums:
             return self.sums[k][self.groups[k].loops[0]].counter
         extent, (first, last) = self.groups[k].extent, _EDGES[self.edges[k]]
+        if not self.edges[k] and k in self.radices:
+            units = (*self.radices[k], 1)
+            counts = [n // unit for n, unit in pairwise((extent, *units))]
+            counters = [Counter(k + (j << 20), 0, n - 1) for j, n in enumerate(counts)]
+            return Integer(np.zeros(1, np.int64), {c: np.array([unit], np.int64) for c, unit in zip(counters, units, strict=True)})
         numbers = [0, *range(first), *range(extent - last, extent)]
         factors = np.array([1, *[0] * (first + last)], np.int64)
         return Integer(np.array(numbers, np.int64), {Counter(k, first, extent - 1 - last): factors})
@@ -117,7 +136,7 @@ class Representatives:
 def choose_representatives(before: KernelText, after: KernelText, variables: Mapping[str, int]) -> Iterator[Representatives]:
     """Yield choices of iterations, those of fewest iterations first."""
     instructions = _LoopsAsCounters(after)
-    if after.root.op is Op.LINEAR:
+    if after.root.op is Op.LINEAR and not before.updated:
         groups = instructions.find_independent_loops(with_steps=True)
         sums, reduces = _match_sums(_LoopsAsCounters(before), instructions, groups)
         if sums:

@@ -15,6 +15,7 @@ from uops.compiler.validate.fingerprints.integers import Integer, NotEvaluable, 
 from uops.compiler.validate.fingerprints.memory import MemoryContents
 from uops.compiler.validate.fingerprints.mixing import Fingerprints
 from uops.compiler.validate.fingerprints.operations import Mask
+from uops.compiler.validate.fingerprints.terms import TermValue
 from uops.compiler.validate.fingerprints.text import KernelText
 from uops.compiler.validate.reader import PlacedNode
 from uops.compiler.validate.sites import address_of
@@ -38,6 +39,9 @@ class MemoryEvaluation(Protocol):
 
     def find_positions(self, access: UOp, gate: Mask | None) -> tuple[UOp, Integer | Fingerprints]:
         """Return the memory of an access, and its positions."""
+
+    def evaluate(self, u: UOp) -> TermValue:
+        """Return the value of a node."""
 
 
 class ElementSharing:
@@ -73,10 +77,10 @@ class ElementSharing:
         if not loops or self._access_elements_of_their_own(memory, loops):
             return False
         owner = self._find_iterations_that_access(memory, (store.node,), loops)
-        read = self._find_own_positions(memory, other.node)
+        read = self._find_elements(memory, other.node, self.evaluation.number_iterations(loops)[0])
         if owner is None or read is None:
             return True
-        at, iteration = _broadcast_with_lanes(read, self.evaluation.number_iterations(loops)[0])
+        at, iteration = read
         return not ((owner[at] == iteration) | (owner[at] < 0)).all()
 
     def _access_elements_of_their_own(self, memory: MemoryContents, loops: tuple[UOp, ...]) -> bool:
@@ -97,19 +101,32 @@ class ElementSharing:
             owner: Numbers | None = np.full(memory.contents.size, -1, np.int64)
             for access in accesses:
                 positions = self._find_own_positions(memory, access)
-                if (
-                    positions is None
-                    or owner is None
-                    or (count > 1 and all(positions.shape[self.evaluation.axis_of[r]] == 1 for r in loops))
-                ):
+                if positions is None or (count > 1 and all(positions.shape[self.evaluation.axis_of[r]] == 1 for r in loops)):
                     owner = None  # perhaps because every iteration accesses the same elements
+                found = None if owner is None else self._find_elements(memory, access, number)
+                if owner is None or found is None:
+                    owner = None
                     break
-                at, iteration = _broadcast_with_lanes(positions, number)
-                is_free = owner[at] < 0
-                owner[at] = np.where(is_free, iteration, owner[at])
+                at, iteration = found
+                owner[at] = np.where(owner[at] < 0, iteration, owner[at])
                 owner = owner if (owner[at] == iteration).all() else None
             self.owners[key] = owner
         return self.owners[key]
+
+    def _find_elements(self, memory: MemoryContents, access: UOp, number: Numbers) -> tuple[Numbers, Numbers] | None:
+        """Return the elements of an access and the numbers of the iterations that access them; None if they are not known.
+
+        Iterations in which a condition by loops alone fails are left out.
+        """
+        positions = self._find_own_positions(memory, access)
+        if positions is None:
+            return None
+        conditions = [self.evaluation.evaluate(u).integer for u in self.evaluation.text.conditions_by_loops_alone[access]]
+        masks = [c.require_numbers() != 0 for c in conditions if c is not None]
+        rank = max(x.ndim for x in (positions, *masks))
+        at, iteration, *masks = np.broadcast_arrays(*(with_rank(x, rank) for x in (positions, number, *masks)))
+        executed = np.logical_and.reduce(masks) if masks else None
+        return (at, iteration) if executed is None else (at[executed], iteration[executed])
 
     def _find_own_positions(self, memory: MemoryContents, access: UOp) -> Numbers | None:
         """Return the elements of an access, whether its gate holds or not; None if they are not known."""
@@ -130,17 +147,12 @@ class ElementSharing:
             counts = np.zeros(memory.contents.size, np.int64)
             for p in self.evaluation.text.accesses[memory.node]:
                 if p.node.op is Op.STORE:
-                    positions = self._find_own_positions(memory, p.node)
-                    if positions is None:
+                    found = self._find_elements(memory, p.node, np.zeros((1,) * self.evaluation.rank, np.int64))
+                    if found is None:
                         raise NotEvaluable("the position of a Store is a value of memory")
-                    counts[np.unique(positions)] += 1
+                    counts[np.unique(found[0])] += 1
             self.store_counts[memory.node] = counts
         return self.store_counts[memory.node]
-
-
-def _broadcast_with_lanes(positions: Numbers, iterations: Numbers) -> Sequence[Numbers]:
-    """Return positions, and the number of the iteration of each of them."""
-    return np.broadcast_arrays(positions, with_rank(iterations, positions.ndim))
 
 
 def _depends_on_loops_alone(u: UOp) -> bool:

@@ -27,7 +27,7 @@ class SumLaws(NamedTuple):
     - `wide_products`: a product of floats is the same in every dtype that holds its factors, until it is rounded.
     - `rounded_late`: a sum of one of these kinds may be made in a wider dtype, with its own identity, and rounded once.
 
-    With `keeps_groups`, a chain that no Reduce sums is no multiset: (x + y) + z is of x + y and z.
+    With `keeps_groups`, a chain that no Reduce sums, and that no accumulator takes, is no multiset: (x + y) + z is of x + y and z.
     """
 
     chains: frozenset[tuple[Op, DType]] = frozenset()

@@ -6,6 +6,7 @@ Spec: R52 (Load), R57 (Range), R114 (If), R128 (private memory).
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from uops.compiler.validate.fingerprints.integers import NotEvaluable
@@ -63,31 +64,56 @@ class KernelText:
         return tuple(r for r in self.loops if r in common and has_copy_per_iteration(m, r))
 
     @cached_property
-    def positions_and_conditions_by_loops_alone(self) -> list[tuple[UOp, tuple[UOp, ...]]]:
-        """Each access with its positions, its gate and the conditions of the Ifs around it, as far as no memory decides them."""
-        depends: set[UOp] = set()
-        for u in self.nodes:
-            if u.op is Op.LOAD or not depends.isdisjoint(u.src):
-                depends.add(u)
-        return [
-            (p.node, tuple(u for u in (*list_positions_and_gate(p.node), *(f.condition for f in p.ifs)) if u not in depends))
-            for p in self.placed
-            if p.node.op in ACCESSES
-        ]
+    def positions_by_loops_alone(self) -> dict[UOp, tuple[UOp, ...]]:
+        """The positions of each access, as far as no memory decides them."""
+        return {p.node: self._without_memory(list_positions(p.node)) for p in self.placed if p.node.op in ACCESSES}
 
     @cached_property
-    def chains_below_reduces(self) -> frozenset[UOp]:
-        """Return the operations, chains of one op, whose operands a Reduce by that op sums."""
+    def conditions_by_loops_alone(self) -> dict[UOp, tuple[UOp, ...]]:
+        """The gate of each access and the conditions of the Ifs around it, as far as no memory decides them."""
+        return {
+            p.node: self._without_memory((*list_gates(p.node), *(f.condition for f in p.ifs)))
+            for p in self.placed
+            if p.node.op in ACCESSES
+        }
+
+    def _without_memory(self, nodes: Sequence[UOp]) -> tuple[UOp, ...]:
+        return tuple(u for u in nodes if u not in self._with_memory)
+
+    @cached_property
+    def _with_memory(self) -> set[UOp]:
+        """The nodes that depend on a Load."""
+        found: set[UOp] = set()
+        for u in self.nodes:
+            if u.op is Op.LOAD or not found.isdisjoint(u.src):
+                found.add(u)
+        return found
+
+    @cached_property
+    def chains_of_sums(self) -> frozenset[UOp]:
+        """The operations, chains of one op, that a Reduce by that op sums, or that instructions add to an accumulator."""
         found: set[UOp] = set()
         stack = [(u.arg.op, u.operand) for u in self.nodes if u.op is Op.REDUCE]
+        if self.root.op is Op.LINEAR:
+            stack += [(Op.ADD if u.op is Op.MULACC else u.op, u) for u in self._list_accumulated_values()]
         while stack:
             op, u = stack.pop()
-            if u.op is op and u not in found:
+            if u.op is Op.MULACC and op is Op.ADD:
+                found.add(u)
+                stack.append((op, u.addend))
+            elif u.op is op and u not in found:
                 found.add(u)
                 stack += [(op, s) for s in u.src]
             elif u.op is Op.CAST:
                 stack.append((op, u.operand))
         return frozenset(found)
+
+    def _list_accumulated_values(self) -> Iterator[UOp]:
+        """Yield values that depend on the memory that they are stored to."""
+        for m in self.updated:
+            for p in self.accesses[m]:
+                if p.node.op is Op.STORE and any(u.op is Op.LOAD and base_memory(u.buffer) is m for u in toposort(p.node.value)):
+                    yield p.node.value
 
     def _require_loads_ordered_with_stores(self) -> None:
         """Raise NotEvaluable unless each Load is ordered with each Store of its memory by the edges of a graph."""
@@ -99,11 +125,15 @@ class KernelText:
                     raise NotEvaluable("a Load and a Store of one memory have no order")
 
 
-def list_positions_and_gate(access: UOp) -> tuple[UOp, ...]:
-    """Return the positions and the gate of a Load or Store."""
+def list_positions(access: UOp) -> tuple[UOp, ...]:
+    """Return the positions of a Load or Store."""
     address = strip_afters(address_of(access))
-    positions = address.positions if address.op is Op.INDEX else ()
-    return (*positions, *(() if access.gate is None else (access.gate,)))
+    return address.positions if address.op is Op.INDEX else ()
+
+
+def list_gates(access: UOp) -> tuple[UOp, ...]:
+    """Return the gate of a Load or Store, if it has one."""
+    return () if access.gate is None else (access.gate,)
 
 
 #: Nodes without a value of their own, in a body or a list.

@@ -14,8 +14,8 @@ from uops.compiler.validate.fingerprints.compare import (
     MAX_ENUMERATED,
     Comparison,
     compare_values,
-    count_elements_if_all_are_stored,
 )
+from uops.compiler.validate.fingerprints.elements import count_elements_if_all_are_stored
 from uops.compiler.validate.fingerprints.windows import find_sliding_windows
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
