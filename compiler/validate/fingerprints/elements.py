@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from uops.compiler.validate.fingerprints.evaluate import Iterations, KernelEvaluation
-from uops.compiler.validate.fingerprints.integers import Counter, Integer, NotEvaluable, Numbers, divide, with_rank
+from uops.compiler.validate.fingerprints.integers import Counter, Integer, NotEvaluable, Numbers, add, divide, multiply, with_rank
 from uops.compiler.validate.fingerprints.mixing import Fingerprints
 from uops.compiler.validate.fingerprints.operations import require_few_points
 from uops.compiler.validate.fingerprints.slices import IndependentLoops
@@ -207,8 +207,8 @@ class _SolvedStore:
         """
         rest = Integer(positions.numbers - self.written.numbers.item(), positions.factors)
         strides = {r: int(self.written.factors[c].item()) if c in self.written.factors else 0 for r, c in self.symbols.items()}
-        if any(strides.get(r) for r in given):
-            raise NotEvaluable("a Store of private memory moves with the loops around it")
+        for r in given.keys() & strides.keys():
+            rest = add(rest, multiply(given[r], Integer(np.array(strides[r], np.int64))), -1)
         counters = {r: given[r] for r in self.symbols if r in given}
         for r in sorted(self.symbols.keys() - counters.keys(), key=lambda r: -strides[r]):
             if self.extents[r] == 1:

@@ -257,3 +257,140 @@ def test_the_first_block_of_a_sum_may_clear_the_output(blocks):
         kernel(stores=2),
     ):
         assert not compare_values(body, wrong, {}).is_equal
+
+
+# Bodies with memory of their own
+
+
+def joined(kept=lambda i, j: None, rows=300, columns=40, factor=2.0):
+    """Row sums of x * x: a body that keeps products in memory of its own, which may be read at other elements."""
+    x, out = b.param(1, (rows * columns,), dt.float32), b.param(0, (rows,), dt.float32)
+    memory = b.buffer(rows * columns, dt.float32, addrspace=AddrSpace.LOCAL, unique=5)
+    i, j, k = b.range_(rows, 0), b.range_(columns, 1), b.range_(rows, 2)
+    r = loop(columns, 3)
+
+    def place(row, column):
+        return b.add(b.mul(row, columns), column)
+
+    product = b.mul(b.load(b.at(x, place(i, j))), b.load(b.at(x, place(i, j))))
+    filled = b.end(b.end(b.store(b.at(memory, place(i, j)), product), j), i)
+    position = kept(k, r) or place(k, r)
+    summed = total(b.load(b.at(b.after(memory, filled), position)), r)
+    return b.sink(b.end(b.store(b.at(out, k), b.mul(summed, factor)), k))
+
+
+def squares(rows=300, columns=40, column=lambda r: r):
+    """The same row sums, without memory."""
+    k, r = b.range_(rows, 0), loop(columns, 3)
+    registers = Accumulators()
+    x = element(1, b.add(b.mul(k, columns), column(r)), size=rows * columns)
+    value = registers.add_in_loops(lambda: b.mul(x, x), r, after=(k,))
+    out = b.param(0, (rows,), dt.float32)
+    return linearize_kernel(b.sink(b.end(b.store(b.at(out, k), b.mul(value, 2.0)), k)))
+
+
+def test_a_body_may_keep_values_in_memory_of_its_own():
+    assert compare_values(joined(), squares(), {}) == Comparison(True)
+    reversed_rows = joined(lambda k, r: b.add(b.mul(k, 40), b.sub(39, r)))
+    assert compare_values(reversed_rows, squares(), {}) == Comparison(True)
+    assert compare_values(reversed_rows, squares(column=lambda r: b.sub(39, r)), {}) == Comparison(True)
+    for other in (
+        joined(lambda k, r: b.add(b.mul(b.sub(299, k), 40), r)),
+        joined(lambda k, r: b.mul(k, 40)),
+        joined(lambda k, r: r),
+        joined(factor=3.0),
+    ):
+        assert not compare_values(other, squares(), {}).is_equal
+
+
+def test_a_body_that_reads_what_it_has_not_written_is_not_equal():
+    """The memory is read in the loop that fills it, before and after its element is stored."""
+    x, out = b.param(1, (5000,), dt.float32), b.param(0, (5000,), dt.float32)
+
+    def kernel(is_stored_first):
+        memory, i = b.buffer(5000, dt.float32, addrspace=AddrSpace.LOCAL, unique=5), b.range_(5000, 0)
+        store = b.store(b.at(b.after(memory, i), i), b.load(b.at(x, i)))
+        if is_stored_first:
+            return b.sink(b.end(b.store(b.at(out, i), b.load(b.at(b.after(memory, store), i))), i))
+        read = b.store(b.at(out, i), b.load(b.at(b.after(memory, i), i)))
+        return b.sink(b.end(b.store(b.at(b.after(memory, read), i), b.load(b.at(x, i))), i))
+
+    i = b.range_(5000, 0)
+    copy = linearize_kernel(b.sink(b.end(b.store(b.at(out, i), b.load(b.at(x, i))), i)))
+    assert compare_values(kernel(True), copy, {}) == Comparison(True)
+    assert not compare_values(kernel(False), copy, {}).is_equal
+
+
+# Divided counters
+
+
+def transposed(n, rows, wrong=0):
+    """The transpose of a matrix, in one loop whose counter gives row and column."""
+    x, out = b.param(1, (n,), dt.float32), b.param(0, (n,), dt.float32)
+    i = b.range_(n, 0)
+    row, column = (UOp(op, (i, b.index(n // rows))) for op in (Op.IDIV, Op.MOD))
+    at = b.add(b.mul(column, rows), row)
+    return b.sink(b.end(b.store(b.at(out, b.add(at, wrong) if wrong else at), b.load(b.at(x, i))), i))
+
+
+def test_a_counter_is_divided_where_positions_divide_it():
+    rows, columns = 1 << 11, 1 << 12
+    n = rows * columns
+    x, out = b.param(1, (n,), dt.float32), b.param(0, (n,), dt.float32)
+    i, j = b.range_(rows, 0), b.range_(columns, 1)
+    two_loops = b.sink(
+        b.end(b.end(b.store(b.at(out, b.add(b.mul(j, rows), i)), b.load(b.at(x, b.add(b.mul(i, columns), j)))), j), i)
+    )
+    assert compare_values(two_loops, linearize_kernel(transposed(n, rows)), {}) == Comparison(True)
+    assert not compare_values(two_loops, linearize_kernel(transposed(n, columns)), {}).is_equal
+    assert not compare_values(two_loops, linearize_kernel(transposed(n, rows, wrong=1)), {}).is_equal
+
+
+# Gates and chains
+
+
+def test_elements_beyond_a_gate_are_shared_by_none():
+    """Tiles of 6 rows fill memory of 128 rows: the gate of the last tile keeps 2 of its Stores."""
+    rows, columns = 128, 64
+    x, out = b.param(1, (rows * columns,), dt.float32), b.param(0, (rows * columns,), dt.float32)
+    k, m = b.range_(rows, 0), b.range_(columns, 1)
+    at = b.add(b.mul(k, columns), m)
+    body = b.sink(b.end(b.end(b.store(b.at(out, at), b.mul(b.load(b.at(x, at)), 2.0)), m), k))
+
+    def kernel(limit):
+        memory = b.buffer(rows * columns, dt.float32, addrspace=AddrSpace.LOCAL, unique=5)
+        tile, j = b.range_(22, 2), b.range_(columns, 3)
+        stores = []
+        for step in range(6):
+            row = b.add(b.mul(tile, 6), step)
+            place = b.add(b.mul(row, columns), j)
+            gate = b.lt(row, limit)
+            value = UOp(Op.LOAD, (b.at(x, place), b.const(0.0), gate), LoadArg())
+            stores.append(UOp(Op.STORE, (b.at(memory, place), value, gate)))
+        filled = b.end(b.end(b.group(*stores), j), tile)
+        read = b.load(b.at(b.after(memory, filled), at))
+        return linearize_kernel(b.sink(b.end(b.end(b.store(b.at(out, at), b.mul(read, 2.0)), m), k)))
+
+    assert compare_values(body, kernel(rows), {}) == Comparison(True)
+    assert not compare_values(body, kernel(rows - 1), {}).is_equal
+
+
+def test_a_chain_beside_an_unrolled_sum_keeps_its_groups():
+    """Four terms of a sum in each iteration, and sums of two values beside it, which are no parts of one sum."""
+    y, z, v, w = (element(k, 0, size=1) for k in (2, 3, 4, 5))
+    r, q = loop(SIZE, 1), loop(SIZE // 4, 2)
+    body = stored(b.add(b.mul(total(element(1, r), r), b.add(y, z)), b.add(b.add(v, w), b.add(y, v))))
+
+    def kernel(combine):
+        def chain():
+            first, *others = (element(1, b.add(b.mul(q, 4), k)) for k in range(4))
+            for x in others:
+                first = b.add(first, x)
+            return first
+
+        value = Accumulators().add_in_loops(chain, q)
+        return instructions(b.add(b.mul(value, b.add(y, z)), combine))
+
+    assert compare_values(body, kernel(b.add(b.add(v, w), b.add(y, v))), {}) == Comparison(True)
+    assert not compare_values(body, kernel(b.add(v, b.add(w, b.add(y, v)))), {}).is_equal
+    assert not compare_values(body, kernel(b.add(b.add(v, v), b.add(y, w))), {}).is_equal
