@@ -14,11 +14,14 @@ have different ones but for chance, below 2^-40 for a kernel of a million elemen
 - A Buffer holds an element of its own everywhere until it is stored, equal to nothing else (R61, fresh buffers).
 
 Every loop is an axis of NumPy arrays, so all iterations are evaluated at once. In a large kernel, a counter that is no number
-stands for the iterations of a loop. A kernel whose iterations exchange values in another way than by sums is not decided.
+stands for the iterations of loops that share no memory, and for those of loops that only add to sums (`representatives`). The body
+is then evaluated at the elements that are stored. A kernel whose iterations exchange values in another way is not decided.
 
 - `mixing`: fingerprints
 - `integers`, `bounds`: integers of loops, and the bounds of all integers
 - `terms`, `operations`: values, and the operations on them
-- `memory`, `evaluate`: what a kernel's memory holds, and the kernel
-- `compare`: two texts of one kernel
+- `text`, `memory`, `sharing`, `evaluate`: the nodes of a kernel, what its memory holds, which iterations share it, and the kernel
+- `windows`: sums of sliding windows
+- `slices`, `representatives`: loops of which few iterations are evaluated
+- `elements`, `compare`: a body at given elements, and two texts of one kernel
 """
