@@ -18,6 +18,7 @@ import numpy as np
 from uops.compiler.validate.fingerprints.elements import BodyElements
 from uops.compiler.validate.fingerprints.evaluate import Iterations, KernelEvaluation
 from uops.compiler.validate.fingerprints.integers import (
+    Counter,
     DependsOnCounter,
     Integer,
     NotEvaluable,
@@ -52,15 +53,14 @@ def compare_values(before: UOp, after: UOp, variables: Mapping[str, int], with_l
 
     Laws of sums, which schedules need, are tried where they hold, unless `with_laws` is false.
     """
-    laws = [(SumLaws(), SumLaws())]
-    are_all_tried = True
-    if with_laws and (reductions := _list_reductions(before)):
+    laws, reductions, are_all_tried = [(SumLaws(), SumLaws())], _list_reductions(before), True
+    if with_laws and reductions:
         are_all_tried = _may_round_later(toposort(before), toposort(after), reductions)
         laws = list(_list_laws(reductions, are_all_tried))
-        laws.sort(key=lambda pair: bool(pair[1].chains) != _has_chain(after, reductions))
     result: Comparison | None = None
     try:
-        old, new = KernelText(before), KernelText(after)
+        old, new = KernelText(before, "before"), KernelText(after, "after")
+        laws.sort(key=lambda pair: (bool(pair[1].chains) != _has_chain(new, reductions), pair[1].keeps_groups != _has_groups(old)))
         for representatives in [] if is_enumerated(after) else choose_representatives(old, new, variables):
             for old_laws, new_laws in laws:
                 result = _compare_by_representatives(old, new, old_laws, new_laws, representatives)
@@ -92,10 +92,18 @@ def _list_laws(reductions: frozenset[tuple[Op, DType]], may_round_later: bool) -
         yield old, SumLaws(new, is_wide, reductions if is_wide else frozenset(), keeps_groups)
 
 
-def _has_chain(after: UOp, reductions: Collection[tuple[Op, DType]]) -> bool:
+def _has_groups(body: KernelText) -> bool:
+    """Return True if sums of sums stand beside the Reduces, whose operands are no parts of one sum."""
+    return any(
+        u.op is Op.ADD and u.dtype.is_float and u not in body.chains_of_sums and all(s.op is Op.ADD for s in u.src)
+        for u in body.nodes
+    )
+
+
+def _has_chain(after: KernelText, reductions: Collection[tuple[Op, DType]]) -> bool:
     """Return True if operations of a Reduce follow each other, as they do in an unrolled one."""
     ops = {d: {op, Op.MULACC} if op is Op.ADD else {op} for op, d in reductions}
-    return any(u.op in ops.get(u.dtype, ()) and any(s.op in ops[u.dtype] for s in u.src) for u in toposort(after))
+    return any(u.op in ops.get(u.dtype, ()) and any(s.op in ops[u.dtype] for s in u.src) for u in after.nodes)
 
 
 _PRODUCTS = frozenset({Op.MUL, Op.MULACC})
@@ -139,7 +147,8 @@ def _compare_all_iterations(
         return Comparison(False, f"Params {sorted(got)} are written instead of {sorted(expected)}")
     for slot, x in expected.items():
         if (wrong := np.flatnonzero(x != got[slot])).size:
-            return Comparison(False, f"element {wrong[0]} of argument {slot} is another term")
+            is_refuted = False if old.may_be_refuted and new.may_be_refuted else None
+            return Comparison(is_refuted, f"element {wrong[0]} of argument {slot} is another term")
     return Comparison(True)
 
 
@@ -151,7 +160,7 @@ def _compare_by_representatives(
         try:
             new, old = representatives.describe_iterations()
             result = _compare_at_stored_elements(before, after, old_laws, new_laws, new, old)
-            return result if result.is_equal or not new.sums else None
+            return result if result.is_equal or not new.sums else None  # other sums may be equal, too
         except UndecidedCondition as e:
             if not representatives.refine(e):
                 raise
@@ -197,10 +206,38 @@ def _compare_at_stored_elements(
         if len(stores[slot]) > 1:
             raise NotEvaluable("a body with several Stores to one argument")
         (store,) = stores[slot]
-        for stored in outputs:
-            if not old.holds(store, *_flatten(stored)):
-                return Comparison(False, f"an element of argument {slot} is another term")
+        flat = _concatenate_with_equal_counters([_flatten(stored) for stored in outputs])
+        if not all(old.holds(store, *stored) for stored in flat):
+            is_refuted = False if new.may_be_refuted and _are_written_once([positions for positions, _ in flat]) else None
+            return Comparison(is_refuted, f"an element of argument {slot} is another term")
     return Comparison(True)
+
+
+def _concatenate_with_equal_counters(flat: Sequence[tuple[Integer, Fingerprints]]) -> list[tuple[Integer, Fingerprints]]:
+    """Join positions and values of Stores, so that the body is evaluated at few of them."""
+    by_counters: dict[frozenset[Counter], list[tuple[Integer, Fingerprints]]] = {}
+    for positions, values in flat:
+        by_counters.setdefault(frozenset(positions.factors), []).append((positions, values))
+    return [
+        (
+            Integer(
+                np.concatenate([p.numbers for p, _ in alike]),
+                {c: np.concatenate([p.factors[c] for p, _ in alike]) for c in counters},
+            ),
+            np.concatenate([values for _, values in alike]),
+        )
+        for counters, alike in by_counters.items()
+    ]
+
+
+def _are_written_once(positions: Sequence[Integer]) -> bool:
+    """Return True if no two of these positions surely or possibly are one element; a later Store would replace its value."""
+    counters = {frozenset(p.factors) for p in positions}
+    if len(counters) > 1:
+        return False
+    (order,) = [sorted(c) for c in counters]
+    rows = np.concatenate([np.stack([p.numbers, *(p.factors[c] for c in order)], axis=1) for p in positions])
+    return len(np.unique(rows, axis=0)) == len(rows)
 
 
 def _flatten(stored: StoredValues) -> tuple[Integer, Fingerprints]:

@@ -65,6 +65,8 @@ class BodyElements:
 
     def holds(self, store: UOp, positions: Integer, values: Fingerprints) -> bool:
         """Return True if a Store writes these values at these positions, which have one axis."""
+        if any(c.number < 0 for c in positions.factors):
+            raise NotEvaluable("a position depends on the counter of a sum")
         size = max(1, _ELEMENTS_AT_ONCE // self._count_iterations_of_reduces_per_element())
         for k in range(0, len(values), size):
             part = slice(k, k + size)

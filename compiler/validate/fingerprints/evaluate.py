@@ -25,8 +25,10 @@ from uops.compiler.validate.fingerprints.memory import (
     MemoryContents,
     StoredValues,
     finished_contents,
+    fresh_elements,
     initial_elements,
     list_positions_of_copies,
+    may_be_fresh,
     store_unambiguously,
 )
 from uops.compiler.validate.fingerprints.mixing import Fingerprints, combine_unordered, fingerprint_of_words
@@ -96,6 +98,10 @@ class Iterations:
 _MAX_KEPT = 1 << 12
 
 
+#: Greatest power of two in the number of times that a sum takes a value: each doubling costs a bit of its fingerprint.
+_MAX_EVEN_REPETITIONS = 1 << 16
+
+
 class KernelEvaluation:
     """The state of one evaluation: values of nodes, and memory.
 
@@ -133,6 +139,9 @@ class KernelEvaluation:
         #: What the memories that are loaded and stored hold, from `run` on.
         self.memories: Mapping[UOp, MemoryContents] = {}
         self.sharing = ElementSharing(self)
+        #: False once a Load may have given an element that was never stored, a Store is under a condition on memory, or iterations
+        #: store one element: there are equal texts of other terms.
+        self.may_be_refuted = True
         #: By Store: what a small accumulator held before its loops.
         self.before_sums: dict[UOp, MemoryContents] = {}
         self.windows = find_sliding_windows(text.nodes, text.loops, {*self.spread, *iterations.at}, text.stored)
@@ -190,7 +199,9 @@ class KernelEvaluation:
             return Integer(counter)
         if given is None:
             given = Integer(np.arange(max(0, self.evaluate_size(loop.bound)), dtype=np.int64))
-        return given.map_arrays(lambda x: x.reshape(shape))
+        if not given.numbers.size:  # the loop has no iterations
+            self.masks[loop] = np.zeros((0,), np.bool_).reshape([0 if n == -1 else n for n in shape])
+        return given.map_arrays(lambda x: x.reshape([x.size if n == -1 else n for n in shape]))
 
     def _find_executed_iterations(self, loops: Sequence[UOp]) -> Mask | None:
         """Return the iterations of some loops that there are; None for all."""
@@ -217,7 +228,7 @@ class KernelEvaluation:
         Raises NotEvaluable for a loop that is not enumerated, unless its iterations are summed. Integers are no multisets but
         polynomials, of which weights would change the degree.
         """
-        weight = 1
+        weight, repetitions = 1, 1
         for r in loops:
             summed = self.iterations.sums.get(r)
             if summed is None and (r in self.spread or r in self.iterations.at):
@@ -225,9 +236,11 @@ class KernelEvaluation:
             if summed is not None and reduction[0] is Op.ADD and reduction[1].is_integer:
                 raise NotEvaluable("a sum of integers over a loop that is not enumerated")
             if shape[self.axis_of[r]] == 1:
-                weight *= self.counters[r].numbers.size
+                repetitions *= self.counters[r].numbers.size
             weight *= 1 if summed is None else int(summed.weight)
-        return np.uint64(weight % (1 << 64))
+        if repetitions & -repetitions > _MAX_EVEN_REPETITIONS:
+            raise NotEvaluable("a sum takes one value too often")
+        return np.uint64(weight * repetitions % (1 << 64))
 
     def number_iterations(self, loops: Sequence[UOp]) -> tuple[Numbers, int]:
         """Return a number from 0 for each iteration of some loops together, and how many there are.
@@ -237,6 +250,7 @@ class KernelEvaluation:
         number, count = np.zeros((1,) * self.rank, np.int64), 1
         for r in {self.axis_of[r]: r for r in loops}.values():
             axis = self.counters[r].numbers
+            require_few_points(number, axis)
             number = number + np.arange(axis.size, dtype=np.int64).reshape(axis.shape) * count
             count *= axis.size
         return number, count
@@ -326,10 +340,7 @@ class KernelEvaluation:
         if m.op is Op.PARAM:
             contents = initial_elements(m, list_positions_of_copies(first, offset * size, size))
             return MemoryContents(m, private, offset * size, first, contents, np.zeros(contents.shape, np.bool_))
-        positions = np.arange(size * copies, dtype=np.uint64)
-        with np.errstate(over="ignore"):
-            nothing = positions * fingerprint_of_words("stride") + fingerprint_of_words("uninitialized", m.arg.unique)
-        return MemoryContents(m, private, offset * size, first, nothing)
+        return MemoryContents(m, private, offset * size, first, fresh_elements(m, self.text.name, size * copies))
 
     def list_accesses(self) -> dict[UOp, list[MemoryAccess]]:
         """Return the accesses to each memory that is both loaded and stored."""
@@ -396,7 +407,8 @@ class KernelEvaluation:
         at = memory.find_elements(positions)
         require_few_points(at)
         if u in self.sharing.find_carried_loads(m):
-            return TermValue(None, None, None, AccumulatorRead(memory, at))
+            return TermValue(None, None, None, AccumulatorRead(memory, at, frozenset([u])))
+        self.may_be_refuted &= memory.reduction is not None or not may_be_fresh(memory.contents[at])
         return TermValue(None, memory.contents[at], memory.reduction, wraps=memory.wraps)
 
     def _store(self, p: PlacedNode) -> None:
@@ -405,9 +417,10 @@ class KernelEvaluation:
         conditions = [f.condition for f in p.ifs] + ([] if u.gate is None else [u.gate])
         gate = self._combine_gates([self.evaluate(c) for c in conditions])
         known = gate.integer.require_numbers() != 0 if gate is not None and gate.integer is not None else None
+        self.may_be_refuted &= gate is None or known is not None
         executed = self._find_executed_iterations(p.loops)
         if executed is not None:
-            known = executed if known is None else executed & known
+            known = executed if known is None else with_rank(executed, known.ndim) & known
         for s in _value_sources(u):
             self.evaluate(s)
         m, positions = self.find_positions(u, known)
@@ -421,13 +434,15 @@ class KernelEvaluation:
             x = fingerprint_in_own_dtype(value)
             if gate is not None and gate.integer is None:
                 x = choose_under_unknown_condition(gate, x, initial_elements(m, positions))
+            spread = [r for r in self.text.loops_around(p) if r in self.spread]
+            self.may_be_refuted &= all(not self.counters[r].factors.keys().isdisjoint(positions.factors) for r in spread)
             self.outputs[m.arg.slot].append(StoredValues(positions, x, known))
             return
         memory = self.memories[m]
         at = memory.find_elements(positions)
         memory.mark_stored(at, known)
         if value.added_to is not None:
-            self._accumulate(u, memory, at, value, gate, known, self.text.loops_around(p))
+            self._accumulate(p, memory, at, value, gate, known)
             return
         if any(self.sharing.may_carry(memory, p, q) for q in self.text.accesses[m] if q.node.op is Op.STORE and q is not p):
             raise NotEvaluable("an iteration writes again what an earlier one wrote")
@@ -444,35 +459,40 @@ class KernelEvaluation:
 
     def _require_sums_or_own_memory_in_summed_loops(self, p: PlacedNode, m: UOp, value: TermValue) -> None:
         """Raise NotEvaluable if the last iteration of a loop that is not enumerated leaves a value, other than in a sum."""
-        for r in (r for r in p.loops if r in self.sums):
+        for r in (r for r in self.text.loops_around(p) if r in self.sums):
             has_own_elements = m in self.memories and r in self.memories[m].private
             if m.op is Op.PARAM if has_own_elements else value.added_to is None:
                 raise NotEvaluable("a loop of a sum that is not enumerated leaves other values")
 
     def _accumulate(
         self,
-        store: UOp,
+        p: PlacedNode,
         memory: MemoryContents,
         at: Numbers,
         value: TermValue,
         gate: TermValue | None,
         known: Mask | None,
-        loops: Sequence[UOp],
     ) -> None:
         """Add what all iterations add to an accumulator."""
+        loops = self.text.loops_around(p)
         assert value.added_to is not None
         if gate is not None and gate.integer is None:
             raise NotEvaluable("an accumulator is stored under a condition on memory")
         if value.added_to.memory is not memory or not same_positions(value.added_to.positions, at):
             raise NotEvaluable("an iteration moves what an earlier one computed")
-        if value.reduction is None:
+        self.sharing.require_update(memory, value.added_to.loads, p, at)
+        if at.ndim > self.rank and _has_equal_lanes(at, self.rank):
+            raise NotEvaluable("two lanes add to one element")
+        if value.reduction is None and value.added_to.is_cleared is None:
             return  # what was read is stored again
+        if value.reduction is None:
+            raise NotEvaluable("an accumulator is cleared and not added to")
         if memory.reduction is None:
             self._begin_sums(memory, value.reduction)
         if value.added_to.is_cleared is not None:
             self._clear_elements(memory, at, value.added_to, value.reduction, known, loops)
         if memory.contents.size <= _MAX_KEPT:
-            self.before_sums[store] = replace(memory, contents=memory.contents.copy())
+            self.before_sums[p.node] = replace(memory, contents=memory.contents.copy())
         if memory.reduction != value.reduction:
             raise NotEvaluable("an accumulator takes reductions of two kinds")
         addends = value.fingerprints
@@ -539,6 +559,7 @@ class KernelEvaluation:
             or not {*self.text.loops_around(p)}.issubset({*loops, *memory.private})
         ):
             raise NotEvaluable("an iteration uses what an earlier one computed, other than in a sum")
+        self.sharing.require_update(memory, value.added_to.loads, own[0], at)
         first = as_addends(TermValue(None, before.contents[at], before.reduction, wraps=before.wraps), value.reduction, self.laws)
         assert value.fingerprints is not None
         shape = list(np.broadcast_shapes(value.fingerprints.shape, at.shape))
@@ -552,6 +573,7 @@ class KernelEvaluation:
 
     def _begin_sums(self, memory: MemoryContents, reduction: tuple[Op, DType]) -> None:
         """Turn the contents of a memory into multisets."""
+        self.may_be_refuted &= not may_be_fresh(memory.contents)
         contents = TermValue(None, memory.contents, wraps=memory.wraps)
         memory.contents, memory.reduction, memory.wraps = np.array(as_addends(contents, reduction, self.laws)), reduction, None
 
@@ -571,6 +593,12 @@ class KernelEvaluation:
                 both = np.where(x == y, x, combine_unordered(fingerprint_of_words("conjunction"), x, y))
                 result = combine_with_known_truth(True, result, c) or TermValue(None, both)
         return result
+
+
+def _has_equal_lanes(at: Numbers, rank: int) -> bool:
+    """Return True if some lanes have equal positions in one iteration."""
+    lanes = np.sort(at.reshape((*at.shape[:rank], -1)), axis=-1)
+    return bool((np.diff(lanes, axis=-1) == 0).any())
 
 
 def _is_address(u: UOp) -> bool:

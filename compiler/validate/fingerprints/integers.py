@@ -59,7 +59,7 @@ class DependsOnCounter(NotEvaluable):
 
 
 class Counter(NamedTuple):
-    """The counter of a loop that is not enumerated, with its least and greatest value."""
+    """The counter of a loop that is not enumerated, with its least and greatest value. Those of sums have negative numbers."""
 
     number: int
     low: int

@@ -22,6 +22,22 @@ from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import numbers_workgroups
 
+#: The low bits of the fingerprints of elements that were never stored, by which they are known.
+_FRESH_BITS, _FRESH = np.uint64((1 << 24) - 1), np.uint64(0x5EED5E)
+
+
+def fresh_elements(m: UOp, text: str, count: int) -> Fingerprints:
+    """Return elements of a Buffer that were never stored. They are equal to nothing else, nor to those of another text."""
+    positions = np.arange(count, dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        x = positions * fingerprint_of_words("stride") + fingerprint_of_words("uninitialized", m.arg.unique, text)
+    return (x & ~_FRESH_BITS) | _FRESH
+
+
+def may_be_fresh(x: Fingerprints) -> bool:
+    """Return True if some elements were never stored, and of others by chance."""
+    return bool(((x & _FRESH_BITS) == _FRESH).any())
+
 
 class StoredValues(NamedTuple):
     """Values that a Store writes to a Param: positions, fingerprints, and where the Store is executed (None for everywhere)."""

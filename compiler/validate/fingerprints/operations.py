@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -196,7 +197,7 @@ def _choose_between_sums_of_one_accumulator(c: Mask, a: TermValue, b: TermValue)
         raise NotEvaluable("an iteration chooses between reductions of two kinds")
     none = np.zeros((1,) * c.ndim, np.uint64)
     x, y = (none if t.fingerprints is None else t.fingerprints for t in (a, b))
-    return TermValue(None, np.where(c, x, y), a.reduction or b.reduction, first)
+    return TermValue(None, np.where(c, x, y), a.reduction or b.reduction, replace(first, loads=first.loads | second.loads))
 
 
 def same_positions(a: Numbers, b: Numbers) -> bool:
@@ -281,7 +282,7 @@ def take_elements(u: UOp, whole: TermValue, positions: Sequence[TermValue], axis
         raise NotEvaluable("an element of a sum that is cleared")
     if read is not None:
         full = np.broadcast_to(read.positions, (*read.positions.shape[:axis], *(int(n) for n in u.operand.shape)))
-        read = AccumulatorRead(read.memory, take(full))
+        read = AccumulatorRead(read.memory, take(full), read.loads)
     prints = None if whole.fingerprints is None else take(whole.fingerprints)
     return TermValue(None, prints, whole.reduction, read, whole.wraps)
 

@@ -25,6 +25,7 @@ from uops.compiler.validate.fingerprints.mixing import fingerprint_of_words
 from uops.compiler.validate.fingerprints.slices import IndependentLoops, find_independent_loops
 from uops.compiler.validate.fingerprints.terms import SumLaws
 from uops.compiler.validate.fingerprints.text import KernelText
+from uops.spec.ir.axes import GRID, WORKGROUP
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import COUNTERS, Op
 from uops.spec.ir.scope import base_memory, open_ranges
@@ -135,10 +136,10 @@ class Representatives:
 
 def choose_representatives(before: KernelText, after: KernelText, variables: Mapping[str, int]) -> Iterator[Representatives]:
     """Yield choices of iterations, those of fewest iterations first."""
-    instructions = _LoopsAsCounters(after)
+    instructions = _LoopsAsCounters(after, variables)
     if after.root.op is Op.LINEAR and not before.updated:
         groups = instructions.find_independent_loops(with_steps=True)
-        sums, reduces = _match_sums(_LoopsAsCounters(before), instructions, groups)
+        sums, reduces = _match_sums(_LoopsAsCounters(before, variables), instructions, groups)
         if sums:
             yield Representatives(groups, sums, reduces, variables)
     yield Representatives(instructions.find_independent_loops(), {}, {}, variables)
@@ -147,7 +148,7 @@ def choose_representatives(before: KernelText, after: KernelText, variables: Map
 class _LoopsAsCounters:
     """A text in which a counter stands for every loop of constant extent that no other extent depends on."""
 
-    def __init__(self, text: KernelText) -> None:
+    def __init__(self, text: KernelText, variables: Mapping[str, int]) -> None:
         self.text = text
         bounds = {r for u in text.nodes if u.op in COUNTERS for r in toposort(u.bound) if r.op in COUNTERS}
         loops = [r for r in text.loops if r.bound.op is Op.CONST and r not in bounds]
@@ -155,7 +156,7 @@ class _LoopsAsCounters:
         self.counters = {r: Counter(k, 0, n - 1) for k, (r, n) in enumerate(self.extents.items())}
         one = np.ones(1, np.int64)
         spread = [(IndependentLoops((r,), self.extents[r]), Integer(one - 1, {c: one})) for r, c in self.counters.items()]
-        self.evaluation = KernelEvaluation(text, SumLaws(), Iterations(spread))
+        self.evaluation = KernelEvaluation(text, SumLaws(), Iterations(spread, variables=variables))
 
     def find_independent_loops(self, with_steps: bool = False) -> list[IndependentLoops]:
         """Return the groups of loops that no Reduce closes of which one iteration can stand for all."""
@@ -183,7 +184,11 @@ def _match_sums(
     body: _LoopsAsCounters, instructions: _LoopsAsCounters, groups: Sequence[IndependentLoops]
 ) -> tuple[dict[int, dict[UOp, SummedIterations]], dict[UOp, tuple[int, SummedIterations]]]:
     """Return iterations of groups that only add to sums, and of the loops of Reduces that agree with them."""
-    summing = {k: g for k, g in enumerate(groups) if g.shared and g.extent >= _MIN_SUMMED}
+    summing = {
+        k: g
+        for k, g in enumerate(groups)
+        if g.shared and g.extent >= _MIN_SUMMED and all(r.op is Op.RANGE and r.arg.type not in GRID | WORKGROUP for r in g.loops)
+    }
     divided = _divide_reduce_loops(body, instructions, summing.values())
     extents = {n for n, _ in divided.values()}
     summing = {k: g for k, g in summing.items() if g.extent in extents}

@@ -141,6 +141,22 @@ class ElementSharing:
         _, positions = self.evaluation.find_positions(access, np.zeros((1,) * self.evaluation.rank, np.bool_))
         return memory.find_elements(positions) if isinstance(positions, Integer) else None
 
+    def require_update(self, memory: MemoryContents, loads: Collection[UOp], store: PlacedNode, at: Numbers) -> None:
+        """Raise NotEvaluable unless a Store updates what these Loads gave: in the same iteration, and before any other Store."""
+        text = self.evaluation.text
+        shared = self.list_shared_loops(memory, store)
+        for load in (p for p in text.accesses[memory.node] if p.node in loads):
+            if not set(text.loops_around(load)).issuperset(shared):
+                raise NotEvaluable("an accumulator is loaded outside of the loop that adds to it")
+            for other in text.accesses[memory.node]:
+                if other.node.op is Op.STORE and other is not store and text.may_lie_between(load.node, other.node, store.node):
+                    found = self._find_elements(memory, other.node, np.zeros((1,) * self.evaluation.rank, np.int64))
+                    written = np.zeros(memory.contents.size, np.bool_)
+                    if found is not None:
+                        written[found[0]] = True
+                    if found is None or written[at].any():
+                        raise NotEvaluable("an accumulator is stored between its Load and its Store")
+
     def count_stores_by_element(self, memory: MemoryContents) -> Numbers:
         """Return how many Stores each element has. Raises NotEvaluable if that is not known."""
         if memory.node not in self.store_counts:

@@ -17,6 +17,7 @@ from uops.compiler.validate.fingerprints.integers import Counter, Integer, NotEv
 from uops.compiler.validate.fingerprints.mixing import Fingerprints, combine, fingerprint_of_words, of_integers, to_integers
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType, DTypeKind
+from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import BITWISE, BOOL_CONJUNCTIONS, EXTREMES, REDUCTIONS, Op
 
 
@@ -38,13 +39,14 @@ class SumLaws(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AccumulatorRead:
-    """The origin of a value that an accumulator holds: the memory, and the positions of its elements.
+    """The origin of a value that an accumulator holds: the memory, the positions of its elements, and the Loads.
 
     Where `is_cleared`, the value is `cleared` instead.
     """
 
     memory: Any
     positions: Numbers
+    loads: frozenset[UOp] = frozenset()
     is_cleared: npt.NDArray[np.bool_] | None = None
     cleared: TermValue | None = None
 

@@ -22,14 +22,15 @@ class KernelText:
     """The nodes of a kernel. Raises NotEvaluable for a text that has no terms, or whose Loads have no order.
 
     - `placed` has the nodes in order, and `accesses` the Loads and Stores of each memory.
+    - `name` tells it from the other text of a comparison.
     - `stored` has all memories that are stored: Params that are never loaded are in `only_stored`, and the rest in `updated`.
     """
 
-    def __init__(self, root: UOp) -> None:
+    def __init__(self, root: UOp, name: str = "") -> None:
         while root.op is Op.PROGRAM:
             assert root.linear is not None
             root = root.linear
-        self.root = root
+        self.root, self.name = root, name
         self.nodes = toposort(root)
         if not _TAKEN.issuperset(u.op for u in self.nodes):
             op = next(u.op for u in self.nodes if u.op not in _TAKEN)
@@ -62,6 +63,16 @@ class KernelText:
             return ()
         common = set.intersection(*({*self.loops_around(p)} for p in self.accesses[m]))
         return tuple(r for r in self.loops if r in common and has_copy_per_iteration(m, r))
+
+    def may_lie_between(self, first: UOp, u: UOp, last: UOp) -> bool:
+        """Return False if a node is executed before `first` or after `last` in each iteration of the loops around all three."""
+        if self.root.op is Op.LINEAR:
+            return self._place[first] < self._place[u] < self._place[last]
+        return u not in toposort(first) and last not in toposort(u)
+
+    @cached_property
+    def _place(self) -> dict[UOp, int]:
+        return {p.node: k for k, p in enumerate(self.placed)}
 
     @cached_property
     def positions_by_loops_alone(self) -> dict[UOp, tuple[UOp, ...]]:
