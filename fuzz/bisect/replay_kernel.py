@@ -6,6 +6,7 @@ numbers in memory, on seeded contents. Index expressions of a counterexample are
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ def make_single_kernel_launch(body: UOp, other: UOp) -> UOp:
     params = {u.arg.slot: u for root in (other, body) for u in toposort(root) if u.op is Op.PARAM}
     unused = b.param(0, (1,), dt.uint8)
     arguments = [params.get(k, unused) for k in range(max(params, default=-1) + 1)]
-    memory = [b.buffer(int(p.shape[0]), p.dtype, unique=1 + k) for k, p in enumerate(arguments)]
+    memory = [b.buffer(math.prod(map(int, p.shape)), p.dtype, unique=1 + k) for k, p in enumerate(arguments)]
     stored = {base_memory(u.buffer) for u in toposort(body) if u.op is Op.STORE}
     added_to = {base_memory(u.index) for u in toposort(body) if u.op is Op.ATOMICADD}
     written = {m.arg.slot for m in stored | added_to if m.op is Op.PARAM}

@@ -111,6 +111,17 @@ def _round_each_through_float32(u: UOp) -> UOp | None:
 _WIDE_INTEGERS = (dt.int32, dt.int64, dt.uint32, dt.uint64)
 
 
+#: Functions that some backends compute in float32 alone.
+_FUNCTIONS = frozenset({Op.EXP2, Op.LOG2, Op.SIN, Op.POW})
+
+
+@_by_node
+def _compute_functions_of_float64_in_float32(u: UOp) -> UOp | None:
+    if u.op not in _FUNCTIONS or u.dtype is not dt.float64:
+        return None
+    return b.cast(u.replace(src=tuple([b.cast(s, dt.float32) for s in u.src])), dt.float64)
+
+
 def _keep_intermediates_in_float32(graph: UOp, inputs: Inputs) -> Program | None:
     if graph.dtype not in _NARROW or not any(u.op in _ROUNDING and u.dtype is graph.dtype for u in toposort(graph)):
         return None
@@ -150,6 +161,11 @@ def _maximum_by_swapped_comparison(x: UOp, y: UOp) -> UOp | None:
 
 def _take_count_modulo_width(op: Op) -> Callable[[UOp, UOp], UOp]:
     return lambda x, count: UOp(op, (x, b.and_(count, b.const(x.dtype.bits - 1, count.dtype))))
+
+
+def _take_narrow_count_modulo_32(op: Op) -> Callable[[UOp, UOp], UOp | None]:
+    """Return the shift of an integer of 8 or 16 bits as one of 32 bits, which takes the count modulo 32."""
+    return lambda x, count: UOp(op, (x, b.and_(count, b.const(31, count.dtype)))) if x.dtype.bits < 32 else None
 
 
 def _rounds_apart(x: UOp, y: UOp) -> UOp:
@@ -381,6 +397,10 @@ PROGRAM_CAUSES = (
                  _by_op(Op.SHL, _take_count_modulo_width(Op.SHL))),
     ProgramCause("shift-right-count", "the count of a shift to the right is taken modulo the width",
                  _by_op(Op.SHR, _take_count_modulo_width(Op.SHR))),
+    ProgramCause("narrow-shift-left-count", "the count of a shift of 8 or 16 bits to the left is taken modulo 32",
+                 _by_op(Op.SHL, _take_narrow_count_modulo_32(Op.SHL))),
+    ProgramCause("narrow-shift-right-count", "the count of a shift of 8 or 16 bits to the right is taken modulo 32",
+                 _by_op(Op.SHR, _take_narrow_count_modulo_32(Op.SHR))),
     ProgramCause("truncating-division", "integer division rounds towards zero, where Idiv rounds down",
                  _by_op(Op.IDIV, _divide_truncating)),
     ProgramCause("truncating-remainder", "a remainder has the sign of the dividend, where Mod has that of the divisor",
@@ -415,6 +435,8 @@ PROGRAM_CAUSES = (
                  _convert_finite_float_by_way_of_int64),
     ProgramCause("unsigned-as-signed", "an unsigned integer is taken for a signed one", _take_unsigned_as_signed),
     ProgramCause("through-float32", "a narrow float is computed in float32 and rounded twice", _round_each_through_float32),
+    ProgramCause("float64-in-float32", "a function of float64 is computed in float32",
+                 _compute_functions_of_float64_in_float32),
     ProgramCause("excess-precision", "intermediate results of a narrow float stay in float32", _keep_intermediates_in_float32),
     ProgramCause("reciprocal-division", "a quotient is a product with the reciprocal", _by_op(Op.DIV, _divide_by_reciprocal)),
     ProgramCause("maximum-skips-nan", "a maximum is the other operand where one is NaN",

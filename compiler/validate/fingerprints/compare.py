@@ -21,6 +21,7 @@ from uops.compiler.validate.fingerprints.integers import (
     Counter,
     DependsOnCounter,
     Integer,
+    NeedsIterations,
     NotEvaluable,
     UndecidedCondition,
     with_rank,
@@ -161,11 +162,8 @@ def _compare_by_representatives(
             new, old = representatives.describe_iterations()
             result = _compare_at_stored_elements(before, after, old_laws, new_laws, new, old)
             return result if result.is_equal or not new.sums else None  # other sums may be equal, too
-        except UndecidedCondition as e:
-            if not representatives.refine(e):
-                raise
-        except DependsOnCounter as e:
-            if not representatives.enumerate_loops(e.counters):
+        except (NeedsIterations, UndecidedCondition, DependsOnCounter) as e:
+            if not representatives.refine(e.reasons if isinstance(e, NeedsIterations) else [e]):
                 raise
         except NotEvaluable:
             if representatives.has_sums:

@@ -20,7 +20,17 @@ import numpy as np
 
 from uops.compiler.validate.budget import BudgetUnit, charge_budget_if_limited
 from uops.compiler.validate.fingerprints.bounds import IntegerBounds
-from uops.compiler.validate.fingerprints.integers import Integer, NotEvaluable, Numbers, add, multiply, with_rank
+from uops.compiler.validate.fingerprints.integers import (
+    DependsOnCounter,
+    Integer,
+    NeedsIterations,
+    NotEvaluable,
+    Numbers,
+    UndecidedCondition,
+    add,
+    multiply,
+    with_rank,
+)
 from uops.compiler.validate.fingerprints.memory import (
     MemoryContents,
     StoredValues,
@@ -151,9 +161,15 @@ class KernelEvaluation:
         needed = {p.node for p in self.text.placed}
         if self.windows:  # a term of a sliding window is evaluated apart
             needed = set(toposort(self.text.placed[-1].node, gate=lambda u: u not in self.windows))
+        reasons: list[UndecidedCondition | DependsOnCounter] = []
         for by_access in (self.text.positions_by_loops_alone, self.text.conditions_by_loops_alone):
             for u in (u for access, nodes in by_access.items() if access in needed for u in nodes):
-                self.evaluate(u)
+                try:
+                    self.evaluate(u)
+                except (UndecidedCondition, DependsOnCounter) as e:
+                    reasons.append(e)
+        if reasons:
+            raise NeedsIterations(reasons)
         self.memories = {m: self._make_memory(m) for m in self.text.updated}
         for p in self.text.placed:
             if p.node.op is Op.STORE:

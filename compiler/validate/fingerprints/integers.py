@@ -9,7 +9,7 @@ Spec: R01 to R03 (division floors; by 0 it gives 0), R05 (integer overflow wraps
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -56,6 +56,14 @@ class DependsOnCounter(NotEvaluable):
     def __init__(self, counters: frozenset[Counter]) -> None:
         super().__init__("a position depends on a loop that is not enumerated")
         self.counters = counters
+
+
+class NeedsIterations(NotEvaluable):
+    """Conditions and positions, `reasons`, need more iterations."""
+
+    def __init__(self, reasons: Sequence[UndecidedCondition | DependsOnCounter]) -> None:
+        super().__init__(str(reasons[0]))
+        self.reasons = reasons
 
 
 class Counter(NamedTuple):

@@ -20,7 +20,7 @@ from itertools import pairwise
 import numpy as np
 
 from uops.compiler.validate.fingerprints.evaluate import Iterations, KernelEvaluation, SummedIterations
-from uops.compiler.validate.fingerprints.integers import Counter, Integer, NotEvaluable, UndecidedCondition
+from uops.compiler.validate.fingerprints.integers import Counter, DependsOnCounter, Integer, NotEvaluable, UndecidedCondition
 from uops.compiler.validate.fingerprints.mixing import fingerprint_of_words
 from uops.compiler.validate.fingerprints.slices import IndependentLoops, find_independent_loops
 from uops.compiler.validate.fingerprints.terms import SumLaws
@@ -81,25 +81,32 @@ class Representatives:
             Iterations(sums={r: s for r, (n, s) in self.reduces.items() if n in extents}, variables=self.variables),
         )
 
-    def refine(self, condition: UndecidedCondition) -> bool:
-        """Evaluate more iterations of the loops of a condition's counters apart; return False if there are no such loops.
+    def refine(self, reasons: Sequence[UndecidedCondition | DependsOnCounter]) -> bool:
+        """Evaluate more iterations of the loops that conditions and positions depend on; return False if there are no such loops.
 
-        Loops of sums are enumerated, and so is the smallest of the others if that is not enough. Before that, counters are divided.
+        Loops of positions and of sums are enumerated. Counters of others are divided, or some of their iterations are evaluated
+        apart. If that is not enough, the smallest loop is enumerated.
         """
-        undecided = self._find_groups(condition.counters)
-        if sums := [k for k in undecided if k in self.sums]:
-            self.edges = {k: e for k, e in self.edges.items() if k not in sums}
-            return True
-        if [k for k in undecided if self._divide_counter(k, condition.radices)]:
-            return True
-        more = [
-            k for k in undecided if self.edges[k] + 1 < len(_EDGES) and self.groups[k].extent > sum(_EDGES[self.edges[k] + 1]) + 1
-        ]
-        for k in undecided:
-            self.edges[k] = self.edges[k] + 1 if k in more else self.edges[k] if more else 0
-        if undecided and not more:
-            del self.edges[min(undecided, key=lambda k: self.groups[k].extent)]
-        return bool(undecided)
+        found = [(reason, self._find_groups(reason.counters)) for reason in reasons]
+        enumerated = {k for reason, groups in found for k in groups if k in self.sums or isinstance(reason, DependsOnCounter)}
+        refined: set[int] = set()
+        for reason, groups in found:
+            if isinstance(reason, DependsOnCounter) or not groups or not (enumerated | refined).isdisjoint(groups):
+                continue  # a condition on loops that are refined is asked again
+            refined.update(groups)
+            if [k for k in groups if self._divide_counter(k, reason.radices)]:
+                continue
+            more = [k for k in groups if self._can_evaluate_more_apart(k)]
+            for k in groups:
+                self.edges[k] = self.edges[k] + 1 if k in more else self.edges[k] if more else 0
+            if not more:
+                enumerated.add(min(groups, key=lambda k: self.groups[k].extent))
+        self.edges = {k: e for k, e in self.edges.items() if k not in enumerated}
+        return bool(enumerated or refined)
+
+    def _can_evaluate_more_apart(self, k: int) -> bool:
+        edges = self.edges[k] + 1
+        return edges < len(_EDGES) and self.groups[k].extent > sum(_EDGES[edges]) + 1
 
     def _divide_counter(self, k: int, radices: Mapping[Counter, int]) -> bool:
         """Count multiples of a number apart, if that number and the others divide each other and the extent."""
@@ -109,13 +116,6 @@ class Representatives:
             return False
         self.radices[k] = tuple(chain)
         return True
-
-    def enumerate_loops(self, counters: Collection[Counter]) -> bool:
-        """Enumerate the loops of these counters; return False if there are none."""
-        groups = self._find_groups(counters)
-        for k in groups:
-            del self.edges[k]
-        return bool(groups)
 
     def _find_groups(self, counters: Collection[Counter]) -> list[int]:
         return [k for k in self.edges if not self._counter_of(k).factors.keys().isdisjoint(counters)]
