@@ -6,6 +6,7 @@ import fnmatch
 import json
 import math
 import os
+import sys
 import tempfile
 import threading
 import time
@@ -84,14 +85,15 @@ FIRST = 2.0
 @click.option("--against", metavar="NAME", help="Judge this backend, too, and list the cells that fail on one of the two.")
 @click.option("--timeout", type=float, metavar="SECONDS", help="Time limit of one program.  [default: 60]")
 @click.option("--cluster", metavar="ADDRESS", help="With --tier exhaustive, a Dask scheduler, whose workers judge.")
+@click.option("--watch", metavar="GLOB", help="Judge these rows again whenever a source file of the backend changes.")
 @click.option("--probe", is_flag=True, help="Print the gaps to declare: what the backend refuses.")
 @json_option()
 @click.pass_context
 def conform(
     ctx: click.Context, backend_name: str | None, subject: str, tier: str, level: str, opts: str, seed: int, beam: int,
     sample: int | None, rows: str, dialect: str | None, jobs: int, report: str, journal: str | None, baseline: str | None,
-    bless: str | None, diff: tuple[str, str] | None, against: str | None, timeout: float | None, cluster: str | None, probe: bool,
-    as_json: bool,
+    bless: str | None, diff: tuple[str, str] | None, against: str | None, timeout: float | None, cluster: str | None,
+    watch: str | None, probe: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Judge a backend against the specification and write a report.
 
@@ -108,6 +110,9 @@ def conform(
 
     With --against, a second backend is judged first, with the same options, such as the eager mode of a compiler. Its report is in
     the folder `against` of the report, and has no part in the exit status.
+
+    With --watch, the rows are judged now, and again whenever a Python file of the backend's package changes, or one beside its
+    module. Ctrl-C ends it with the exit status of the last run.
 
     With --bless, failing cells that the file lists do not count for the exit status, though they stay failures in the report. Each
     entry of the file has a reason and a link. An entry whose cells pass ends the run with status 1. A file that does not exist is
@@ -129,6 +134,8 @@ def conform(
             raise click.UsageError("--diff compares two reports and runs nothing: leave out --backend and --baseline")
         ctx.exit(_print_comparison_of_reports(*diff, ConformanceLevel(level), as_json))
     refuse_under_fast_math("conform")
+    if watch is not None:
+        ctx.exit(_watch_backend(ctx, backend_name, subject))
     if subject != "backend":
         _refuse_options_without_meaning(ctx, subject, tier)
     elif not backend_name:
@@ -174,6 +181,20 @@ def conform(
         ctx.exit(_judge_backend_and_write_report(backend_name or "", wanted, dialect=lowered_to, **drawn))
     else:
         ctx.exit(_judge_subject_and_write_report(subject, wanted, subject, __version__))
+
+
+def _watch_backend(ctx: click.Context, backend_name: str | None, subject: str) -> int:
+    """Run this command, with --rows in place of --watch, whenever a source file changes, and return the last status."""
+    from uops.backends.registry import locate_factory
+    from uops.cli.watching import list_source_files, replace_option, run_whenever_files_change, this_command
+
+    if subject != "backend" or not backend_name:
+        raise click.UsageError("--watch looks at the files of a backend: name it with --backend, and leave out --subject")
+    if ctx.get_parameter_source("rows") is not ParameterSource.DEFAULT:
+        raise click.UsageError("--watch names the rows: leave out --rows")
+    module = locate_factory(backend_name).module
+    command = this_command(replace_option(sys.argv[1:], "--watch", "--rows"))
+    return run_whenever_files_change(command, lambda: list_source_files(module), lambda text: echo(text, err=True))
 
 
 def _require_dialect_of_a_stage(name: str) -> Dialect:
