@@ -480,7 +480,8 @@ def test_the_summary_names_the_causes_of_failing_cells(uops: Uops) -> None:
     assert "a number is given where the result is NaN" in " ".join(result.output.split())
     (cause,) = json.loads(uops(*arguments, "--json").stdout)["causes"]
     assert cause | {"elements": 0} == {
-        "id": "nan-lost", "text": "a number is given where the result is NaN", "cells": int(found[1]), "elements": 0,
+        "id": "nan-lost", "text": "a number is given where the result is NaN", "blame": "the backend",
+        "cells": int(found[1]), "elements": 0,
         "rows": ["Decomposed/Neg"],
     }  # fmt: skip
 

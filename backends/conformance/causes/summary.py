@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
+from uops.backends.conformance.causes.blame import Blame, find_blame
 from uops.backends.conformance.causes.find import UNEXPLAINED, describe_cause
 from uops.backends.conformance.model import CellStatus
 
@@ -14,7 +16,7 @@ class CauseSummary(NamedTuple):
     """One cause in a report. A cell of several causes counts for each.
 
     `share` is that of the failing cells. `cell` is an example with few causes and short operands, and `failure` its first failure,
-    None if the report has none.
+    None if the report has none. `blame` is by that failure.
     """
 
     id: str
@@ -25,6 +27,7 @@ class CauseSummary(NamedTuple):
     rows: list[str]
     cell: Json
     failure: Json | None
+    blame: Blame
 
 
 def summarize_causes(doc: Json, level: str) -> list[CauseSummary]:
@@ -39,11 +42,12 @@ def summarize_causes(doc: Json, level: str) -> list[CauseSummary]:
     for cell in failing:
         for cause in cell[level].get("causes") or {UNEXPLAINED: cell[level]["failed"]}:
             by_cause.setdefault(cause, []).append(cell)
-    summaries = [_summarize(cause, cells, level, len(failing)) for cause, cells in by_cause.items()]
+    adapter = doc["backend"].get("adapter", ())
+    summaries = [_summarize(cause, cells, level, len(failing), adapter) for cause, cells in by_cause.items()]
     return sorted(summaries, key=lambda s: (-s.cells, s.id))
 
 
-def _summarize(cause: str, cells: list[Json], level: str, failing_count: int) -> CauseSummary:
+def _summarize(cause: str, cells: list[Json], level: str, failing_count: int, adapter: Collection[str]) -> CauseSummary:
     example = min(cells, key=lambda c: _rank_example(c[level]))
     failures = [f for f in example[level]["failures"] if f.get("cause") == cause] or example[level]["failures"]
     return CauseSummary(
@@ -55,6 +59,7 @@ def _summarize(cause: str, cells: list[Json], level: str, failing_count: int) ->
         list(dict.fromkeys(c["row"] for c in cells)),
         example,
         failures[0] if failures else None,
+        find_blame(cause, str(failures[0]["message"]) if failures else "", adapter),
     )
 
 

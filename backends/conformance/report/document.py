@@ -22,6 +22,7 @@ import ml_dtypes
 import numpy as np
 
 from uops import __version__
+from uops.backends.conformance.causes.blame import list_adapter_files
 from uops.backends.conformance.model import CellResult, CellStatus, ConformanceCell, ConformanceLevel, Failure
 from uops.backends.contract import SURFACES
 from uops.compiler.prove import ledger
@@ -55,13 +56,15 @@ def build_document(
 ) -> Json:
     """Build the report of `run`, whose exit status was decided at `exit_status_level`; reproducers are named, not included."""
     reproducer_paths = assign_reproducer_paths(run.reproducers)
+    adapter = list_adapter_files(run.backend) if run.subject is RowSubject.BACKEND else []
     return {
         "schema_version": SCHEMA_VERSION,
         "specification": describe_specification(run.subject),
         "versions": package_versions(),
         "subject": run.subject.value,
         "backend": {"name": run.backend, "version": run.version, "surfaces": list(run.surfaces)}
-        | ({"traits": list(run.traits)} if run.traits else {}),
+        | ({"traits": list(run.traits)} if run.traits else {})
+        | ({"adapter": adapter} if adapter else {}),
         "platform": describe_os_and_cpu(),
         "tier": run.tier.value,
         "rows": run.rows,

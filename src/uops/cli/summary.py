@@ -167,12 +167,13 @@ def _make_cause_table(doc: Json, causes: list[CauseSummary]) -> Table:
     hidden = len(causes) - MOST
     more = f"and {hidden} more causes; " if hidden > 0 else ""
     table.caption, table.caption_justify = f"{more}a cell of several causes counts for each", "left"
-    for name in ("Cells", "Share", "Cause", "Example"):
-        table.add_column(name, justify="left" if name in ("Cause", "Example") else "right")
+    for name in ("Cells", "Share", "Blame", "Cause", "Example"):
+        table.add_column(name, justify="left" if name in ("Blame", "Cause", "Example") else "right")
     for c in causes[:MOST]:
         words = _describe_failure(c.failure) if c.failure else ""
         example = f"{c.cell['row']} {c.cell['dtype']} {c.cell['edge']}: {words}"
-        table.add_row(Text(number(c.cells), "red"), Text(f"{format_percent(c.share)} %"), Text(c.text), Text(example[:160], "dim"))
+        count, share = Text(number(c.cells), "red"), Text(f"{format_percent(c.share)} %")
+        table.add_row(count, share, Text(c.blame.value), Text(c.text), Text(example[:160], "dim"))
     return table
 
 
@@ -228,7 +229,7 @@ def summary_to_json(doc: Json, report: Path, baseline_diff: ReportDiff | None, s
     }
     failing = _name_cells(c for cells in group_failing_cells_by_row(doc).values() for c in cells)
     causes = [
-        {"id": c.id, "text": c.text, "cells": c.cells, "elements": c.elements, "rows": c.rows}
+        {"id": c.id, "text": c.text, "blame": c.blame.value, "cells": c.cells, "elements": c.elements, "rows": c.rows}
         for c in summarize_causes(doc, doc["level"])
     ]
     if second_report is not None:

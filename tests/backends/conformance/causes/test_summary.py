@@ -9,7 +9,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from uops.backends.conformance.causes.find import CRASH, REFUSAL, UNEXPLAINED
+from uops.backends.conformance.causes.blame import Blame, find_blame, list_adapter_files
+from uops.backends.conformance.causes.find import CRASH, REFUSAL, TIMEOUT, UNEXPLAINED
 from uops.backends.conformance.causes.summary import count_explained_cells, summarize_causes
 from uops.backends.conformance.model import ConformanceCell, ConformanceLevel
 from uops.backends.conformance.report.document import SCHEMA, build_document
@@ -82,3 +83,31 @@ def test_every_failure_of_a_cell_names_its_cause(tmp_path: Path) -> None:
     failing = run.failing_cells(STRICT)
     assert failing and all(sum(c.causes.values()) == c.failed for c in failing)
     assert all(f.cause in c.causes for c in failing for f in c.failures)
+
+
+@pytest.mark.parametrize(
+    ("cause", "message", "blame"),
+    [
+        (
+            "exception: TypeError: N",
+            "error: TypeError: takes 2 [jax_adapter.py:12 add < evaluator.py:80 visit]",
+            Blame.ADAPTER,
+        ),
+        ("exception: KeyError: 'x'", "error: KeyError: 'x' [mine.py:3 <lambda> < serve.py:150 run]", Blame.ADAPTER),
+        ("exception: TypeError: N", "error: TypeError: bad [lax.py:12 add < jax_adapter.py:80 add]", Blame.BACKEND),
+        ("exception: RuntimeError: N", "error: RuntimeError: bad shape [jax_adapter.py:12 add]", Blame.BACKEND),
+        ("exception: TypeError: N", "error: TypeError: [jax_adapter.py:12 add] is named in the text", Blame.BACKEND),
+        (REFUSAL + "no Pow", "refused: no Pow", Blame.REFUSAL),
+        (TIMEOUT, "timeout: no answer within 5 s", Blame.TIMEOUT),
+        (CRASH, "crash: ended by SIGFPE", Blame.BACKEND),
+        ("quotient-by-zero", "element 3 of output 0 is outside the allowed set", Blame.BACKEND),
+    ],
+)
+def test_the_blame_is_where_an_exception_was_raised(cause: str, message: str, blame: Blame) -> None:
+    assert find_blame(cause, message, ["jax_adapter.py", "evaluator.py", "mine.py"]) is blame
+
+
+def test_files_of_adapters_are_those_between_the_judge_and_a_library() -> None:
+    assert list_adapter_files("llvm") == list_adapter_files("interp") == list_adapter_files("nowhere") == []
+    assert "jax_adapter.py" in (files := list_adapter_files("jax:jit")) and "evaluator.py" in files and "__init__.py" not in files
+    assert {"mine.py", "evaluator.py"} <= {*list_adapter_files("package.mine:Backend")}
