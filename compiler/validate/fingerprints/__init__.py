@@ -5,7 +5,8 @@ texts cannot be evaluated so.
 
 A value is the term that computes it, from constants and from the elements that the kernel is given. A fingerprint stands for a
 term. It has 64 bits, which each operation mixes from those of its operands. Equal terms have equal fingerprints. Different terms
-have different ones but for chance, below 2^-40 for a kernel of a million elements. Digests get the same trust elsewhere.
+have different ones but for chance, below 2^-40 for a kernel of a million elements. Each doubling of the number of times that a sum
+takes one value doubles that; at most 65,536 times are evaluated.
 
 - Integers that depend on loops alone (positions, conditions of padding) are computed, not mixed (`integers`).
 - Operands of commutative operations are unordered. Sums and products of integers are polynomials. No float operation is folded.
@@ -13,8 +14,8 @@ have different ones but for chance, below 2^-40 for a kernel of a million elemen
   accumulator. Its loops may be split, reordered and kept in several accumulators. `SumLaws` has what else R30 allows.
 - A Buffer holds an element of its own everywhere until it is stored, equal to nothing else (R61, fresh buffers).
 
-Every loop is an axis of NumPy arrays, so all iterations are evaluated at once. In a large kernel, a counter that is no number
-stands for the iterations of loops that share no memory, and for those of loops that only add to sums (`representatives`). The body
+Every loop is an axis of NumPy arrays, so all iterations are evaluated at once. In a large kernel, a
+symbolic counter stands for the iterations of loops that exchange no values, or only add to reductions (`representatives`). The body
 is then evaluated at the elements that are stored. A kernel whose iterations exchange values in another way is not decided.
 
 - `mixing`: fingerprints

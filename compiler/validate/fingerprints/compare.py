@@ -1,8 +1,7 @@
 """The comparison of a body with its instructions: every element that the instructions store is the body's term for that element.
 
 Takes: the body of a kernel before scheduling, and a later form of it. Gives: a `Comparison`. A small kernel is evaluated in all
-iterations. Of a large one, the loops that no value crosses are not enumerated: a counter stands for all of their iterations but the
-last, or for all but the first and the last, if conditions tell these apart. The body is evaluated at the elements that are stored.
+iterations. Of a large one, few iterations are evaluated (`representatives`), and the body at the elements that these store.
 Spec: R30 (order of a Reduce), R48 (symbolic sizes).
 """
 
@@ -10,7 +9,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,28 +54,49 @@ def compare_values(before: UOp, after: UOp, variables: Mapping[str, int], with_l
 
     Laws of sums, which schedules need, are tried where they hold, unless `with_laws` is false.
     """
-    laws, reductions, are_all_tried = [(SumLaws(), SumLaws())], _list_reductions(before), True
-    if with_laws and reductions:
-        are_all_tried = _may_round_later(toposort(before), toposort(after), reductions)
-        laws = list(_list_laws(reductions, are_all_tried))
-    result: Comparison | None = None
     try:
         old, new = KernelText(before, "before"), KernelText(after, "after")
-        laws.sort(key=lambda pair: (bool(pair[1].chains) != _has_chain(new, reductions), pair[1].keeps_groups != _has_groups(old)))
+        pairs, may_widen = _list_pairs_of_laws(old, new, with_laws)
         for representatives in [] if is_enumerated(after) else choose_representatives(old, new, variables):
-            for old_laws, new_laws in laws:
-                result = _compare_by_representatives(old, new, old_laws, new_laws, representatives)
-                if result is not None and result.is_equal:
-                    return result
-        if result is None:
-            for old_laws, new_laws in laws:
-                result = _compare_all_iterations(old, new, old_laws, new_laws, Iterations(variables=variables))
-                if result.is_equal:
-                    return result
+            results = _try_laws(pairs, partial(_compare_by_representatives, old, new, representatives))
+            if results[-1].is_equal or (not representatives.has_sums and representatives.has_any):
+                break
+        else:
+            everything = Iterations(variables=variables)
+            results = _try_laws(pairs, partial(_compare_all_iterations, old, new, everything))
     except NotEvaluable as e:
         return Comparison(None, str(e))
-    assert result is not None
-    return result if are_all_tried else Comparison(None, f"{result.why}, and some laws of sums may not hold")
+    if results[-1].is_equal:
+        return results[-1]
+    undecided = next((r for r in results if r.is_equal is None), None)
+    if undecided is None and may_widen:
+        return results[-1]
+    return undecided or Comparison(None, f"{results[-1].why}, and some laws of sums may not hold")
+
+
+def _try_laws(pairs: Sequence[tuple[SumLaws, SumLaws]], compare: Callable[[SumLaws, SumLaws], Comparison]) -> list[Comparison]:
+    """Return the results of a comparison by each pair of laws, up to the first one that is equal."""
+    results = []
+    for old_laws, new_laws in pairs:
+        try:
+            results.append(compare(old_laws, new_laws))
+        except NotEvaluable as e:
+            results.append(Comparison(None, str(e)))
+        if results[-1].is_equal:
+            break
+    return results
+
+
+def _list_pairs_of_laws(old: KernelText, new: KernelText, with_laws: bool) -> tuple[list[tuple[SumLaws, SumLaws]], bool]:
+    """Return laws of both texts, the most promising first, and whether all that a scheduled text may need are among them."""
+    reductions = _list_reductions(old.root)
+    if not with_laws or not reductions:
+        return [(SumLaws(), SumLaws())], True
+    may_widen = _may_round_later(old.nodes, new.nodes, reductions)
+    pairs = list(_list_laws(reductions, may_widen))
+    suggests_chains, suggests_groups = _suggests_unrolled_reduce(new, reductions), _suggests_grouped_sums(old)
+    pairs.sort(key=lambda pair: (bool(pair[1].chains) != suggests_chains, pair[1].keeps_groups != suggests_groups))
+    return pairs, may_widen
 
 
 def _list_reductions(body: UOp) -> frozenset[tuple[Op, DType]]:
@@ -93,7 +114,7 @@ def _list_laws(reductions: frozenset[tuple[Op, DType]], may_round_later: bool) -
         yield old, SumLaws(new, is_wide, reductions if is_wide else frozenset(), keeps_groups)
 
 
-def _has_groups(body: KernelText) -> bool:
+def _suggests_grouped_sums(body: KernelText) -> bool:
     """Return True if sums of sums stand beside the Reduces, whose operands are no parts of one sum."""
     return any(
         u.op is Op.ADD and u.dtype.is_float and u not in body.chains_of_sums and all(s.op is Op.ADD for s in u.src)
@@ -101,7 +122,7 @@ def _has_groups(body: KernelText) -> bool:
     )
 
 
-def _has_chain(after: KernelText, reductions: Collection[tuple[Op, DType]]) -> bool:
+def _suggests_unrolled_reduce(after: KernelText, reductions: Collection[tuple[Op, DType]]) -> bool:
     """Return True if operations of a Reduce follow each other, as they do in an unrolled one."""
     ops = {d: {op, Op.MULACC} if op is Op.ADD else {op} for op, d in reductions}
     return any(u.op in ops.get(u.dtype, ()) and any(s.op in ops[u.dtype] for s in u.src) for u in after.nodes)
@@ -138,12 +159,12 @@ def _goes_into_reduces_alone(product: UOp, users: Mapping[UOp, Sequence[UOp]]) -
 
 
 def _compare_all_iterations(
-    before: KernelText, after: KernelText, old_laws: SumLaws, new_laws: SumLaws, everything: Iterations
+    before: KernelText, after: KernelText, everything: Iterations, old_laws: SumLaws, new_laws: SumLaws
 ) -> Comparison:
     old, new = KernelEvaluation(before, old_laws, everything), KernelEvaluation(after, new_laws, everything)
     old.run()
     new.run()
-    expected, got = old.contents_of_params(), new.contents_of_params()
+    expected, got = old.compute_final_contents(), new.compute_final_contents()
     if expected.keys() != got.keys():
         return Comparison(False, f"Params {sorted(got)} are written instead of {sorted(expected)}")
     for slot, x in expected.items():
@@ -154,22 +175,22 @@ def _compare_all_iterations(
 
 
 def _compare_by_representatives(
-    before: KernelText, after: KernelText, old_laws: SumLaws, new_laws: SumLaws, representatives: Representatives
-) -> Comparison | None:
-    """Compare a body and instructions by iterations that stand for others; None if that decides nothing."""
+    before: KernelText, after: KernelText, representatives: Representatives, old_laws: SumLaws, new_laws: SumLaws
+) -> Comparison:
+    """Compare a body and instructions by iterations that stand for others. The choice is refined, for later laws, too.
+
+    Raises NotEvaluable if no loop is left whose iterations others stand for.
+    """
     while representatives.has_any:
         try:
-            new, old = representatives.describe_iterations()
-            result = _compare_at_stored_elements(before, after, old_laws, new_laws, new, old)
-            return result if result.is_equal or not new.sums else None  # other sums may be equal, too
+            old, new = representatives.describe_iterations()
+            result = _compare_at_stored_elements(before, after, old_laws, new_laws, old, new)
         except (NeedsIterations, UndecidedCondition, DependsOnCounter) as e:
             if not representatives.refine(e.reasons if isinstance(e, NeedsIterations) else [e]):
                 raise
-        except NotEvaluable:
-            if representatives.has_sums:
-                return None
-            raise
-    return None
+            continue
+        return Comparison(None, result.why) if new.sums and not result.is_equal else result  # equal sums may be of other terms
+    raise NotEvaluable("all loops are enumerated")
 
 
 # Loops
@@ -188,11 +209,11 @@ def _count_iterations(root: UOp) -> int:
 
 
 def _compare_at_stored_elements(
-    before: KernelText, after: KernelText, old_laws: SumLaws, new_laws: SumLaws, iterations: Iterations, old_iterations: Iterations
+    before: KernelText, after: KernelText, old_laws: SumLaws, new_laws: SumLaws, old_iterations: Iterations, iterations: Iterations
 ) -> Comparison:
     new = KernelEvaluation(after, new_laws, iterations)
     new.run()
-    stored_values = new.stored_values_of_params()
+    stored_values = new.list_writes_by_param()
     stores: dict[int, list[UOp]] = {}
     for u in before.nodes:
         if u.op is Op.STORE and base_memory(address_of(u)).op is Op.PARAM:
@@ -229,13 +250,31 @@ def _concatenate_with_equal_counters(flat: Sequence[tuple[Integer, Fingerprints]
 
 
 def _are_written_once(positions: Sequence[Integer]) -> bool:
-    """Return True if no two of these positions surely or possibly are one element; a later Store would replace its value."""
-    counters = {frozenset(p.factors) for p in positions}
-    if len(counters) > 1:
-        return False
-    (order,) = [sorted(c) for c in counters]
-    rows = np.concatenate([np.stack([p.numbers, *(p.factors[c] for c in order)], axis=1) for p in positions])
-    return len(np.unique(rows, axis=0)) == len(rows)
+    """Return True if surely no two of these positions are one element, for any values of counters: no Store replaces a value.
+
+    Each position is taken as digits whose units are the factors of the counters. Where a row has no counter, its digit is a number
+    which must not be a value of that counter.
+    """
+    counters = {c for p in positions for c in p.factors}
+    units = {c: max(int(p.factors[c].max()) for p in positions if c in p.factors) for c in counters}
+    order = sorted(counters, key=lambda c: -units[c])
+    for k, c in enumerate(order[:-1]):  # smaller digits must not reach the unit
+        if units[c] <= sum(units[d] * d.high for d in order[k + 1 :]) + units[order[-1]] - 1:
+            return False
+    rows = []
+    for p in positions:
+        rest, columns = p.numbers, []
+        for c in order:
+            factor = p.factors.get(c, np.zeros((1,), np.int64))
+            digit, rest = rest // units[c], rest % units[c]
+            is_number = np.broadcast_to(factor == 0, digit.shape)
+            fits = np.where(is_number, (digit < c.low) | (digit > c.high), (factor == units[c]) & (digit == 0))
+            if not fits.all():
+                return False
+            columns += [digit, is_number.astype(np.int64)]
+        rows.append(np.stack([*columns, rest], axis=1))
+    table = np.concatenate(rows)
+    return len(np.unique(table, axis=0)) == len(table)
 
 
 def _flatten(stored: StoredValues) -> tuple[Integer, Fingerprints]:

@@ -32,7 +32,7 @@ _ELEMENTS_AT_ONCE = 1 << 18
 
 
 def count_elements_if_all_are_stored(body: UOp) -> int | None:
-    """Return how many elements, the first ones of its memory, a body with one Store writes, each once; None if that is not sure."""
+    """Return n if the one Store of a body writes exactly elements 0 to n - 1, each once; None if that is not sure."""
     nodes = toposort(body)
     stores = [u for u in nodes if u.op is Op.STORE]
     if len(stores) != 1 or stores[0].gate is not None or any(u.op is Op.PARAM and is_variable(u) for u in nodes):
@@ -42,7 +42,7 @@ def count_elements_if_all_are_stored(body: UOp) -> int | None:
     except NotEvaluable:
         return None
     strides = sorted(
-        (int(store.written.factors[c].item()), store.extents[r]) for r, c in store.symbols.items() if c in store.written.factors
+        (int(store.position.factors[c].item()), store.extents[r]) for r, c in store.symbols.items() if c in store.position.factors
     )
     count = 1
     for stride, extent in strides:
@@ -50,7 +50,7 @@ def count_elements_if_all_are_stored(body: UOp) -> int | None:
             return None
         count *= extent
     are_all_used = len(strides) == sum(n != 1 for n in store.extents.values())
-    return count if are_all_used and store.written.numbers.item() == 0 else None
+    return count if are_all_used and store.position.numbers.item() == 0 else None
 
 
 class BodyElements:
@@ -90,20 +90,25 @@ class BodyElements:
 
     def _evaluate(self, store: UOp, at: Mapping[UOp, Integer]) -> TermValue:
         """Return the values that a Store writes at given iterations of its loops."""
+        return self._begin_evaluation(store, at).evaluate(store.value)
+
+    def _begin_evaluation(self, store: UOp, at: Mapping[UOp, Integer]) -> KernelEvaluation:
+        """Return the evaluation of a body at given iterations. Raises NotEvaluable unless the Store's gate holds there."""
         evaluation = KernelEvaluation(self.body, self.laws, replace(self.iterations, at=at), self._load_own_memory)
         if store.gate is not None:
             gate = evaluation.evaluate(store.gate).integer
             if gate is None or not (gate.require_numbers() != 0).all():
                 raise NotEvaluable("a body stores under a condition")
-        return evaluation.evaluate(store.value)
+        return evaluation
 
     def _load_own_memory(self, evaluation: KernelEvaluation, load: UOp, m: UOp, positions: Integer) -> TermValue:
         """Return what a Load of memory that the body stores gives.
 
-        The memory has a copy for each iteration of some loops. It is evaluated whole, if that is no more than what is loaded.
+        The memory has a copy for each iteration of some loops. If the Load takes as many elements as all copies have, all are
+        evaluated.
         """
         store = self._find_store_before(load, m)
-        copies = _Rows({r: evaluation.counters[r] for r in self.body.list_private_loops(m) if r in evaluation.counters})
+        copies = _DistinctPoints({r: evaluation.counters[r] for r in self.body.list_private_loops(m) if r in evaluation.counters})
         solved = self._solve(store)
         size = math.prod(n for r, n in solved.extents.items() if r not in copies.integers)
         rank = max(positions.numbers.ndim, copies.number.ndim)
@@ -117,17 +122,14 @@ class BodyElements:
             if (at < 0).any() or (at >= where.shape[1]).any() or (element < 0).any():
                 raise NotEvaluable("a body reads what it does not write")
             return value.map_arrays(lambda x: x[element])
-        points = _Rows({"position": positions, **copies.integers})
+        points = _DistinctPoints({"position": positions, **copies.integers})
         given = {r: points.take(r) for r in copies.integers}
         value = _as_loaded(self._evaluate(store, solved.find_iterations(points.take("position"), given)))
         return value.map_arrays(lambda x: np.broadcast_to(x.reshape(-1), points.count)[points.number])
 
-    def _evaluate_whole(self, store: UOp, copies: _Rows) -> tuple[TermValue, Numbers]:
+    def _evaluate_whole(self, store: UOp, copies: _DistinctPoints) -> tuple[TermValue, Numbers]:
         """Return all values that a Store writes, and by copy and position which of them is there, -1 for none."""
-        at = {r: copies.take(r) for r in copies.integers}
-        evaluation = KernelEvaluation(self.body, self.laws, replace(self.iterations, at=at), self._load_own_memory)
-        if store.gate is not None:
-            raise NotEvaluable("a body stores under a condition")
+        evaluation = self._begin_evaluation(store, {r: copies.take(r) for r in copies.integers})
         m, positions = evaluation.find_positions(store, None)
         value = _as_loaded(evaluation.evaluate(store.value))
         if not isinstance(positions, Integer):
@@ -136,12 +138,15 @@ class BodyElements:
         shape[0] = copies.count
         numbers = np.broadcast_to(positions.require_numbers(), shape).reshape(copies.count, -1)
         where = np.full((copies.count, int(m.arg.size)), -1, np.int64)
-        where[np.arange(copies.count)[:, None], numbers] = np.arange(numbers.size).reshape(numbers.shape)
+        order = np.arange(numbers.size).reshape(numbers.shape)
+        where[np.arange(copies.count)[:, None], numbers] = order
+        if not (where[np.arange(copies.count)[:, None], numbers] == order).all():
+            raise NotEvaluable("iterations of a body store one element")
         return value.map_arrays(lambda x: np.broadcast_to(x, shape).reshape(-1)), where
 
     def _find_store_before(self, load: UOp, m: UOp) -> UOp:
-        """Return the only Store of a memory, if no loop of both may carry its values; else raise NotEvaluable."""
-        stores = [p for p in self.body.accesses[m] if p.node.op is Op.STORE]
+        """Return the only Store of a memory. Raises NotEvaluable unless it precedes the Load, in loops that share no memory."""
+        stores = self.body.list_stores(m)
         loads = [p for p in self.body.accesses[m] if p.node is load]
         private = self.body.list_private_loops(m)
         if m.op is not Op.BUFFER or len(stores) != 1 or stores[0].node not in toposort(load):
@@ -158,7 +163,7 @@ def _as_loaded(value: TermValue) -> TermValue:
     return TermValue(None, fingerprint_in_own_dtype(value), wraps=wraps_of(value))
 
 
-class _Rows:
+class _DistinctPoints:
     """The distinct combinations of several integers, by name, and the `number` of the combination at each point."""
 
     def __init__(self, integers: Mapping[Any, Integer]) -> None:
@@ -186,7 +191,7 @@ class _Rows:
 
 
 class _SolvedStore:
-    """A Store of a body that writes each element once: its loops are solved for the position."""
+    """A Store that writes each element once: a position gives the iteration that writes it."""
 
     def __init__(self, body: KernelText, store: UOp, laws: SumLaws, iterations: Iterations) -> None:
         probe = KernelEvaluation(body, laws, iterations)
@@ -200,18 +205,24 @@ class _SolvedStore:
         _, written = KernelEvaluation(body, laws, replace(iterations, spread=spread)).find_positions(store, None)
         if not isinstance(written, Integer):
             raise NotEvaluable("the position of a Store is a value of memory")
-        self.written = written
+        self.position = written
 
     def find_iterations(self, positions: Integer, given: Mapping[UOp, Integer]) -> dict[UOp, Integer]:
         """Return the counters of the loops at which these positions are written; some are given.
 
         Raises NotEvaluable unless the position is a sum of strides of the other loops, each a multiple of the next.
         """
-        rest = Integer(positions.numbers - self.written.numbers.item(), positions.factors)
-        strides = {r: int(self.written.factors[c].item()) if c in self.written.factors else 0 for r, c in self.symbols.items()}
+        rest = Integer(positions.numbers - self.position.numbers.item(), positions.factors)
+        strides = {r: int(self.position.factors[c].item()) if c in self.position.factors else 0 for r, c in self.symbols.items()}
         for r in given.keys() & strides.keys():
             rest = add(rest, multiply(given[r], Integer(np.array(strides[r], np.int64))), -1)
         counters = {r: given[r] for r in self.symbols if r in given}
+        solved = sorted((strides[r], self.extents[r]) for r in self.symbols.keys() - counters.keys() if self.extents[r] > 1)
+        reach = 0
+        for stride, extent in solved:
+            if stride <= reach:
+                raise NotEvaluable("a position does not tell the iteration that writes it")
+            reach += stride * (extent - 1)
         for r in sorted(self.symbols.keys() - counters.keys(), key=lambda r: -strides[r]):
             if self.extents[r] == 1:
                 counters[r] = Integer(np.zeros_like(rest.numbers))

@@ -38,6 +38,7 @@ from uops.compiler.validate.fingerprints.memory import (
     fresh_elements,
     initial_elements,
     list_positions_of_copies,
+    mark_elements,
     may_be_fresh,
     store_unambiguously,
 )
@@ -64,6 +65,7 @@ from uops.compiler.validate.fingerprints.terms import (
     constant_term,
     fingerprint,
     fingerprint_in_own_dtype,
+    finish_group,
     reduction_of,
     wraps_of,
 )
@@ -145,19 +147,24 @@ class KernelEvaluation:
         self.masks: dict[UOp, Mask] = {}
         for r in text.loops:
             self.counters[r] = self._make_counter(r)
-        self.outputs: dict[int, list[StoredValues]] = {m.arg.slot: [] for m in text.only_stored}
+        self.outputs: dict[int, list[StoredValues]] = {m.arg.slot: [] for m in text.write_only_params}
         #: What the memories that are loaded and stored hold, from `run` on.
         self.memories: Mapping[UOp, MemoryContents] = {}
         self.sharing = ElementSharing(self)
         #: False once a Load may have given an element that was never stored, a Store is under a condition on memory, or iterations
-        #: store one element: there are equal texts of other terms.
+        #: store one element: equal kernels may then have other terms.
         self.may_be_refuted = True
+        #: Loops in which sums take one value again and again, and how often.
+        self.repetitions: dict[UOp, int] = {}
         #: By Store: what a small accumulator held before its loops.
         self.before_sums: dict[UOp, MemoryContents] = {}
         self.windows = find_sliding_windows(text.nodes, text.loops, {*self.spread, *iterations.at}, text.stored)
 
     def run(self) -> None:
-        """Execute everything in order, but first what positions and conditions by loops alone need: that may not be evaluable."""
+        """Evaluate positions and conditions that depend on loops alone, and then execute everything in order.
+
+        Raises NeedsIterations with all that the first step leaves undecided.
+        """
         needed = {p.node for p in self.text.placed}
         if self.windows:  # a term of a sliding window is evaluated apart
             needed = set(toposort(self.text.placed[-1].node, gate=lambda u: u not in self.windows))
@@ -170,14 +177,14 @@ class KernelEvaluation:
                     reasons.append(e)
         if reasons:
             raise NeedsIterations(reasons)
-        self.memories = {m: self._make_memory(m) for m in self.text.updated}
+        self.memories = {m: self._make_memory(m) for m in self.text.tracked}
         for p in self.text.placed:
             if p.node.op is Op.STORE:
                 self._store(p)
             elif p.node in needed and p.node.op not in WITHOUT_VALUE and not _is_address(p.node):
                 self.evaluate(p.node)
 
-    def stored_values_of_params(self) -> dict[int, list[StoredValues]]:
+    def list_writes_by_param(self) -> dict[int, list[StoredValues]]:
         """Return what Stores leave in each written Param after `run`, by slot."""
         values = dict(self.outputs)
         for m in self.memories.values():
@@ -185,13 +192,20 @@ class KernelEvaluation:
                 values[m.node.arg.slot] = [m.list_stored_values(m.is_stored)]
         return values
 
-    def contents_of_params(self) -> dict[int, Fingerprints]:
+    def compute_final_contents(self) -> dict[int, Fingerprints]:
         """Return what each written Param holds after `run`, by slot."""
         contents = {m.node.arg.slot: finished_contents(m) for m in self.memories.values() if m.node.op is Op.PARAM}
-        for m in self.text.only_stored:
+        for m in self.text.write_only_params:
             whole = initial_elements(m, Integer(np.arange(self._count_elements(m), dtype=np.int64)))
+            writers: list[tuple[StoredValues, Mask]] = []
             for s in self.outputs[m.arg.slot]:
+                written = np.zeros(whole.size, np.bool_)
                 store_unambiguously(whole, s.positions.require_numbers(), s.values, s.mask)
+                mark_elements(written, s.positions.require_numbers(), s.mask)
+                for earlier, elements in writers:
+                    if (s.is_conditional or not s.loops.isdisjoint(earlier.loops)) and (written & elements).any():
+                        raise NotEvaluable("two Stores of one loop, or one under a condition on memory, write one element")
+                writers.append((s, written))
             contents[m.arg.slot] = whole
         return contents
 
@@ -239,12 +253,12 @@ class KernelEvaluation:
         return int(m.arg.size) if m.op is Op.BUFFER else math.prod(self.evaluate_size(d) for d in m.shape)
 
     def _weight_of_addends(self, loops: Sequence[UOp], shape: Sequence[int], reduction: tuple[Op, DType]) -> np.uint64:
-        """Return how often a sum over loops takes a value of this shape again, times the weights of iterations that stand for all.
+        """Return how often each addend counts: the iterations that it does not depend on, times the weights of counters of sums.
 
-        Raises NotEvaluable for a loop that is not enumerated, unless its iterations are summed. Integers are no multisets but
-        polynomials, of which weights would change the degree.
+        Raises NotEvaluable for a loop that is not enumerated, unless its iterations are summed. Sums of integers are polynomials,
+        in which a weight would be another factor.
         """
-        weight, repetitions = 1, 1
+        weight = 1
         for r in loops:
             summed = self.iterations.sums.get(r)
             if summed is None and (r in self.spread or r in self.iterations.at):
@@ -252,11 +266,13 @@ class KernelEvaluation:
             if summed is not None and reduction[0] is Op.ADD and reduction[1].is_integer:
                 raise NotEvaluable("a sum of integers over a loop that is not enumerated")
             if shape[self.axis_of[r]] == 1:
-                repetitions *= self.counters[r].numbers.size
+                self.repetitions[r] = self.counters[r].numbers.size
+                weight *= self.counters[r].numbers.size
             weight *= 1 if summed is None else int(summed.weight)
+        repetitions = math.prod(self.repetitions.values())  # sums of sums are one sum
         if repetitions & -repetitions > _MAX_EVEN_REPETITIONS:
             raise NotEvaluable("a sum takes one value too often")
-        return np.uint64(weight * repetitions % (1 << 64))
+        return np.uint64(weight % (1 << 64))
 
     def number_iterations(self, loops: Sequence[UOp]) -> tuple[Numbers, int]:
         """Return a number from 0 for each iteration of some loops together, and how many there are.
@@ -360,7 +376,7 @@ class KernelEvaluation:
 
     def list_accesses(self) -> dict[UOp, list[MemoryAccess]]:
         """Return the accesses to each memory that is both loaded and stored."""
-        return {m: [self._describe_access(p) for p in self.text.accesses[m]] for m in self.text.updated}
+        return {m: [self._describe_access(p) for p in self.text.accesses[m]] for m in self.text.tracked}
 
     def _describe_access(self, p: PlacedNode) -> MemoryAccess:
         try:
@@ -442,17 +458,19 @@ class KernelEvaluation:
         m, positions = self.find_positions(u, known)
         value = self.values[u.value]
         if value.added_to is not None and value.added_to.memory.node is not m:
-            value = self._finish_running_sum(p, value)
+            value = self._compute_prefix_sums(p, value)
         if not isinstance(positions, Integer):
             raise NotEvaluable("the position of a Store is a value of memory")
         self._require_sums_or_own_memory_in_summed_loops(p, m, value)
-        if m in self.text.only_stored:
+        value = finish_group(value)
+        if m in self.text.write_only_params:
             x = fingerprint_in_own_dtype(value)
             if gate is not None and gate.integer is None:
                 x = choose_under_unknown_condition(gate, x, initial_elements(m, positions))
             spread = [r for r in self.text.loops_around(p) if r in self.spread]
-            self.may_be_refuted &= all(not self.counters[r].factors.keys().isdisjoint(positions.factors) for r in spread)
-            self.outputs[m.arg.slot].append(StoredValues(positions, x, known))
+            self.may_be_refuted &= all(self.counters[r].factors.keys() <= positions.factors.keys() for r in spread)
+            loops, is_conditional = frozenset(self.text.loops_around(p)), gate is not None and gate.integer is None
+            self.outputs[m.arg.slot].append(StoredValues(positions, x, known, loops, is_conditional))
             return
         memory = self.memories[m]
         at = memory.find_elements(positions)
@@ -460,7 +478,7 @@ class KernelEvaluation:
         if value.added_to is not None:
             self._accumulate(p, memory, at, value, gate, known)
             return
-        if any(self.sharing.may_carry(memory, p, q) for q in self.text.accesses[m] if q.node.op is Op.STORE and q is not p):
+        if any(self.sharing.may_carry(memory, p, q) for q in self.text.list_stores(m) if q is not p):
             raise NotEvaluable("an iteration writes again what an earlier one wrote")
         if value.reduction is not None and memory.reduction is None and is_private_buffer(m):
             self._begin_sums(memory, value.reduction)
@@ -550,7 +568,7 @@ class KernelEvaluation:
             raise NotEvaluable("an accumulator that is cleared has several Stores")
         memory.contents[at[is_executed & is_first]] = 0
 
-    def _finish_running_sum(self, p: PlacedNode, value: TermValue) -> TermValue:
+    def _compute_prefix_sums(self, p: PlacedNode, value: TermValue) -> TermValue:
         """Return what an accumulator holds in each iteration, of a value that is stored in it and elsewhere.
 
         That is what it held before its loops, and what all iterations up to this one have added.
@@ -559,9 +577,9 @@ class KernelEvaluation:
         if value.added_to.is_cleared is not None:
             raise NotEvaluable("an iteration uses a sum that is cleared")
         memory, at = value.added_to.memory, value.added_to.positions
-        stores = [q for q in self.text.accesses[memory.node] if q.node.op is Op.STORE]
+        stores = self.text.list_stores(memory.node)
         own = [q for q in stores if q.node.value is p.node.value and q.loops == p.loops and not q.ifs and q.node.gate is None]
-        loops = [] if len(own) != 1 else self.sharing.list_shared_loops(memory, own[0])
+        loops = [] if len(own) != 1 else self.sharing.list_sequential_shared_loops(memory, own[0])
         others = [q for q in stores if q not in own]
         before = self.before_sums.get(own[0].node, memory) if own else memory
         axes = tuple(self.axis_of[r] for r in loops)

@@ -35,16 +35,21 @@ def fresh_elements(m: UOp, text: str, count: int) -> Fingerprints:
 
 
 def may_be_fresh(x: Fingerprints) -> bool:
-    """Return True if some elements were never stored, and of others by chance."""
+    """Return True if an element may never have been stored; of others with a chance of 2^-24 each."""
     return bool(((x & _FRESH_BITS) == _FRESH).any())
 
 
 class StoredValues(NamedTuple):
-    """Values that a Store writes to a Param: positions, fingerprints, and where the Store is executed (None for everywhere)."""
+    """Values that a Store writes to a Param: positions, fingerprints, and where the Store is executed (None for everywhere).
+
+    `loops` are around the Store. One that `is_conditional` has a gate that depends on memory.
+    """
 
     positions: Integer
     values: Fingerprints
     mask: Mask | None
+    loops: frozenset[UOp] = frozenset()
+    is_conditional: bool = False
 
 
 @dataclass(eq=False, slots=True)
@@ -77,13 +82,18 @@ class MemoryContents:
     def mark_stored(self, at: Numbers, mask: Mask | None) -> None:
         """Note that elements of a Param are stored where a condition holds."""
         if self.is_stored is not None:
-            at, executed = np.broadcast_arrays(at, True if mask is None else with_rank(mask, at.ndim))
-            self.is_stored[at[executed]] = True
+            mark_elements(self.is_stored, at, mask)
 
     def list_stored_values(self, is_stored: Mask) -> StoredValues:
         """Return the positions and values of the elements that were stored; sums are finished."""
         positions = list_positions_of_copies(self.first, self.copy_offset, self.contents.size // self.copy_offset.size)
         return StoredValues(positions.map_arrays(lambda x: x[is_stored]), finished_contents(self)[is_stored], None)
+
+
+def mark_elements(marks: Mask, at: Numbers, mask: Mask | None) -> None:
+    """Set the marks of elements where a condition holds."""
+    at, executed = np.broadcast_arrays(at, True if mask is None else with_rank(mask, at.ndim))
+    marks[at[executed]] = True
 
 
 def list_positions_of_copies(first: Integer, copy_offset: Numbers, size: int) -> Integer:
@@ -122,8 +132,11 @@ def initial_elements(m: UOp, positions: Integer | Fingerprints) -> Fingerprints:
     return combine(fingerprint_of_words("element", m.dtype.name, m.arg.slot), at)
 
 
-def has_copy_per_iteration(m: UOp, loop: UOp) -> bool:
-    """Return True if each iteration of a loop may have a Buffer of its own: all but lanes that share LOCAL memory (R128)."""
+def may_have_copy_per_iteration(m: UOp, loop: UOp) -> bool:
+    """Return True if each iteration of a loop may have a Buffer of its own: all but lanes that share LOCAL memory (R128).
+
+    It has none where a sequential loop carries values in it. Such a Load then finds what is equal to nothing.
+    """
     if m.arg.addrspace is not AddrSpace.LOCAL:
         return True
     return numbers_workgroups(loop) if loop.op is Op.SPECIAL else loop.arg.type not in WORKGROUP

@@ -42,6 +42,7 @@ from uops.compiler.validate.fingerprints.terms import (
     constant_term,
     fingerprint,
     fingerprint_in_own_dtype,
+    finish_group,
     holds_every_value,
     is_reduction_op,
     reduction_of,
@@ -160,6 +161,7 @@ def choose(condition: TermValue, a: TermValue, b: TermValue) -> TermValue:
         return TermValue(choose_integers(c, a.integer, b.integer))
     if a.added_to is not None or b.added_to is not None:
         return _choose_between_sums_of_one_accumulator(c, a, b)
+    a, b = finish_group(a), finish_group(b)
     reduction = a.reduction or b.reduction
     if reduction is not None and all(t.reduction == reduction or _is_identity(t, reduction) for t in (a, b)):
         return TermValue(None, np.where(c, *(as_addends(t, reduction, _NO_LAWS) for t in (a, b))), reduction)
@@ -232,7 +234,7 @@ def stack_elements(elements: Sequence[TermValue], axis: int) -> TermValue:
     """Return elements along a new axis, which is the first one of the shape."""
     if elements and elements[0].added_to is None and all(t is elements[0] for t in elements):
         return elements[0].map_arrays(lambda x: _repeat_along(x, axis, len(elements)))
-    elements = align(elements)
+    elements = [finish_group(t) for t in align(elements)]
     if all(t.integer is not None for t in elements):
         integers = [t.integer for t in elements if t.integer is not None]
         counters = {c for x in integers for c in x.factors}
@@ -284,7 +286,7 @@ def take_elements(u: UOp, whole: TermValue, positions: Sequence[TermValue], axis
         full = np.broadcast_to(read.positions, (*read.positions.shape[:axis], *(int(n) for n in u.operand.shape)))
         read = AccumulatorRead(read.memory, take(full), read.loads)
     prints = None if whole.fingerprints is None else take(whole.fingerprints)
-    return TermValue(None, prints, whole.reduction, read, whole.wraps)
+    return TermValue(None, prints, whole.reduction, read, whole.wraps, whole.grouped)
 
 
 def _constant_positions(position: TermValue, extent: int, axis: int) -> Numbers:

@@ -4,8 +4,8 @@ Takes: a body, and a later form of it. Gives: `Iterations` of both, as far as th
 
 - Of independent loops, a counter stands for all iterations but one or two of the first and of the last, if conditions tell these
   apart. The body is evaluated at the elements that they store.
-- Of loops that only add to sums, a counter stands for all. A Reduce of the body has the same counter where its loop is one of these
-  loops, or is divided into one of them and others. Counters of sums are bound variables, named by the extent of the loop and by
+- Of loops that only add to sums, a counter stands for all. A loop of a Reduce uses it, too, if it has the same extent, or if the
+  instructions split it into such a loop and others. Counters of sums are bound variables, named by the extent of the loop and by
   how many of that extent enclose it, in both texts. Equal sums of terms with these counters are equal sums of all iterations.
 
 Spec: R30 (order of a Reduce), R57 (Range).
@@ -69,23 +69,21 @@ class Representatives:
         return not self.sums.keys().isdisjoint(self.edges)
 
     def describe_iterations(self) -> tuple[Iterations, Iterations]:
-        """Return the iterations of the instructions, and those of the body at every element that it stores."""
+        """Return the iterations of the body's Reduces, and those of the instructions."""
         summed = [k for k in self.edges if k in self.sums]
         extents = {self.groups[k].extent for k in summed}
+        spread = [(self.groups[k], self._counter_of(k)) for k in self.edges]
+        sums = {r: s for k in summed for r, s in self.sums[k].items()}
         return (
-            Iterations(
-                [(self.groups[k], self._counter_of(k)) for k in self.edges],
-                {r: s for k in summed for r, s in self.sums[k].items()},
-                variables=self.variables,
-            ),
             Iterations(sums={r: s for r, (n, s) in self.reduces.items() if n in extents}, variables=self.variables),
+            Iterations(spread, sums, variables=self.variables),
         )
 
     def refine(self, reasons: Sequence[UndecidedCondition | DependsOnCounter]) -> bool:
         """Evaluate more iterations of the loops that conditions and positions depend on; return False if there are no such loops.
 
-        Loops of positions and of sums are enumerated. Counters of others are divided, or some of their iterations are evaluated
-        apart. If that is not enough, the smallest loop is enumerated.
+        Loops of sums, and those that a position depends on, are enumerated. Counters of others are divided, or get more edges. If
+        that is not enough, the smallest loop is enumerated, and the others begin without edges.
         """
         found = [(reason, self._find_groups(reason.counters)) for reason in reasons]
         enumerated = {k for reason, groups in found for k in groups if k in self.sums or isinstance(reason, DependsOnCounter)}
@@ -94,7 +92,8 @@ class Representatives:
             if isinstance(reason, DependsOnCounter) or not groups or not (enumerated | refined).isdisjoint(groups):
                 continue  # a condition on loops that are refined is asked again
             refined.update(groups)
-            if [k for k in groups if self._divide_counter(k, reason.radices)]:
+            are_divided = [self._divide_counter(k, reason.radices) for k in groups]
+            if any(are_divided):
                 continue
             more = [k for k in groups if self._can_evaluate_more_apart(k)]
             for k in groups:
@@ -110,9 +109,14 @@ class Representatives:
 
     def _divide_counter(self, k: int, radices: Mapping[Counter, int]) -> bool:
         """Count multiples of a number apart, if that number and the others divide each other and the extent."""
-        new = {radices[c] for c in self._counter_of(k).factors if c in radices} if self.edges[k] == 0 else set()
+        new = {radices[c] for c in self._counter_of(k).factors if radices.get(c, self.groups[k].extent) < self.groups[k].extent}
         chain = sorted({*new, *self.radices.get(k, ())}, reverse=True)
-        if not new or set(chain) == {*self.radices.get(k, ())} or any(a % b for a, b in pairwise((self.groups[k].extent, *chain))):
+        if (
+            self.edges[k]
+            or not new
+            or set(chain) == {*self.radices.get(k, ())}
+            or any(a % b for a, b in pairwise((self.groups[k].extent, *chain)))
+        ):
             return False
         self.radices[k] = tuple(chain)
         return True
@@ -137,7 +141,7 @@ class Representatives:
 def choose_representatives(before: KernelText, after: KernelText, variables: Mapping[str, int]) -> Iterator[Representatives]:
     """Yield choices of iterations, those of fewest iterations first."""
     instructions = _LoopsAsCounters(after, variables)
-    if after.root.op is Op.LINEAR and not before.updated:
+    if after.root.op is Op.LINEAR and not before.tracked:
         groups = instructions.find_independent_loops(with_steps=True)
         sums, reduces = _match_sums(_LoopsAsCounters(before, variables), instructions, groups)
         if sums:
@@ -161,7 +165,7 @@ class _LoopsAsCounters:
     def find_independent_loops(self, with_steps: bool = False) -> list[IndependentLoops]:
         """Return the groups of loops that no Reduce closes of which one iteration can stand for all."""
         reduced = {r for u in self.text.nodes if u.op is Op.REDUCE for r in u.ranges}
-        private = {m: self.text.list_private_loops(m) for m in self.text.updated}
+        private = {m: self.text.list_private_loops(m) for m in self.text.tracked}
         extents = {r: n for r, n in self.extents.items() if r not in reduced}
         return list(find_independent_loops(extents, self.counters, self.evaluation.list_accesses(), private, with_steps))
 
@@ -192,22 +196,24 @@ def _match_sums(
     divided = _divide_reduce_loops(body, instructions, summing.values())
     extents = {n for n, _ in divided.values()}
     summing = {k: g for k, g in summing.items() if g.extent in extents}
-    level_of_reduce = _levels_of_reduces(body.text.nodes, {r: n for r, (n, _) in divided.items()})
+    level_of_reduce = _number_nested_reduces(body.text.nodes, {r: n for r, (n, _) in divided.items()})
     if level_of_reduce is None:
         return {}, {}
-    level_of_loop = _levels_of_loops(instructions.text, {r: g.extent for g in summing.values() for r in g.loops})
+    level_of_loop = _number_nested_loops(instructions.text, {r: g.extent for g in summing.values() for r in g.loops})
     sums = {}
     for k, g in summing.items():
         levels = {level_of_loop[r] for r in g.loops}
         if len(levels) == 1:
             (level,) = levels
-            sums[k] = {r: _summed_iterations(g.extent, level, g.steps.get(r, 1), instructions.extents[r]) for r in g.loops}
-    reduces = {r: (n, _summed_iterations(n, level_of_reduce[r], stride, body.extents[r])) for r, (n, stride) in divided.items()}
+            sums[k] = {r: _build_summed_iterations(g.extent, level, g.steps.get(r, 1), instructions.extents[r]) for r in g.loops}
+    reduces = {
+        r: (n, _build_summed_iterations(n, level_of_reduce[r], stride, body.extents[r])) for r, (n, stride) in divided.items()
+    }
     return sums, reduces
 
 
-def _summed_iterations(extent: int, level: int, stride: int = 1, whole: int | None = None) -> SummedIterations:
-    """Return iterations of a loop, of extent `whole`, that a loop of another `extent` and `stride` divides."""
+def _build_summed_iterations(extent: int, level: int, stride: int = 1, whole: int | None = None) -> SummedIterations:
+    """Return (block * extent + counter) * stride + offset for all blocks and offsets: iterations of a loop of extent `whole`."""
     counter = Counter(-1 - level - (extent << 8), 0, extent - 1)
     blocks = np.arange(0, whole or extent, extent * stride, dtype=np.int64)
     numbers = (blocks[:, None] + np.arange(stride, dtype=np.int64)).reshape(-1)
@@ -218,7 +224,10 @@ def _summed_iterations(extent: int, level: int, stride: int = 1, whole: int | No
 def _divide_reduce_loops(
     body: _LoopsAsCounters, instructions: _LoopsAsCounters, summing: Iterable[IndependentLoops]
 ) -> dict[UOp, tuple[int, int]]:
-    """Return for loops of Reduces the extent of a loop of sums that divides it, and its stride in the Reduce's loop."""
+    """Return for loops of Reduces the extent of a loop of sums that divides it, and its stride in the Reduce's loop.
+
+    The stride is the most frequent one of Loads. A wrong one leaves the kernel undecided.
+    """
     group_of = {r: g for g in summing for r in g.loops}
     extents = {g.extent for g in group_of.values()}
     divided = {}
@@ -239,12 +248,12 @@ def _divide_reduce_loops(
     return divided
 
 
-def _levels_of_loops(text: KernelText, extents: Mapping[UOp, int]) -> dict[UOp, int]:
+def _number_nested_loops(text: KernelText, extents: Mapping[UOp, int]) -> dict[UOp, int]:
     """Return how many loops of the same extent enclose each loop of instructions."""
     return {p.node: sum(extents.get(r) == extents[p.node] for r in p.loops) for p in text.placed if p.node in extents}
 
 
-def _levels_of_reduces(nodes: Sequence[UOp], extents: Mapping[UOp, int]) -> dict[UOp, int] | None:
+def _number_nested_reduces(nodes: Sequence[UOp], extents: Mapping[UOp, int]) -> dict[UOp, int] | None:
     """Return for each loop of a Reduce a level above those of the loops of its extent that enclose it.
 
     Loops of one Reduce enclose each other in order. The result is None if a loop of two Reduces has two levels.

@@ -16,13 +16,10 @@ from uops.compiler.validate.fingerprints.memory import MemoryContents
 from uops.compiler.validate.fingerprints.mixing import Fingerprints
 from uops.compiler.validate.fingerprints.operations import Mask
 from uops.compiler.validate.fingerprints.terms import TermValue
-from uops.compiler.validate.fingerprints.text import KernelText
+from uops.compiler.validate.fingerprints.text import KernelText, list_positions
 from uops.compiler.validate.reader import PlacedNode
-from uops.compiler.validate.sites import address_of
 from uops.spec.ir.axes import GRID, WORKGROUP
-from uops.spec.ir.node import UOp, toposort
-from uops.spec.ir.ops import Op
-from uops.spec.ir.scope import strip_afters
+from uops.spec.ir.node import UOp
 
 
 class MemoryEvaluation(Protocol):
@@ -53,25 +50,24 @@ class ElementSharing:
         self.owners: dict[tuple[tuple[UOp, ...], tuple[UOp, ...]], Numbers | None] = {}
         self.store_counts: dict[UOp, Numbers] = {}
         self.have_own_elements: dict[tuple[UOp, tuple[UOp, ...]], bool] = {}
-        self.own_positions: dict[UOp, Numbers | None] = {}
+        self.ungated_elements: dict[UOp, Numbers | None] = {}
 
-    def list_shared_loops(self, memory: MemoryContents, p: PlacedNode) -> list[UOp]:
+    def list_sequential_shared_loops(self, memory: MemoryContents, p: PlacedNode) -> list[UOp]:
         """Return the loops around an access whose iterations, one after the other, share the memory."""
         return [r for r in p.loops if _is_sequential(r) and r not in memory.private]
 
     def find_carried_loads(self, m: UOp) -> frozenset[UOp]:
         """Return the Loads of a memory that may give what a Store of an earlier iteration left."""
         if m not in self.carried:
-            stores = [p for p in self.evaluation.text.accesses[m] if p.node.op is Op.STORE]
-            loads = [p for p in self.evaluation.text.accesses[m] if p.node.op is Op.LOAD]
+            text, memory = self.evaluation.text, self.evaluation.memories[m]
             self.carried[m] = frozenset(
-                p.node for p in loads if any(self.may_carry(self.evaluation.memories[m], s, p) for s in stores)
+                p.node for p in text.list_loads(m) if any(self.may_carry(memory, s, p) for s in text.list_stores(m))
             )
         return self.carried[m]
 
     def may_carry(self, memory: MemoryContents, store: PlacedNode, other: PlacedNode) -> bool:
-        """Return False if no iteration of the loops around both loads or stores an element that another one stores."""
-        loops = tuple(r for r in self.list_shared_loops(memory, store) if r in other.loops)
+        """Return False if `other` accesses no element that `store` writes in another iteration of the loops around both."""
+        loops = tuple(r for r in self.list_sequential_shared_loops(memory, store) if r in other.loops)
         if any(r in self.evaluation.sums for r in loops):
             return True
         if not loops or self._access_elements_of_their_own(memory, loops):
@@ -100,9 +96,9 @@ class ElementSharing:
             number, count = self.evaluation.number_iterations(loops)
             owner: Numbers | None = np.full(memory.contents.size, -1, np.int64)
             for access in accesses:
-                positions = self._find_own_positions(memory, access)
+                positions = self._find_ungated_elements(memory, access)
                 if positions is None or (count > 1 and all(positions.shape[self.evaluation.axis_of[r]] == 1 for r in loops)):
-                    owner = None  # perhaps because every iteration accesses the same elements
+                    owner = None  # every iteration accesses the same elements, unless conditions prevent it
                 found = None if owner is None else self._find_elements(memory, access, number)
                 if owner is None or found is None:
                     owner = None
@@ -118,7 +114,7 @@ class ElementSharing:
 
         Iterations in which a condition by loops alone fails are left out.
         """
-        positions = self._find_own_positions(memory, access)
+        positions = self._find_ungated_elements(memory, access)
         if positions is None:
             return None
         conditions = [self.evaluation.evaluate(u).integer for u in self.evaluation.text.conditions_by_loops_alone[access]]
@@ -128,28 +124,28 @@ class ElementSharing:
         executed = np.logical_and.reduce(masks) if masks else None
         return (at, iteration) if executed is None else (at[executed], iteration[executed])
 
-    def _find_own_positions(self, memory: MemoryContents, access: UOp) -> Numbers | None:
+    def _find_ungated_elements(self, memory: MemoryContents, access: UOp) -> Numbers | None:
         """Return the elements of an access, whether its gate holds or not; None if they are not known."""
-        if access not in self.own_positions:
-            self.own_positions[access] = self._compute_own_positions(memory, access)
-        return self.own_positions[access]
+        if access not in self.ungated_elements:
+            self.ungated_elements[access] = self._compute_ungated_elements(memory, access)
+        return self.ungated_elements[access]
 
-    def _compute_own_positions(self, memory: MemoryContents, access: UOp) -> Numbers | None:
-        address = strip_afters(address_of(access))
-        if address.op is not Op.INDEX or any(not _depends_on_loops_alone(p) for p in address.positions):
+    def _compute_ungated_elements(self, memory: MemoryContents, access: UOp) -> Numbers | None:
+        positions = list_positions(access)
+        if not positions or positions != self.evaluation.text.positions_by_loops_alone[access]:
             return None
-        _, positions = self.evaluation.find_positions(access, np.zeros((1,) * self.evaluation.rank, np.bool_))
-        return memory.find_elements(positions) if isinstance(positions, Integer) else None
+        _, found = self.evaluation.find_positions(access, np.zeros((1,) * self.evaluation.rank, np.bool_))
+        return memory.find_elements(found) if isinstance(found, Integer) else None
 
     def require_update(self, memory: MemoryContents, loads: Collection[UOp], store: PlacedNode, at: Numbers) -> None:
         """Raise NotEvaluable unless a Store updates what these Loads gave: in the same iteration, and before any other Store."""
         text = self.evaluation.text
-        shared = self.list_shared_loops(memory, store)
+        shared = self.list_sequential_shared_loops(memory, store)
         for load in (p for p in text.accesses[memory.node] if p.node in loads):
             if not set(text.loops_around(load)).issuperset(shared):
                 raise NotEvaluable("an accumulator is loaded outside of the loop that adds to it")
-            for other in text.accesses[memory.node]:
-                if other.node.op is Op.STORE and other is not store and text.may_lie_between(load.node, other.node, store.node):
+            for other in text.list_stores(memory.node):
+                if other is not store and text.may_lie_between(load.node, other.node, store.node):
                     found = self._find_elements(memory, other.node, np.zeros((1,) * self.evaluation.rank, np.int64))
                     written = np.zeros(memory.contents.size, np.bool_)
                     if found is not None:
@@ -161,18 +157,13 @@ class ElementSharing:
         """Return how many Stores each element has. Raises NotEvaluable if that is not known."""
         if memory.node not in self.store_counts:
             counts = np.zeros(memory.contents.size, np.int64)
-            for p in self.evaluation.text.accesses[memory.node]:
-                if p.node.op is Op.STORE:
-                    found = self._find_elements(memory, p.node, np.zeros((1,) * self.evaluation.rank, np.int64))
-                    if found is None:
-                        raise NotEvaluable("the position of a Store is a value of memory")
-                    counts[np.unique(found[0])] += 1
+            for p in self.evaluation.text.list_stores(memory.node):
+                found = self._find_elements(memory, p.node, np.zeros((1,) * self.evaluation.rank, np.int64))
+                if found is None:
+                    raise NotEvaluable("the position of a Store is a value of memory")
+                counts[np.unique(found[0])] += 1
             self.store_counts[memory.node] = counts
         return self.store_counts[memory.node]
-
-
-def _depends_on_loops_alone(u: UOp) -> bool:
-    return all(v.op is not Op.LOAD for v in toposort(u))
 
 
 def _is_sequential(loop: UOp) -> bool:

@@ -31,9 +31,9 @@ class Slicing(NamedTuple):
 class IndependentLoops(NamedTuple):
     """Loops of one extent, and the memories that they divide into slices.
 
-    Other memory that they store has a copy for each iteration, but for what is `shared`. If anything is, the loops are independent
-    only in what they add to it. A loop with one of the `steps` has that many iterations in place of one, and only loads slices. It
-    is not the first of the loops.
+    Other memory that they store has a copy for each iteration, but for what is `shared`. With `shared` memory, iterations exchange
+    values only by adding to it. Loop r runs `steps[r]` iterations per slice, 1 if it is not there. Other loops come before one with
+    steps, which only loads slices.
     """
 
     loops: tuple[UOp, ...]
@@ -120,7 +120,7 @@ def _list_slicings(
         steps = {c[0]: c[1] for c in chosen if c is not None}
         if None in chosen or len({(r, step) for r, step in filter(None, chosen)}) > len(steps):
             continue
-        inner = [_without_steps(p, counters[r], step) for p, (r, step) in zip(rests, filter(None, chosen), strict=True)]
+        inner = [_restrict_to_slice(p, counters[r], step) for p, (r, step) in zip(rests, filter(None, chosen), strict=True)]
         low, high = min(int(p.bounds()[0].min()) for p in inner), max(int(p.bounds()[1].max()) for p in inner)
         if low >= 0 and all(_lies_in_first_slice(p, stride, extent) for p in inner):
             yield Slicing(stride, high + 1, depth), steps
@@ -146,7 +146,7 @@ def _lies_in_first_slice(x: Integer, stride: int, extent: int) -> bool:
     return bool((low >= 0).all() and (high < stride).all())
 
 
-def _without_steps(x: Integer, counter: Counter, step: int) -> Integer:
+def _restrict_to_slice(x: Integer, counter: Counter, step: int) -> Integer:
     """Return a sum with a counter from 0 to below a step."""
     factors = {c: f for c, f in x.factors.items() if c != counter}
     inner = {Counter(counter.number, 0, step - 1): x.factors[counter]} if step > 1 else {}

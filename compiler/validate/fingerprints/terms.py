@@ -107,6 +107,12 @@ def fingerprint(t: TermValue) -> Fingerprints:
     return np.where(t.fingerprints == 0, fingerprint(constant_term(_identity(op, d), d)), total)
 
 
+def finish_group(t: TermValue) -> TermValue:
+    """Return a sum of floats that is grouped as one value, so that it is no part of another sum."""
+    is_open = t.grouped and t.added_to is None and t.reduction is not None and t.reduction[1].is_float
+    return TermValue(None, fingerprint(t)) if is_open else t
+
+
 def wraps_of(t: TermValue) -> DType | None:
     """Return the dtype in which a value may wrap, of sums and products of integers; else None."""
     if t.reduction is not None and t.reduction[0] is Op.ADD and t.reduction[1].is_integer and t.reduction[1] is not dt.index:

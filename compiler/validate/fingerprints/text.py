@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from uops.compiler.validate.fingerprints.integers import NotEvaluable
-from uops.compiler.validate.fingerprints.memory import has_copy_per_iteration
+from uops.compiler.validate.fingerprints.memory import may_have_copy_per_iteration
 from uops.compiler.validate.reader import PlacedNode, place_nodes_in_blocks
 from uops.compiler.validate.sites import address_of
 from uops.spec.ir.node import UOp, toposort
@@ -23,7 +23,7 @@ class KernelText:
 
     - `placed` has the nodes in order, and `accesses` the Loads and Stores of each memory.
     - `name` tells it from the other text of a comparison.
-    - `stored` has all memories that are stored: Params that are never loaded are in `only_stored`, and the rest in `updated`.
+    - `stored` has all memories that are stored: Params that are never loaded are in `write_only_params`, the rest in `tracked`.
     """
 
     def __init__(self, root: UOp, name: str = "") -> None:
@@ -45,10 +45,18 @@ class KernelText:
         loaded, self.stored = (
             {m for m, places in self.accesses.items() if any(p.node.op is op for p in places)} for op in (Op.LOAD, Op.STORE)
         )
-        self.only_stored = {m for m in self.stored - loaded if m.op is Op.PARAM}
-        self.updated = self.stored - self.only_stored
+        self.write_only_params = {m for m in self.stored - loaded if m.op is Op.PARAM}
+        self.tracked = self.stored - self.write_only_params
         if root.op is not Op.LINEAR:
             self._require_loads_ordered_with_stores()
+
+    def list_stores(self, m: UOp) -> list[PlacedNode]:
+        """Return the Stores of a memory, in order."""
+        return [p for p in self.accesses[m] if p.node.op is Op.STORE]
+
+    def list_loads(self, m: UOp) -> list[PlacedNode]:
+        """Return the Loads of a memory, in order."""
+        return [p for p in self.accesses[m] if p.node.op is Op.LOAD]
 
     def loops_around(self, p: PlacedNode) -> tuple[UOp, ...]:
         """Return the loops around a node; those of lanes and workgroups are around all."""
@@ -62,7 +70,7 @@ class KernelText:
         if not is_private_buffer(m):
             return ()
         common = set.intersection(*({*self.loops_around(p)} for p in self.accesses[m]))
-        return tuple(r for r in self.loops if r in common and has_copy_per_iteration(m, r))
+        return tuple(r for r in self.loops if r in common and may_have_copy_per_iteration(m, r))
 
     def may_lie_between(self, first: UOp, u: UOp, last: UOp) -> bool:
         """Return False if a node is executed before `first` or after `last` in each iteration of the loops around all three."""
@@ -76,12 +84,12 @@ class KernelText:
 
     @cached_property
     def positions_by_loops_alone(self) -> dict[UOp, tuple[UOp, ...]]:
-        """The positions of each access, as far as no memory decides them."""
+        """The positions of each access, without those that depend on a Load."""
         return {p.node: self._without_memory(list_positions(p.node)) for p in self.placed if p.node.op in ACCESSES}
 
     @cached_property
     def conditions_by_loops_alone(self) -> dict[UOp, tuple[UOp, ...]]:
-        """The gate of each access and the conditions of the Ifs around it, as far as no memory decides them."""
+        """The gate of each access and the conditions of the Ifs around it, without those that depend on a Load."""
         return {
             p.node: self._without_memory((*list_gates(p.node), *(f.condition for f in p.ifs)))
             for p in self.placed
@@ -102,7 +110,7 @@ class KernelText:
 
     @cached_property
     def chains_of_sums(self) -> frozenset[UOp]:
-        """The operations, chains of one op, that a Reduce by that op sums, or that instructions add to an accumulator."""
+        """The nodes that continue a Reduce or the update of an accumulator by the same op, such as g + h in f + (g + h)."""
         found: set[UOp] = set()
         stack = [(u.arg.op, u.operand) for u in self.nodes if u.op is Op.REDUCE]
         if self.root.op is Op.LINEAR:
@@ -121,16 +129,16 @@ class KernelText:
 
     def _list_accumulated_values(self) -> Iterator[UOp]:
         """Yield values that depend on the memory that they are stored to."""
-        for m in self.updated:
-            for p in self.accesses[m]:
-                if p.node.op is Op.STORE and any(u.op is Op.LOAD and base_memory(u.buffer) is m for u in toposort(p.node.value)):
-                    yield p.node.value
+        for m in self.tracked:
+            for store in (p.node for p in self.list_stores(m)):
+                if any(u.op is Op.LOAD and base_memory(u.buffer) is m for u in toposort(store.value)):
+                    yield store.value
 
     def _require_loads_ordered_with_stores(self) -> None:
         """Raise NotEvaluable unless each Load is ordered with each Store of its memory by the edges of a graph."""
-        for m in self.updated:
-            loads = [p.node for p in self.accesses[m] if p.node.op is Op.LOAD]
-            for s in (p.node for p in self.accesses[m] if p.node.op is Op.STORE):
+        for m in self.tracked:
+            loads = [p.node for p in self.list_loads(m)]
+            for s in (p.node for p in self.list_stores(m)):
                 before = set(toposort(s))
                 if any(load not in before and s not in toposort(load) for load in loads):
                     raise NotEvaluable("a Load and a Store of one memory have no order")

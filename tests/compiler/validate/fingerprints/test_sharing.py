@@ -194,3 +194,18 @@ def test_memory_that_was_never_stored_is_equal_in_no_two_texts(n):
         return b.sink(b.end(keep, i))
 
     assert not compare_values(kernel(1.0), linearize_kernel(kernel(2.0)), {}).is_equal
+
+
+def test_an_element_that_two_counters_reach_is_not_refuted():
+    """Positions 2 i + j, and i beside i + 1: later iterations write over what earlier ones wrote."""
+    n = 1 << 14
+    out = b.param(0, (n + 2,), dt.float32)
+    i, j = b.range_(n, 0), b.range_(2, 1)
+    body = b.sink(b.end(b.store(b.at(b.param(0, (n + 2,), dt.float32), i), b.const(1.0)), i))
+    overlapping = b.sink(close(b.store(b.at(out, b.add(i, j)), UOp(Op.WHERE, (b.lt(j, 1), b.const(1.0), b.const(2.0)))), i, j))
+    assert compare_values(body, linearize_kernel(overlapping), {}).is_equal is not False
+    first = b.store(b.at(out, b.add(i, 1)), b.const(2.0))
+    beside = b.sink(b.end(b.store(b.at(b.after(out, first), i), b.const(1.0)), i))
+    assert compare_values(body, linearize_kernel(beside), {}).is_equal is not False
+    plain = b.sink(b.end(b.store(b.at(out, i), b.const(2.0)), i))
+    assert compare_values(body, linearize_kernel(plain), {}).is_equal is False
