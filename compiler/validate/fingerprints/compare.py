@@ -91,7 +91,7 @@ def _list_pairs_of_laws(old: KernelText, new: KernelText, with_laws: bool) -> tu
     """Return laws of both texts, the most promising first, and whether all that a scheduled text may need are among them."""
     reductions = _list_reductions(old.root)
     if not with_laws or not reductions:
-        return [(SumLaws(), SumLaws())], True
+        return [(SumLaws(keeps_groups=True), SumLaws(keeps_groups=True))], True
     may_widen = _may_round_later(old.nodes, new.nodes, reductions)
     pairs = list(_list_laws(reductions, may_widen))
     suggests_chains, suggests_groups = _suggests_unrolled_reduce(new, reductions), _suggests_grouped_sums(old)

@@ -131,7 +131,6 @@ def extend_sum(op: Op, d: DType, a: TermValue, b: TermValue, laws: SumLaws) -> T
     reduction = reduction_of(op, d)
     if laws.keeps_groups:
         a, b = (TermValue(None, fingerprint(t)) if t.grouped else t for t in (a, b))
-    is_grouped = laws.keeps_groups and a.reduction is None and b.reduction is None
     if b.added_to is not None or (a.added_to is None and b.reduction == reduction):
         a, b = b, a
     is_bare_read = a.added_to is not None and a.reduction is None
@@ -145,7 +144,7 @@ def extend_sum(op: Op, d: DType, a: TermValue, b: TermValue, laws: SumLaws) -> T
         require_few_points(a.fingerprints, addends)
         with np.errstate(over="ignore"):
             addends = a.fingerprints + addends
-    return TermValue(None, addends, reduction, a.added_to, grouped=is_grouped)
+    return TermValue(None, addends, reduction, a.added_to, grouped=laws.keeps_groups)
 
 
 def choose(condition: TermValue, a: TermValue, b: TermValue) -> TermValue:
