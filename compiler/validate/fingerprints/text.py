@@ -110,7 +110,7 @@ class KernelText:
 
     @cached_property
     def chains_of_sums(self) -> frozenset[UOp]:
-        """The nodes that continue a Reduce or the update of an accumulator by the same op, such as g + h in f + (g + h)."""
+        """The nodes by which a Reduce, or the update of an accumulator, goes on by its op: g + h in f + (g + h)."""
         found: set[UOp] = set()
         stack = [(u.arg.op, u.operand) for u in self.nodes if u.op is Op.REDUCE]
         if self.root.op is Op.LINEAR:
