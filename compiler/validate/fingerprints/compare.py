@@ -93,7 +93,8 @@ def _list_pairs_of_laws(old: KernelText, new: KernelText, with_laws: bool) -> tu
     if not with_laws or not reductions:
         return [(SumLaws(keeps_groups=True), SumLaws(keeps_groups=True))], True
     may_widen = _may_round_later(old.nodes, new.nodes, reductions)
-    pairs = list(_list_laws(reductions, may_widen))
+    fuses_sums_alone = _has_products_in_sums_beside_reduces(old)
+    pairs = [(a, b._replace(fuses_sums_alone=fuses_sums_alone)) for a, b in _list_laws(reductions, may_widen)]
     suggests_chains, suggests_groups = _suggests_unrolled_reduce(new, reductions), _suggests_grouped_sums(old)
     pairs.sort(key=lambda pair: (bool(pair[1].chains) != suggests_chains, pair[1].keeps_groups != suggests_groups))
     return pairs, may_widen
@@ -112,6 +113,14 @@ def _list_laws(reductions: frozenset[tuple[Op, DType]], may_round_later: bool) -
         chains = reductions if has_chains else frozenset()
         old, new = SumLaws(chains, is_wide, keeps_groups=True), wide_reductions if has_chains and is_wide else chains
         yield old, SumLaws(new, is_wide, reductions if is_wide else frozenset(), keeps_groups)
+
+
+def _has_products_in_sums_beside_reduces(body: KernelText) -> bool:
+    """Return True if a product is added outside of a Reduce: a MULACC of instructions would round it less often."""
+    return any(
+        u.op is Op.ADD and u.dtype.is_float and u not in body.chains_of_sums and any(s.op is Op.MUL for s in u.src)
+        for u in body.nodes
+    )
 
 
 def _suggests_grouped_sums(body: KernelText) -> bool:

@@ -128,7 +128,7 @@ class KernelEvaluation:
         load_own_memory: Callable[[KernelEvaluation, UOp, UOp, Integer], TermValue] | None = None,
     ) -> None:
         self.text, self.laws, self.iterations, self.load_own_memory = text, laws, iterations, load_own_memory
-        self.summed = text.chains_of_sums if laws.keeps_groups else frozenset()
+        self.summed = text.chains_of_sums if laws.keeps_groups or laws.fuses_sums_alone else frozenset()
         self.spread = {r: number for group, number in iterations.spread for r in group.loops}
         self.spread |= {r: s.counter for r, s in iterations.sums.items()}
         self.sums: Collection[UOp] = iterations.sums.keys()
@@ -321,7 +321,7 @@ class KernelEvaluation:
             if u.arg.name not in self.iterations.variables:
                 raise NotEvaluable(f"variable {u.arg.name} has too many values")
             return constant_term(self.iterations.variables[u.arg.name], u.dtype).with_trailing_axes(self.rank)
-        laws = self.laws._replace(keeps_groups=False) if u in self.summed else self.laws
+        laws = self.laws._replace(keeps_groups=False, fuses_sums_alone=False) if u in self.summed else self.laws
         return apply_operation(u, align([self.values[s] for s in u.src]), laws, self.bounds)
 
     def _reduce(self, u: UOp) -> TermValue:

@@ -91,7 +91,7 @@ def apply_operation(u: UOp, operands: Sequence[TermValue], laws: SumLaws, bounds
         product = UOp(Op.MUL, (u.lhs, u.rhs))
         addends = align([apply_operation(product, operands[:2], laws, bounds), operands[2]])
         return apply_operation(UOp(Op.ADD, (product, u.addend)), addends, laws, bounds)
-    if op is Op.MULACC and ((Op.ADD, d) in laws.chains or (acc := operands[2]).added_to or acc.reduction == (Op.ADD, d)):
+    if op is Op.MULACC and _is_sum_of_its_product(d, operands[2], laws):
         x, y, _ = operands
         factors = extend_sum(Op.MUL, d, x, y, laws) or TermValue(
             None, combine_unordered(_tag(Op.MUL, d, u.lhs.dtype, laws), fingerprint(x), fingerprint(y))
@@ -113,6 +113,12 @@ def apply_operation(u: UOp, operands: Sequence[TermValue], laws: SumLaws, bounds
         )
     tag = fingerprint_of_words(op.name, "integer") if is_of_numbers else _tag(op, d, _operand_dtype(u), laws)
     return TermValue(None, combine_unordered(tag, *parts) if op in COMMUTATIVE else combine(tag, *parts))
+
+
+def _is_sum_of_its_product(d: DType, addend: TermValue, laws: SumLaws) -> bool:
+    if addend.added_to is not None:
+        return True
+    return not laws.fuses_sums_alone and ((Op.ADD, d) in laws.chains or addend.reduction == (Op.ADD, d))
 
 
 def combine_with_known_truth(is_conjunction: bool, a: TermValue, b: TermValue) -> TermValue | None:

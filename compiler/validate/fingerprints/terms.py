@@ -28,6 +28,7 @@ class SumLaws(NamedTuple):
     - `wide_products`: a product of floats is the same in every dtype that holds its factors, until it is rounded.
     - `rounded_late`: a sum of one of these kinds may be made in a wider dtype, with its own identity, and rounded once.
 
+    With `fuses_sums_alone`, a MULACC is a sum of its product only where a Reduce or an accumulator sums it.
     With `keeps_groups`, a chain that no Reduce sums, and that no accumulator takes, is no multiset: (x + y) + z is of x + y and z.
     """
 
@@ -35,6 +36,7 @@ class SumLaws(NamedTuple):
     wide_products: bool = False
     rounded_late: frozenset[tuple[Op, DType]] = frozenset()
     keeps_groups: bool = False
+    fuses_sums_alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from uops.compiler.validate.fingerprints.integers import NotEvaluable
 from uops.compiler.validate.fingerprints.memory import may_have_copy_per_iteration
 from uops.compiler.validate.reader import PlacedNode, place_nodes_in_blocks
 from uops.compiler.validate.sites import address_of
-from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.node import UOp, collect_users, toposort
 from uops.spec.ir.ops import ACCESSES, ALU, COUNTERS, MEMORY_ROOTS, Op
 from uops.spec.ir.scope import base_memory, is_private_buffer, strip_afters
 
@@ -111,28 +111,34 @@ class KernelText:
     @cached_property
     def chains_of_sums(self) -> frozenset[UOp]:
         """The nodes by which a Reduce, or the update of an accumulator, goes on by its op: g + h in f + (g + h)."""
+        users = collect_users(self.nodes)
+        reduces = [u for u in self.nodes if u.op is Op.REDUCE]
+        stores = list(self._list_accumulating_stores()) if self.root.op is Op.LINEAR else []
+        outside = {self.root, *reduces, *stores}
+        stack = [(u.arg.op, u.operand) for u in reduces]
+        stack += [(Op.ADD if u.value.op is Op.MULACC else u.value.op, u.value) for u in stores]
         found: set[UOp] = set()
-        stack = [(u.arg.op, u.operand) for u in self.nodes if u.op is Op.REDUCE]
-        if self.root.op is Op.LINEAR:
-            stack += [(Op.ADD if u.op is Op.MULACC else u.op, u) for u in self._list_accumulated_values()]
+        waiting: list[tuple[Op, UOp]] = []  # nodes with users that are not found, or not yet
         while stack:
             op, u = stack.pop()
-            if u.op is Op.MULACC and op is Op.ADD:
-                found.add(u)
-                stack.append((op, u.addend))
-            elif u.op is op and u not in found:
-                found.add(u)
-                stack += [(op, s) for s in u.src]
-            elif u.op is Op.CAST:
-                stack.append((op, u.operand))
+            is_fused = op is Op.ADD and u.op is Op.MULACC
+            if u in found or not (u.op is op or is_fused or u.op is Op.CAST):
+                continue
+            if not all(user in found or user in outside for user in users[u]):
+                waiting.append((op, u))
+                continue
+            found.add(u)
+            stack += [(op, s) for s in ([u.addend] if is_fused else u.src)]
+            stack += waiting
+            waiting = []
         return frozenset(found)
 
-    def _list_accumulated_values(self) -> Iterator[UOp]:
-        """Yield values that depend on the memory that they are stored to."""
+    def _list_accumulating_stores(self) -> Iterator[UOp]:
+        """Yield Stores of values that depend on the memory that they are stored to."""
         for m in self.tracked:
             for store in (p.node for p in self.list_stores(m)):
                 if any(u.op is Op.LOAD and base_memory(u.buffer) is m for u in toposort(store.value)):
-                    yield store.value
+                    yield store
 
     def _require_loads_ordered_with_stores(self) -> None:
         """Raise NotEvaluable unless each Load is ordered with each Store of its memory by the edges of a graph."""

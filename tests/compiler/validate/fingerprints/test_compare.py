@@ -375,3 +375,75 @@ def test_elements_are_counted_if_no_condition_stands_around_their_store():
     free = UOp(Op.LINEAR, tuple(u for u in instructions if u.op not in (Op.IF, Op.ENDIF)))
     assert count_elements_if_all_are_stored(free) == 96
     assert count_elements_if_all_are_stored(guarded) is None
+
+
+# What stands beside a Reduce of the same dtype is not reassociated, nor fused
+
+N = 1 << 14
+
+
+def beside_reduce(value, extent=N, term=lambda x: x):
+    """A body, and instructions with an accumulator, that store a value made of a sum and of the scalars a, c, d and e."""
+    scalars = [b.load(b.at(b.param(k, (1,), dt.float32), 0)) for k in (2, 3, 4, 5)]
+
+    def store(total):
+        return b.sink(b.store(b.at(b.param(0, (1,), dt.float32), 0), value(total, *scalars)))
+
+    r, x = b.range_(extent, 9, AxisType.REDUCE), b.param(1, (extent,), dt.float32)
+    memory = b.buffer(1, dt.float32, addrspace=AddrSpace.REG, unique=1)
+    at = b.at(b.after(memory, b.store(b.at(memory, 0), b.const(0.0)), r), 0)
+    step = b.store(at, b.add(b.load(at), term(b.load(b.at(x, r)))))
+    held = b.load(b.at(b.after(memory, b.end(step, r)), 0))
+    return store(UOp(Op.REDUCE, (term(b.load(b.at(x, r))), r), ReduceArg(Op.ADD))), linearize_kernel(store(held))
+
+
+def by_memory(value):
+    memory = b.buffer(1, dt.float32, addrspace=AddrSpace.REG, unique=7)
+    return b.load(b.at(b.after(memory, b.store(b.at(memory, 0), value)), 0))
+
+
+def first_of(*values):
+    return UOp(Op.INDEX, (b.stack(*values), b.index(0)))
+
+
+LEFT, RIGHT = (lambda a, c, d: b.add(b.add(a, c), d)), (lambda a, c, d: b.add(a, b.add(c, d)))
+
+
+def times_right(s, a, c, d, e):
+    return b.mul(s, RIGHT(a, c, d))
+
+
+@pytest.mark.parametrize("extent", [4, N])
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        (lambda s, a, c, d, e: b.mul(s, LEFT(a, c, d)), times_right),
+        (lambda s, a, c, d, e: b.mul(s, b.add(by_memory(b.add(a, c)), d)), times_right),
+        (
+            lambda s, a, c, d, e: b.mul(s, b.add(first_of(b.add(a, c), b.add(d, e)), d)),
+            times_right,
+        ),
+        (lambda s, a, c, d, e: b.add(b.add(s, a), c), lambda s, a, c, d, e: b.add(s, b.add(a, c))),
+        (lambda s, a, c, d, e: b.mul(s, b.add(b.mul(a, c), d)), lambda s, a, c, d, e: b.mul(s, b.mulacc(a, c, d))),
+        (lambda s, a, c, d, e: b.add(s, b.mul(a, c)), lambda s, a, c, d, e: b.mulacc(a, c, s)),
+    ],
+    ids=["sum", "memory", "vector", "sum of the Reduce", "product", "product of the Reduce"],
+)
+def test_values_beside_a_reduce_keep_their_order_and_roundings(right, wrong, extent):
+    old, _ = beside_reduce(right, extent)
+    _, new = beside_reduce(wrong, extent)
+    assert compare_values(old, beside_reduce(right, extent)[1], {}).is_equal
+    assert not compare_values(old, new, {}).is_equal
+
+
+@pytest.mark.parametrize("extent", [4, N])
+def test_a_value_that_a_reduce_sums_keeps_its_order_elsewhere(extent):
+    scalars = [b.load(b.at(b.param(k, (1,), dt.float32), 0)) for k in (2, 3, 4)]
+    left, right = LEFT(*scalars), RIGHT(*scalars)
+
+    def pair(in_sum, beside):
+        return beside_reduce(lambda s, *_: b.mul(s, beside), extent, lambda x: b.add(x, in_sum))
+
+    assert compare_values(pair(right, right)[0], pair(right, right)[1], {}).is_equal
+    assert not compare_values(pair(right, right)[0], pair(right, left)[1], {}).is_equal
+    assert not compare_values(pair(right, right)[0], pair(left, left)[1], {}).is_equal

@@ -209,3 +209,67 @@ def test_an_element_that_two_counters_reach_is_not_refuted():
     assert compare_values(body, linearize_kernel(beside), {}).is_equal is not False
     plain = b.sink(b.end(b.store(b.at(out, i), b.const(2.0)), i))
     assert compare_values(body, linearize_kernel(plain), {}).is_equal is False
+
+
+# Outputs and memory that several Stores or iterations write
+
+
+@pytest.mark.parametrize("n", [4, 1 << 14])
+def test_two_stores_of_one_loop_may_write_one_element(n):
+    """Each iteration stores 0, and then the element after it: all but the last are overwritten."""
+    i = b.range_(n, 0)
+    out = b.param(0, (n + 1,), dt.float32)
+    zero = b.store(b.at(out, i), b.const(0.0))
+    following = b.store(b.at(b.after(out, zero), b.add(i, 1)), element(1, b.add(i, 1), n + 1))
+    p = b.range_(n + 1, 0)
+    value = UOp(Op.WHERE, (b.lt(p, 1), b.const(0.0), element(1, p, n + 1)))
+    body = b.sink(b.end(b.store(b.at(out, p), value), p))
+    assert not compare_values(body, linearize_kernel(b.sink(b.end(following, i))), {}).is_equal
+
+
+@pytest.mark.parametrize("n", [4, 5000])
+def test_a_store_under_a_condition_on_memory_keeps_what_an_earlier_one_wrote(n):
+    i = b.range_(n, 0)
+    out, flag = b.param(0, (n,), dt.float32), b.load(b.at(b.param(3, (n,), dt.bool_), i))
+    some = UOp(Op.STORE, (b.at(out, i), element(1, i, n), flag))
+    seven = b.store(b.at(out, i), b.const(7.0))
+    both = UOp(Op.STORE, (b.at(b.after(out, seven), i), element(1, i, n), flag))
+    body = b.sink(b.end(some, i))
+    assert not compare_values(body, linearize_kernel(b.sink(b.end(both, i))), {}).is_equal
+
+
+@pytest.mark.parametrize("columns", [4, 3000])
+def test_a_body_whose_iterations_store_one_element_is_not_solved(columns):
+    """Position 3 j + i of 6 rows i: the last row that reaches an element stores it, and not the first."""
+    rows, n = 6, 3 * columns + 3
+    i, j = b.range_(rows, 0), b.range_(columns, 1)
+    out = b.param(0, (n,), dt.float32)
+    body = b.sink(close(b.store(b.at(out, b.add(b.mul(j, 3), i)), element(1, b.add(b.mul(i, columns), j), rows * columns)), i, j))
+    p = b.range_(3 * columns, 0)
+    row, column = UOp(Op.MOD, (p, b.index(3))), UOp(Op.IDIV, (p, b.index(3)))
+    first = b.store(b.at(out, p), element(1, b.add(b.mul(row, columns), column), rows * columns))
+    assert not compare_values(body, linearize_kernel(b.sink(b.end(first, p))), {}).is_equal
+
+
+def test_an_element_that_several_iterations_store_is_not_refuted():
+    n = 1 << 13
+    i, p = b.range_(n, 0), b.range_(n // 2, 0)
+    out = b.param(0, (n // 2,), dt.float32)
+    twice = b.sink(b.end(b.store(b.at(out, UOp(Op.IDIV, (i, b.index(2)))), element(1, i, n)), i))
+    body = b.sink(b.end(b.store(b.at(out, p), element(1, b.add(b.mul(p, 2), 1), n)), p))
+    assert compare_values(body, linearize_kernel(twice), {}).is_equal is not False
+
+
+def test_a_counter_is_not_divided_by_its_own_extent():
+    """(2 i + 5 j) // 4 is j, where i and j are below 2."""
+    n = 3000
+    out, size = b.param(0, (4 * n,), dt.float32), 4 * n
+
+    def kernel(column):
+        j, i, t = b.range_(2, 0), b.range_(2, 1), b.range_(n, 2)
+        at = b.add(b.mul(t, 4), b.add(b.mul(column(i, j), 2), i))
+        place = b.add(b.mul(t, 4), b.add(b.mul(j, 2), i))
+        return b.sink(close(b.store(b.at(out, place), element(1, at, size)), j, i, t))
+
+    divided = kernel(lambda i, j: UOp(Op.IDIV, (b.add(b.mul(i, 2), b.mul(j, 5)), b.index(4))))
+    assert compare_values(kernel(lambda i, j: j), linearize_kernel(divided), {}).is_equal is not False
