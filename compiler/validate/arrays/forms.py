@@ -60,7 +60,8 @@ def _replace_by_stored_value(u: UOp) -> UOp:
     memory, (position,) = u.buffer.operand, u.buffer.positions
     if memory.op is not Op.AFTER or memory.buffer.op is not Op.BUFFER or len(memory.dependencies) != 1:
         return u
-    effect, loops = unwrap_nested_ends(memory.dependencies[0])
+    (effect,) = memory.dependencies
+    effect, loops = unwrap_nested_ends(effect)
     if effect.op is not Op.STORE or effect.gate is not None or effect.buffer.op is not Op.INDEX:
         return u
     if effect.buffer.operand is not memory.buffer or any(r.bound.op is not Op.CONST for r in loops):

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from uops.compiler.validate.fingerprints.evaluate import Iterations, KernelEvaluation
-from uops.compiler.validate.fingerprints.integers import Counter, Integer, NotEvaluable, Numbers, add, divide, multiply, with_rank
+from uops.compiler.validate.fingerprints.integers import Integer, NotEvaluable, Numbers, add, divide, multiply, with_rank
 from uops.compiler.validate.fingerprints.mixing import Fingerprints
 from uops.compiler.validate.fingerprints.operations import require_few_points
-from uops.compiler.validate.fingerprints.slices import IndependentLoops
+from uops.compiler.validate.fingerprints.slices import spread_as_counters
 from uops.compiler.validate.fingerprints.terms import SumLaws, TermValue, fingerprint_in_own_dtype, wraps_of
 from uops.compiler.validate.fingerprints.text import KernelText
 from uops.spec.ir.node import UOp, toposort
@@ -199,9 +199,7 @@ class _SolvedStore:
         if ifs:
             raise NotEvaluable("a body stores under a condition")
         self.extents = {r: probe.counters[r].numbers.size for r in loops}
-        self.symbols = {r: Counter(_FIRST_SYMBOL + k, 0, self.extents[r] - 1) for k, r in enumerate(loops)}
-        one = np.ones(1, np.int64)
-        spread = [(IndependentLoops((r,), self.extents[r]), Integer(one - 1, {c: one})) for r, c in self.symbols.items()]
+        self.symbols, spread = spread_as_counters(self.extents, _FIRST_SYMBOL)
         _, written = KernelEvaluation(body, laws, replace(iterations, spread=spread)).find_positions(store, None)
         if not isinstance(written, Integer):
             raise NotEvaluable("the position of a Store is a value of memory")
@@ -210,25 +208,23 @@ class _SolvedStore:
     def find_iterations(self, positions: Integer, given: Mapping[UOp, Integer]) -> dict[UOp, Integer]:
         """Return the counters of the loops at which these positions are written; some are given.
 
-        Raises NotEvaluable unless the position is a sum of strides of the other loops, each a multiple of the next.
+        Raises NotEvaluable unless the position is a sum of strides of the other loops, each beyond the reach of the smaller ones.
         """
         rest = Integer(positions.numbers - self.position.numbers.item(), positions.factors)
         strides = {r: int(self.position.factors[c].item()) if c in self.position.factors else 0 for r, c in self.symbols.items()}
         for r in given.keys() & strides.keys():
             rest = add(rest, multiply(given[r], Integer(np.array(strides[r], np.int64))), -1)
         counters = {r: given[r] for r in self.symbols if r in given}
-        solved = sorted((strides[r], self.extents[r]) for r in self.symbols.keys() - counters.keys() if self.extents[r] > 1)
+        ascending = sorted(self.symbols.keys() - counters.keys(), key=lambda r: strides[r])
         reach = 0
-        for stride, extent in solved:
-            if stride <= reach:
+        for r in ascending:
+            if self.extents[r] > 1 and strides[r] <= reach:
                 raise NotEvaluable("a position does not tell the iteration that writes it")
-            reach += stride * (extent - 1)
-        for r in sorted(self.symbols.keys() - counters.keys(), key=lambda r: -strides[r]):
+            reach += strides[r] * (self.extents[r] - 1)
+        for r in reversed(ascending):
             if self.extents[r] == 1:
                 counters[r] = Integer(np.zeros_like(rest.numbers))
                 continue
-            if strides[r] <= 0:
-                raise NotEvaluable("a Store does not move with each of its loops")
             counters[r], rest = divide(rest, Integer(np.array(strides[r], np.int64)))
             low, high = counters[r].bounds()
             if not ((low >= 0) & (high < self.extents[r])).all():

@@ -38,8 +38,8 @@ from uops.compiler.validate.fingerprints.memory import (
     fresh_elements,
     initial_elements,
     list_positions_of_copies,
-    mark_elements,
     may_be_fresh,
+    select_executed,
     store_unambiguously,
 )
 from uops.compiler.validate.fingerprints.mixing import Fingerprints, combine_unordered, fingerprint_of_words
@@ -143,7 +143,7 @@ class KernelEvaluation:
         self.bounds = IntegerBounds()
         self.windows: Mapping[UOp, SlidingWindow] = {}
         self.counters: dict[UOp, Integer] = {}
-        #: Of loops whose extent depends on other loops, the iterations that there are.
+        #: Of loops without iterations, and of those whose extent depends on other loops, the iterations that there are.
         self.masks: dict[UOp, Mask] = {}
         for r in text.loops:
             self.counters[r] = self._make_counter(r)
@@ -197,15 +197,15 @@ class KernelEvaluation:
         contents = {m.node.arg.slot: finished_contents(m) for m in self.memories.values() if m.node.op is Op.PARAM}
         for m in self.text.write_only_params:
             whole = initial_elements(m, Integer(np.arange(self._count_elements(m), dtype=np.int64)))
-            writers: list[tuple[StoredValues, Mask]] = []
-            for s in self.outputs[m.arg.slot]:
-                written = np.zeros(whole.size, np.bool_)
+            last_writer = np.full(whole.size, -1, np.int64)
+            stores = self.outputs[m.arg.slot]
+            for k, s in enumerate(stores):
                 store_unambiguously(whole, s.positions.require_numbers(), s.values, s.mask)
-                mark_elements(written, s.positions.require_numbers(), s.mask)
-                for earlier, elements in writers:
-                    if (s.is_conditional or not s.loops.isdisjoint(earlier.loops)) and (written & elements).any():
-                        raise NotEvaluable("two Stores of one loop, or one under a condition on memory, write one element")
-                writers.append((s, written))
+                written = select_executed(s.positions.require_numbers(), s.mask)
+                earlier = [stores[e] for e in np.unique(last_writer[written]) if e >= 0]
+                if any(s.is_conditional or not s.loops.isdisjoint(e.loops) for e in earlier):
+                    raise NotEvaluable("two Stores of one loop, or one under a condition on memory, write one element")
+                last_writer[written] = k
             contents[m.arg.slot] = whole
         return contents
 
@@ -440,8 +440,9 @@ class KernelEvaluation:
         require_few_points(at)
         if u in self.sharing.find_carried_loads(m):
             return TermValue(None, None, None, AccumulatorRead(memory, at, frozenset([u])))
-        self.may_be_refuted &= memory.reduction is not None or not may_be_fresh(memory.contents[at])
-        return TermValue(None, memory.contents[at], memory.reduction, wraps=memory.wraps)
+        contents = memory.contents[at]
+        self.may_be_refuted &= memory.reduction is not None or not may_be_fresh(contents)
+        return TermValue(None, contents, memory.reduction, wraps=memory.wraps)
 
     def _store(self, p: PlacedNode) -> None:
         """Execute a Store in all its iterations."""
@@ -449,7 +450,8 @@ class KernelEvaluation:
         conditions = [f.condition for f in p.ifs] + ([] if u.gate is None else [u.gate])
         gate = self._combine_gates([self.evaluate(c) for c in conditions])
         known = gate.integer.require_numbers() != 0 if gate is not None and gate.integer is not None else None
-        self.may_be_refuted &= gate is None or known is not None
+        unknown = gate if gate is not None and gate.integer is None else None
+        self.may_be_refuted &= unknown is None
         executed = self._find_executed_iterations(p.loops)
         if executed is not None:
             known = executed if known is None else with_rank(executed, known.ndim) & known
@@ -465,18 +467,20 @@ class KernelEvaluation:
         value = finish_group(value)
         if m in self.text.write_only_params:
             x = fingerprint_in_own_dtype(value)
-            if gate is not None and gate.integer is None:
-                x = choose_under_unknown_condition(gate, x, initial_elements(m, positions))
-            spread = [r for r in self.text.loops_around(p) if r in self.spread]
-            self.may_be_refuted &= all(self.counters[r].factors.keys() <= positions.factors.keys() for r in spread)
-            loops, is_conditional = frozenset(self.text.loops_around(p)), gate is not None and gate.integer is None
-            self.outputs[m.arg.slot].append(StoredValues(positions, x, known, loops, is_conditional))
+            if unknown is not None:
+                x = choose_under_unknown_condition(unknown, x, initial_elements(m, positions))
+            loops = frozenset(self.text.loops_around(p))
+            spread = (self.counters[r].factors.keys() for r in loops if r in self.spread)
+            self.may_be_refuted &= all(counters <= positions.factors.keys() for counters in spread)
+            self.outputs[m.arg.slot].append(StoredValues(positions, x, known, loops, unknown is not None))
             return
         memory = self.memories[m]
         at = memory.find_elements(positions)
         memory.mark_stored(at, known)
         if value.added_to is not None:
-            self._accumulate(p, memory, at, value, gate, known)
+            if unknown is not None:
+                raise NotEvaluable("an accumulator is stored under a condition on memory")
+            self._accumulate(p, memory, at, value, known)
             return
         if any(self.sharing.may_carry(memory, p, q) for q in self.text.list_stores(m) if q is not p):
             raise NotEvaluable("an iteration writes again what an earlier one wrote")
@@ -487,8 +491,8 @@ class KernelEvaluation:
             memory.wraps = memory.wraps or wraps_of(value)
         else:
             x = as_addends(value, memory.reduction, self.laws)
-        if gate is not None and gate.integer is None:
-            x = choose_under_unknown_condition(gate, x, memory.contents[at])
+        if unknown is not None:
+            x = choose_under_unknown_condition(unknown, x, memory.contents[at])
         store_unambiguously(memory.contents, at, x, known)
 
     def _require_sums_or_own_memory_in_summed_loops(self, p: PlacedNode, m: UOp, value: TermValue) -> None:
@@ -498,29 +502,19 @@ class KernelEvaluation:
             if m.op is Op.PARAM if has_own_elements else value.added_to is None:
                 raise NotEvaluable("a loop of a sum that is not enumerated leaves other values")
 
-    def _accumulate(
-        self,
-        p: PlacedNode,
-        memory: MemoryContents,
-        at: Numbers,
-        value: TermValue,
-        gate: TermValue | None,
-        known: Mask | None,
-    ) -> None:
+    def _accumulate(self, p: PlacedNode, memory: MemoryContents, at: Numbers, value: TermValue, known: Mask | None) -> None:
         """Add what all iterations add to an accumulator."""
         loops = self.text.loops_around(p)
         assert value.added_to is not None
-        if gate is not None and gate.integer is None:
-            raise NotEvaluable("an accumulator is stored under a condition on memory")
         if value.added_to.memory is not memory or not same_positions(value.added_to.positions, at):
             raise NotEvaluable("an iteration moves what an earlier one computed")
         self.sharing.require_update(memory, value.added_to.loads, p, at)
         if at.ndim > self.rank and _has_equal_lanes(at, self.rank):
             raise NotEvaluable("two lanes add to one element")
-        if value.reduction is None and value.added_to.is_cleared is None:
-            return  # what was read is stored again
         if value.reduction is None:
-            raise NotEvaluable("an accumulator is cleared and not added to")
+            if value.added_to.is_cleared is not None:
+                raise NotEvaluable("an accumulator is cleared and not added to")
+            return  # what was read is stored again
         if memory.reduction is None:
             self._begin_sums(memory, value.reduction)
         if value.added_to.is_cleared is not None:

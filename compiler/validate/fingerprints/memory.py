@@ -82,7 +82,7 @@ class MemoryContents:
     def mark_stored(self, at: Numbers, mask: Mask | None) -> None:
         """Note that elements of a Param are stored where a condition holds."""
         if self.is_stored is not None:
-            mark_elements(self.is_stored, at, mask)
+            self.is_stored[select_executed(at, mask)] = True
 
     def list_stored_values(self, is_stored: Mask) -> StoredValues:
         """Return the positions and values of the elements that were stored; sums are finished."""
@@ -90,10 +90,10 @@ class MemoryContents:
         return StoredValues(positions.map_arrays(lambda x: x[is_stored]), finished_contents(self)[is_stored], None)
 
 
-def mark_elements(marks: Mask, at: Numbers, mask: Mask | None) -> None:
-    """Set the marks of elements where a condition holds."""
+def select_executed(at: Numbers, mask: Mask | None) -> Numbers:
+    """Return the elements at which a condition holds, along one axis."""
     at, executed = np.broadcast_arrays(at, True if mask is None else with_rank(mask, at.ndim))
-    marks[at[executed]] = True
+    return np.asarray(at[executed])
 
 
 def list_positions_of_copies(first: Integer, copy_offset: Numbers, size: int) -> Integer:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import Counter as Multiset
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -22,10 +23,10 @@ import numpy as np
 from uops.compiler.validate.fingerprints.evaluate import Iterations, KernelEvaluation, SummedIterations
 from uops.compiler.validate.fingerprints.integers import Counter, DependsOnCounter, Integer, NotEvaluable, UndecidedCondition
 from uops.compiler.validate.fingerprints.mixing import fingerprint_of_words
-from uops.compiler.validate.fingerprints.slices import IndependentLoops, find_independent_loops
+from uops.compiler.validate.fingerprints.sharing import is_sequential
+from uops.compiler.validate.fingerprints.slices import IndependentLoops, MemoryAccess, find_independent_loops, spread_as_counters
 from uops.compiler.validate.fingerprints.terms import SumLaws
 from uops.compiler.validate.fingerprints.text import KernelText
-from uops.spec.ir.axes import GRID, WORKGROUP
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import COUNTERS, Op
 from uops.spec.ir.scope import base_memory, open_ranges
@@ -157,9 +158,7 @@ class _LoopsAsCounters:
         bounds = {r for u in text.nodes if u.op in COUNTERS for r in toposort(u.bound) if r.op in COUNTERS}
         loops = [r for r in text.loops if r.bound.op is Op.CONST and r not in bounds]
         self.extents = {r: int(r.bound.arg.value) for r in loops if r.bound.arg.value >= _MIN_EXTENT}
-        self.counters = {r: Counter(k, 0, n - 1) for k, (r, n) in enumerate(self.extents.items())}
-        one = np.ones(1, np.int64)
-        spread = [(IndependentLoops((r,), self.extents[r]), Integer(one - 1, {c: one})) for r, c in self.counters.items()]
+        self.counters, spread = spread_as_counters(self.extents)
         self.evaluation = KernelEvaluation(text, SumLaws(), Iterations(spread, variables=variables))
 
     def find_independent_loops(self, with_steps: bool = False) -> list[IndependentLoops]:
@@ -167,10 +166,18 @@ class _LoopsAsCounters:
         reduced = {r for u in self.text.nodes if u.op is Op.REDUCE for r in u.ranges}
         private = {m: self.text.list_private_loops(m) for m in self.text.tracked}
         extents = {r: n for r, n in self.extents.items() if r not in reduced}
-        return list(find_independent_loops(extents, self.counters, self.evaluation.list_accesses(), private, with_steps))
+        return list(find_independent_loops(extents, self.counters, self._accesses, private, with_steps))
 
-    def list_loop_strides(self) -> Iterator[tuple[UOp, int, int]]:
-        """Yield loops, Params that are only read, by slot, and by how many elements a Load moves from one iteration to the next."""
+    @cached_property
+    def _accesses(self) -> Mapping[UOp, Sequence[MemoryAccess]]:
+        return self.evaluation.list_accesses()
+
+    @cached_property
+    def loop_strides(self) -> list[tuple[UOp, int, int]]:
+        """Loops, Params that are only read, by slot, and by how many elements a Load moves from one iteration to the next."""
+        return list(self._list_loop_strides())
+
+    def _list_loop_strides(self) -> Iterator[tuple[UOp, int, int]]:
         loop_of = {c: r for r, c in self.counters.items()}
         for u in self.text.nodes:
             if u.op is not Op.LOAD or (m := base_memory(u.buffer)).op is not Op.PARAM or m in self.text.stored:
@@ -191,7 +198,7 @@ def _match_sums(
     summing = {
         k: g
         for k, g in enumerate(groups)
-        if g.shared and g.extent >= _MIN_SUMMED and all(r.op is Op.RANGE and r.arg.type not in GRID | WORKGROUP for r in g.loops)
+        if g.shared and g.extent >= _MIN_SUMMED and all(r.op is Op.RANGE and is_sequential(r) for r in g.loops)
     }
     divided = _divide_reduce_loops(body, instructions, summing.values())
     extents = {n for n, _ in divided.values()}
@@ -236,10 +243,10 @@ def _divide_reduce_loops(
         if n == body.extents[r]:
             divided[r] = n, 1
         elif n:
-            moves = {slot: f for q, slot, f in body.list_loop_strides() if q is r}
+            moves = {slot: f for q, slot, f in body.loop_strides if q is r}
             ratios = Multiset(
                 f // moves[slot]
-                for q, slot, f in instructions.list_loop_strides()
+                for q, slot, f in instructions.loop_strides
                 if q in group_of and group_of[q].extent == n and slot in moves and f % moves[slot] == 0
             )
             stride = max(ratios, key=lambda s: ratios[s], default=0)

@@ -54,7 +54,7 @@ class ElementSharing:
 
     def list_sequential_shared_loops(self, memory: MemoryContents, p: PlacedNode) -> list[UOp]:
         """Return the loops around an access whose iterations, one after the other, share the memory."""
-        return [r for r in p.loops if _is_sequential(r) and r not in memory.private]
+        return [r for r in p.loops if is_sequential(r) and r not in memory.private]
 
     def find_carried_loads(self, m: UOp) -> frozenset[UOp]:
         """Return the Loads of a memory that may give what a Store of an earlier iteration left."""
@@ -166,6 +166,6 @@ class ElementSharing:
         return self.store_counts[memory.node]
 
 
-def _is_sequential(loop: UOp) -> bool:
+def is_sequential(loop: UOp) -> bool:
     """Return False for lanes and workgroups: what they exchange is ordered by Barriers, or refuted as a race (R55)."""
     return loop.arg.type not in GRID | WORKGROUP

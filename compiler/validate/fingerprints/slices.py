@@ -51,6 +51,15 @@ class MemoryAccess(NamedTuple):
     is_store: bool
 
 
+def spread_as_counters(
+    extents: Mapping[UOp, int], first_number: int = 0
+) -> tuple[dict[UOp, Counter], list[tuple[IndependentLoops, Integer]]]:
+    """Return a counter for each loop, numbered from `first_number`, and the one iteration of each that it stands for."""
+    counters = {r: Counter(first_number + k, 0, n - 1) for k, (r, n) in enumerate(extents.items())}
+    one = np.ones(1, np.int64)
+    return counters, [(IndependentLoops((r,), extents[r]), Integer(one - 1, {c: one})) for r, c in counters.items()]
+
+
 def find_independent_loops(
     extents: Mapping[UOp, int],
     counters: Mapping[UOp, Counter],

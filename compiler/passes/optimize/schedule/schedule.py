@@ -82,7 +82,8 @@ def create_initial_schedule(sink: UOp) -> Schedule | None:
     """Return the schedule of a kernel as rangeify leaves it, or None if the body has another form and must keep its loops."""
     if sink.op is not Op.SINK or len(sink.effects) != 1 or (sink.arg is not None and sink.arg.scheduled):
         return None
-    effect, outputs = unwrap_nested_ends(sink.effects[0])
+    (effect,) = sink.effects
+    effect, outputs = unwrap_nested_ends(effect)
     if effect.op is not Op.STORE:
         return None
     name, parallel = sink.arg.name if sink.arg else "kernel", find_race_free_loops_of_stores(effect)
