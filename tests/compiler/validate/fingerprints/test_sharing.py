@@ -239,9 +239,10 @@ def test_a_store_under_a_condition_on_memory_keeps_what_an_earlier_one_wrote(n):
 
 
 @pytest.mark.parametrize("columns", [4, 3000])
-def test_a_body_whose_iterations_store_one_element_is_not_solved(columns):
-    """Position 3 j + i of 6 rows i: the last row that reaches an element stores it, and not the first."""
-    rows, n = 6, 3 * columns + 3
+@pytest.mark.parametrize("rows", [4, 6])
+def test_a_body_whose_iterations_store_one_element_is_not_solved(columns, rows):
+    """Position 3 j + i of more than 3 rows i: the last row that reaches an element stores it, and not the first."""
+    n = 3 * columns + 3
     i, j = b.range_(rows, 0), b.range_(columns, 1)
     out = b.param(0, (n,), dt.float32)
     body = b.sink(close(b.store(b.at(out, b.add(b.mul(j, 3), i)), element(1, b.add(b.mul(i, columns), j), rows * columns)), i, j))
