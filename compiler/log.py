@@ -44,16 +44,26 @@ class GraphTransform:
     is_part: bool = False
 
 
+@record(frozen=True, slots=True)
+class CallifiedGraph:
+    """What callify made: the Call of a tensor graph, and the Buffer of each value of the graph."""
+
+    root: UOp
+    call: UOp
+    buffers: tuple[UOp, ...]
+
+
 @dataclass(slots=True)
 class LoweringLog:
     """Transforms in the order in which they ended, and decisions about whole kernels: (the decision, before, after).
 
-    `external` is the memory that the caller of the program sees, once it is known.
+    `external` is the memory that the caller of the program sees, once it is known. `callified` is what callify made, if it ran.
     """
 
     transforms: list[GraphTransform] = field(default_factory=list)
     decisions: list[tuple[str, UOp, UOp]] = field(default_factory=list)
     external: frozenset[UOp] | None = None
+    callified: CallifiedGraph | None = None
 
     @property
     def applications_by_assuming_rule(self) -> Counter[str]:
@@ -98,6 +108,13 @@ def log_transform(
         log.transforms.append(
             GraphTransform(pass_name, before, after, replacements, kernel_number, terms=term_rewrites, extra_nodes=extra_nodes)
         )
+
+
+def log_callified_graph(root: UOp, call: UOp, buffers: Iterable[UOp]) -> None:
+    """Log what callify made, if somebody records."""
+    log = _active.get()
+    if log is not None:
+        log.callified = CallifiedGraph(root, call, tuple(buffers))
 
 
 def log_one_graphs_part_in_fusion(

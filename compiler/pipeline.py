@@ -27,7 +27,7 @@ from uops.compiler.entry import (
 )
 from uops.compiler.ir.bodies import KernelBodyCache, map_kernel_bodies
 from uops.compiler.ir.devices import find_named_devices, require_known_device_names
-from uops.compiler.log import LoweringLog, active_log, record_transforms
+from uops.compiler.log import LoweringLog, active_log, log_callified_graph, record_transforms
 from uops.compiler.native import registry_version, require_programs_and_functions_for_target
 from uops.compiler.passes.callify.callify import convert_graph_to_call
 from uops.compiler.passes.expand import expand_vector_axes_and_split_ends
@@ -150,6 +150,7 @@ class Pass:
 def _callify_report_and_apply_fast_math_if_set(root: UOp, state: LoweringState) -> UOp:
     callified = convert_graph_to_call(root)
     call = callified.call
+    log_callified_graph(root, call, [out.buffer for out in callified.outputs])
     _record_and_report_interface(describe_callified(callified, state.private), state)
     if not state.config.fast_math:
         return call

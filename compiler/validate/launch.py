@@ -14,10 +14,11 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from uops.compiler.log import LoweringLog
+from uops.compiler.log import CallifiedGraph, LoweringLog
 from uops.compiler.passes.select.select import STEPS
 from uops.compiler.prove.solver.solver import SolverWorker, solver_version
 from uops.compiler.runtime.queues import describe_launch_access, schedule_launches
+from uops.compiler.validate.arrays.callified import decide_values_of_callified_program, leave_values_to_interpreter
 from uops.compiler.validate.arrays.definitions import decide_values_of_split_kernels
 from uops.compiler.validate.decide import decide_claim
 from uops.compiler.validate.kernel import validate_kernel
@@ -158,7 +159,10 @@ def _validate_distinct_kernels(
         positions.setdefault((*bodies[k].values(), *(() if call in split_calls else (call,))), []).append(k)
     moves = group_rewriter_transforms_by_result(log)
     split = list(_decide_split_and_measure_seconds(graphs_by_pass, graphs_by_pass["join"], log))
-    kernels = []
+    start = _PROCESS.cpu_seconds()
+    callified = _decide_callify(graphs_by_pass, log)
+    seconds_of_program = _PROCESS.cpu_seconds() - start
+    kernels: list[KernelValidation] = []
     for key, (k, *_) in positions.items():
         start = _PROCESS.cpu_seconds()
         verdicts = _PROCESS.verdict_cache.get(key)
@@ -172,8 +176,26 @@ def _validate_distinct_kernels(
             of_calls = [split[j] for j in positions[key]]
             verdicts = _with_verdict_of_split(verdicts, [v for v, _ in of_calls])
             seconds += sum(s for _, s in of_calls)
+        if callified is not None:
+            verdicts = _insert_before_values(verdicts, callified)
+        if not kernels:
+            seconds += seconds_of_program
         kernels.append(KernelValidation(_kernel_label(before[k].body, k), before[k].body, after[k].body, verdicts, seconds))
     return tuple(kernels)
+
+
+def _decide_callify(graphs_by_pass: Mapping[str, UOp], log: LoweringLog) -> ValidationVerdict | None:
+    """Decide that the callified program has the values of its tensor graph; None for a program that entered without one."""
+    if log.callified is None or "callify" not in graphs_by_pass:
+        return None
+    if log.callified.call is not graphs_by_pass["callify"] and not log.applications_by_assuming_rule:
+        return leave_values_to_interpreter("the program changed after it was callified")
+    return _decide_callified_memoized(log.callified)
+
+
+@functools.lru_cache(KEPT)
+def _decide_callified_memoized(program: CallifiedGraph) -> ValidationVerdict:
+    return decide_values_of_callified_program(program, decide_equal_terms)
 
 
 def _decide_split_and_measure_seconds(
@@ -200,6 +222,11 @@ def _with_verdict_of_split(
     verdict = next((v for v in of_calls if v.by is DecisionMethod.INTERPRETER), of_calls[0])
     if verdict.by is not DecisionMethod.INTERPRETER:
         verdicts = tuple(replace(verdict, place="join") if (v.kind, v.place, v.by) == _FUSED else v for v in verdicts)
+    return _insert_before_values(verdicts, verdict)
+
+
+def _insert_before_values(verdicts: tuple[ValidationVerdict, ...], verdict: ValidationVerdict) -> tuple[ValidationVerdict, ...]:
+    """Return the verdicts of a kernel with one on values of an earlier pass."""
     k = next((k for k, v in enumerate(verdicts) if v.kind is ObligationKind.VALUE), len(verdicts))
     return (*verdicts[:k], verdict, *verdicts[k:])
 

@@ -69,9 +69,9 @@ def decide_values_of_split_kernels(
                 raise NotEvaluable("the program changed before it was split")
             if not definitions.has_kernel_per_effect:
                 raise NotEvaluable("an effect of the program has no kernel, or is none that is known")
-            verdict = _decide_pair(*definitions.pair_with_body(k), decide)
+            verdict = decide_pair(*definitions.pair_with_body(k), decide)
             if not verdict.is_proved:  # an Index out of range may have any value, and may be 0 in the kernel
-                verdict = _decide_pair(*definitions.pair_with_body(k, zero_out_of_range=True), decide)
+                verdict = decide_pair(*definitions.pair_with_body(k, zero_out_of_range=True), decide)
             if not verdict.is_proved:
                 raise NotEvaluable(verdict.why or "the terms differ")
             yield replace(verdict, place="rangeify")
@@ -98,7 +98,7 @@ def _holds_bounds(u: UOp, d: DType) -> bool:
     return d.is_integer and bounds is not None and d.min <= bounds[0] and bounds[1] <= d.max
 
 
-def _decide_pair(definition: UOp, body: UOp, decide: Callable[[UOp, UOp], ValidationVerdict]) -> ValidationVerdict:
+def decide_pair(definition: UOp, body: UOp, decide: Callable[[UOp, UOp], ValidationVerdict]) -> ValidationVerdict:
     """Decide that a body stores what its definition does: by `decide`, unless both are the same text."""
     if not (_reads_own_elements_alone(definition) and _reads_own_elements_alone(body)):
         raise NotEvaluable("a kernel reads elements that another of its iterations writes")
@@ -219,7 +219,7 @@ class KernelDefinitions:
         for u in toposort(call.body):
             if u.op is Op.PARAM and not _fits_argument(u, call.arguments):
                 raise NotEvaluable("a Param of a kernel is of another kind than its argument")
-        memory = _KernelMemory(versions.values())
+        memory = KernelMemory(versions.values())
         params = {
             u: memory.add_param(u, versions[u.arg.slot]) for u in toposort(call.body) if u.op is Op.PARAM and not is_variable(u)
         }
@@ -241,7 +241,7 @@ class KernelDefinitions:
             raise NotEvaluable("memory is read after some of its Stores, and not after others before these")
         return len(some)
 
-    def _define_effect(self, root: UOp, written: Version, memory: _KernelMemory, zero_out_of_range: bool) -> UOp:
+    def _define_effect(self, root: UOp, written: Version, memory: KernelMemory, zero_out_of_range: bool) -> UOp:
         """Return the effect that a kernel must have: to store a value, or what a Store stores, element by element."""
 
         def load(u: UOp, stores: frozenset[UOp], index: Index, gate: UOp) -> UOp | None:
@@ -275,7 +275,7 @@ def _fits_argument(param: UOp, arguments: Sequence[UOp]) -> bool:
     return argument.dtype is param.dtype
 
 
-class _KernelMemory:
+class KernelMemory:
     """The Params of a kernel, one per version of memory that it is given. Memory that it is not given gets another one."""
 
     def __init__(self, versions: Iterable[Version]) -> None:

@@ -2,7 +2,7 @@
 
 Takes: values of a callified body, and an index: one integer per axis. Gives: expressions of Loads, Reduces over loops, and
 elementwise ops. Nothing is simplified. Raises NotEvaluable for values that have no such expression.
-Spec: R41 (operand shapes, Permute), R43 (Pad), R44 (Shrink), R45 (Index), R51 (references).
+Spec: R41 (operand shapes, Permute), R43 (Pad), R44 (Shrink), R45 (Index), R47 (Replicated), R51 (references).
 """
 
 from __future__ import annotations
@@ -160,15 +160,15 @@ class ElementExpressions:
 
     def reshape(self, u: UOp, index: Index) -> Index:
         """Return the index in the operand of a Reshape."""
-        position, operand = flatten_index(index, u.shape), []
-        for n in reversed(u.operand.shape[1:]):
-            operand.append(ZERO if n == 1 else UOp(Op.MOD, (position, dim_node(n))))
-            position = position if n == 1 else UOp(Op.IDIV, (position, dim_node(n)))
-        return (*([position] if u.operand.shape else ()), *reversed(operand))
+        return unflatten_position(flatten_index(index, u.shape), u.operand.shape)
 
     def expand(self, u: UOp, index: Index) -> Index:
         """Return the index in the operand of an Expand."""
         return align_index(index, u.operand)
+
+    def replicated(self, u: UOp, index: Index) -> Index:
+        """Return the index in the operand of a Replicated: of the first of equal elements (R47)."""
+        return tuple(ZERO if k in u.arg.axes else i for k, i in enumerate(index))
 
     def shrink(self, u: UOp, index: Index) -> Index:
         """Return the index in the operand of a Shrink."""
@@ -233,6 +233,15 @@ def flatten_index(index: Index, shape: Sequence[Dim]) -> UOp:
     return position
 
 
+def unflatten_position(position: UOp, shape: Sequence[Dim]) -> Index:
+    """Return the index at a row-major position."""
+    index = []
+    for n in reversed(shape[1:]):
+        index.append(ZERO if n == 1 else UOp(Op.MOD, (position, dim_node(n))))
+        position = position if n == 1 else UOp(Op.IDIV, (position, dim_node(n)))
+    return (*([position] if shape else ()), *reversed(index))
+
+
 _Map = Callable[[ElementExpressions, UOp, Index], Index]
 #: Op -> the index in its operand of the element at an index. All of these have the elements of their operand, and Pad has zeros.
 _OPERAND_INDEX: Mapping[Op, _Map] = {
@@ -240,6 +249,7 @@ _OPERAND_INDEX: Mapping[Op, _Map] = {
     Op.FLIP: ElementExpressions.flip,
     Op.RESHAPE: ElementExpressions.reshape,
     Op.EXPAND: ElementExpressions.expand,
+    Op.REPLICATED: ElementExpressions.replicated,
     Op.SHRINK: ElementExpressions.shrink,
     Op.PAD: ElementExpressions.pad,
     Op.INDEX: ElementExpressions.index,
