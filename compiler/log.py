@@ -46,7 +46,7 @@ class GraphTransform:
 
 @record(frozen=True, slots=True)
 class CallifiedGraph:
-    """What callify made: the Call of a tensor graph, and the Buffer of each value of the graph."""
+    """A tensor graph, the Call that callify made of it, and the Buffer of each value of the graph."""
 
     root: UOp
     call: UOp

@@ -179,7 +179,8 @@ def test_every_pass_that_replays_nothing_names_its_check():
 def test_the_values_of_each_pass_are_proved_by_some_method():
     (found,) = validate(*record_lowering_up_to_plan(product(), create_backend("c").target, CHECKED)).kernels
     passes = {v.place: v for v in found.verdicts if v.kind is ObligationKind.VALUE}
-    assert list(passes) == ["rangeify", *launch.PASSES]
+    assert list(passes) == ["callify", "rangeify", *launch.PASSES]
+    assert passes["callify"].by is DecisionMethod.STRUCTURE
     assert passes["rangeify"].by is DecisionMethod.STRUCTURE
     assert passes["decompose"].by is DecisionMethod.STRUCTURE and passes["accumulate"].by is DecisionMethod.FINGERPRINTS
     assert passes["join"].by is DecisionMethod.STRUCTURE

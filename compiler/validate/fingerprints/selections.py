@@ -1,0 +1,257 @@
+"""Loops that keep the greatest element and what belongs to it, restated as Reduces.
+
+Takes: the body of a kernel before it is listed. Gives: a body that stores the same, without such loops.
+
+    for r: if x(r) > m: m, p = x(r), v(r)          m from the identity of Max, p from v(0)
+
+leaves the greatest x in m, as a Reduce does. If v does not grow with r, p is the greatest v(r) of those with x(r) = m: the first of
+them. A NaN counts as greater than any number, and stays. So, for M that is at least m and for z that is at most every v,
+
+    (m = M ? p : z)   is   max of (x(r) = M ? v(r) : z) over r.
+
+Each lane of a vector is such a loop of its own. Spec: R11 (Max on floats), R32 (value of a Reduce).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from uops.spec.ir import build as B
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import ReduceArg
+from uops.spec.ir.node import UOp, collect_users, rebuild, substitute, toposort
+from uops.spec.ir.ops import MEMORY_ROOTS, Op
+from uops.spec.ir.scope import base_memory, open_ranges
+
+#: Greatest number of iterations of such a loop, times its lanes.
+_MAX_ITERATIONS = 1 << 16
+Integers = NDArray[np.object_]
+
+
+class _Selection(NamedTuple):
+    """The Stores by which a loop keeps the greatest x, and the v that belongs to it."""
+
+    greatest: UOp
+    place: UOp
+    x: UOp
+    v: UOp
+    loop: UOp
+
+
+def restate_running_selections(body: UOp) -> UOp:
+    """Return a body in which the greatest element, and what belongs to it, are Reduces; the body itself if it has no such loop."""
+    if body.op is not Op.SINK or not any(u.op is Op.STORE and u.value.op is Op.WHERE for u in toposort(body)):
+        return body
+    loops = _SelectionLoops(body)
+    found = [s for u in loops.stores if (s := loops.match_selection(u)) is not None]
+    restated = [loops.restate_choices(s) for s in found]
+    if not found or any(choices is None for choices in restated):
+        return body
+    places = {base_memory(s.place.buffer) for s in found}
+    greatest = {base_memory(s.greatest.buffer) for s in found}
+
+    def state(u: UOp) -> UOp:
+        if u.op is Op.GROUP:
+            return B.group(*[s for s in u.src if s.op is not Op.STORE or base_memory(s.buffer) not in places])
+        if u.op is Op.STORE and base_memory(u.buffer) in greatest and u.value.op is Op.WHERE:
+            return u.replace(src=(u.buffer, UOp(Op.MAX, (u.value.if_false, u.value.if_true))))
+        return u
+
+    return rebuild(substitute(body, {u: new for choices in restated if choices for u, new in choices.items()}), state)
+
+
+class _SelectionLoops:
+    """The Stores and loops of a body."""
+
+    def __init__(self, body: UOp) -> None:
+        self.nodes = toposort(body)
+        self.users = collect_users(self.nodes)
+        self.loops_around = open_ranges(self.nodes)
+        self.stores = [u for u in self.nodes if u.op is Op.STORE]
+        self.stores_to: dict[UOp, list[UOp]] = {}
+        for u in self.stores:
+            self.stores_to.setdefault(base_memory(u.buffer), []).append(u)
+        self.next_axis_id = 1 + max((u.arg.axis_id for u in self.nodes if u.op is Op.RANGE), default=0)
+
+    # The loop
+
+    def match_selection(self, place: UOp) -> _Selection | None:
+        """Return the selection that a Store of a place updates, or None."""
+        choice = place.value
+        if choice.op is not Op.WHERE:
+            return None
+        for greatest in self.stores:
+            kept = greatest.value
+            if greatest is place or kept.op is not Op.WHERE or kept.condition is not choice.condition:
+                continue
+            loops = self._loops_with_start(place) & self._loops_with_start(greatest)
+            if len(loops) == 1 and _is_exceeded(kept.condition, kept.if_true, kept.if_false):
+                s = _Selection(greatest, place, kept.if_true, choice.if_true, *loops)
+                return s if self._keeps_first_of_greatest(s) else None
+        return None
+
+    def _loops_with_start(self, update: UOp) -> frozenset[UOp]:
+        """Return the loop before which the memory of a Store is started, if the Store updates all of that memory in it."""
+        address, stores = update.buffer, self.stores_to[base_memory(update.buffer)]
+        if len(stores) != 2 or not all(map(_covers_private_memory, stores)):
+            return frozenset()
+        (start,) = (u for u in stores if u is not update)
+        own = update.value.if_false
+        if own.op is not Op.LOAD or own.src != (address,) or start not in toposort(*address.operand.dependencies):
+            return frozenset()
+        loops = self.loops_around[update] - self.loops_around[start]
+        is_inside = self.loops_around[start] < self.loops_around[update]
+        return loops if is_inside and loops.issubset(address.operand.dependencies) else frozenset()
+
+    def _keeps_first_of_greatest(self, s: _Selection) -> bool:
+        """Return True if the start is below all elements, and v is what it starts at, does not grow, and reads what never changes."""
+        if any(u.op is Op.LOAD and base_memory(u.buffer) in self.stores_to for u in toposort(s.x, s.v)):
+            return False
+        starts = [next(u.value for u in self.stores_to[base_memory(w.buffer)] if u is not w) for w in (s.greatest, s.place)]
+        least, first = (_evaluate_integers(u, s.loop) for u in starts[1:] + [s.v])
+        lowest = -math.inf if s.x.dtype.is_float else s.x.dtype.min
+        if set(_constants_of(starts[0])) != {lowest} or least is None or first is None:
+            return False
+        return bool((first[0] == least[0]).all() and (first[1:] <= first[:-1]).all())
+
+    # What is chosen after it
+
+    def restate_choices(self, s: _Selection) -> dict[UOp, UOp] | None:
+        """Return each choice of a place, by the greatest element of all, as a Reduce; None if the place is used otherwise."""
+        memory, restated = base_memory(s.place.buffer), {}
+        if any(user.op is not Op.GROUP for store in self.stores_to[memory] for user in self.users[store]):
+            return None
+        for load in [u for u in self.nodes if u.op is Op.LOAD and base_memory(u.buffer) is memory]:
+            if load is s.place.value.if_false and self.users[load] == [s.place.value] and self.users[s.place.value] == [s.place]:
+                continue
+            for choice in self.users[load]:
+                new = self._restate_choice(s, load, choice)
+                if new is None:
+                    return None
+                restated[choice] = new
+        return restated
+
+    def _restate_choice(self, s: _Selection, load: UOp, choice: UOp) -> UOp | None:
+        """Return (m = M ? p : z) as a Reduce, where `load` is p after the loop; None for anything else."""
+        if choice.op is not Op.WHERE or choice.if_true is not load or len(load.src) != 1:
+            return None
+        address, missing = load.buffer, _constants_of(choice.if_false)
+        positions = s.place.buffer.positions
+        if address.op is not Op.INDEX or address.positions != positions or address.operand.op is not Op.AFTER:
+            return None
+        after = address.operand
+        m = UOp(Op.LOAD, (UOp(Op.INDEX, (after.replace(src=(base_memory(s.greatest.buffer), *after.dependencies)), *positions)),), load.arg)
+        total = _find_compared_maximum(choice.condition, m)
+        values = _evaluate_integers(s.v, s.loop)
+        if total is None or values is None or not missing or max(missing) > values.min() or self.loops_around[choice] & {s.loop}:
+            return None
+        if not all(s.loop in u.ranges for u in after.dependencies if u.op is Op.END) or s.place not in toposort(*after.dependencies):
+            return None
+        lanes = range(int(math.prod(m.shape)))
+        if not all((m, lane) in _list_leaves_of_maximum(total, lane) for lane in lanes):
+            return None
+        loop = s.loop.replace(arg=replace(s.loop.arg, axis_id=self.next_axis_id))
+        self.next_axis_id += 1
+        x, v = (substitute(u, {s.loop: loop}) for u in (s.x, s.v))
+        equal = UOp(Op.CMPEQ, (x, total))
+        is_greatest = UOp(Op.OR, (equal, UOp(Op.CMPNE, (x, x)))) if x.dtype.is_float else equal
+        return UOp(Op.REDUCE, (UOp(Op.WHERE, (is_greatest, v, choice.if_false)), loop), ReduceArg(Op.MAX, ()))
+
+
+def _covers_private_memory(store: UOp) -> bool:
+    """Return True for a Store, in each case, to all elements of a private Buffer in order."""
+    address, memory = store.buffer, base_memory(store.buffer)
+    if store.gate is not None or memory.op is not Op.BUFFER or address.op is not Op.INDEX or len(address.positions) != 1:
+        return False
+    is_whole = address.operand.op is Op.AFTER and address.operand.buffer is memory
+    return is_whole and memory.dtype is store.value.dtype and _constants_of(address.positions[0]) == [*range(memory.arg.size)]
+
+
+def _constants_of(u: UOp) -> list[int | float]:
+    """Return the constants of a vector, or the one of a scalar; none if they are not constant."""
+    values = _evaluate_integers(u, None) if u.dtype.is_integer else None
+    if values is not None:
+        return [int(x) for x in values[0]]
+    sources = u.src if u.op is Op.STACK else (u,)
+    return [s.arg.value for s in sources] if all(s.op is Op.CONST for s in sources) else []
+
+
+def _is_exceeded(condition: UOp, x: UOp, m: UOp) -> bool:
+    """Return True for the condition that x is greater than m, or is the first NaN."""
+    if not x.dtype.is_float:
+        return condition.op is Op.CMPLT and condition.src == (m, x)
+    if condition.op is not Op.AND:
+        return False
+    terms = {UOp(Op.NOT, (UOp(Op.CMPLE, (x, m)),)), UOp(Op.CMPEQ, (m, m))}
+    return set(condition.src) == terms
+
+
+def _find_compared_maximum(condition: UOp, m: UOp) -> UOp | None:
+    """Return M of the condition that m is M, or a NaN; None for any other one."""
+    equal = condition
+    if m.dtype.is_float:
+        is_nan = UOp(Op.CMPNE, (m, m))
+        if condition.op is not Op.OR or is_nan not in condition.src:
+            return None
+        equal = next((t for t in condition.src if t is not is_nan), condition)
+    if equal.op is not Op.CMPEQ or m not in equal.src:
+        return None
+    return equal.rhs if equal.lhs is m else equal.lhs
+
+
+def _list_leaves_of_maximum(u: UOp, lane: int) -> set[tuple[UOp, int]]:
+    """Return the elements, as nodes and lanes, of which one lane of `u` is the greatest."""
+    leaves, stack, seen = set[tuple[UOp, int]](), [(u, lane)], set[tuple[UOp, int]]()
+    while stack:
+        at = stack.pop()
+        if at in seen:
+            continue
+        seen.add(at)
+        u, lane = at
+        positions = _constants_of(u.positions[0]) if u.op is Op.INDEX and len(u.positions) == 1 else []
+        if u.op is Op.MAX:
+            stack += [(s, lane if s.shape else 0) for s in u.src]
+        elif u.op is Op.STACK and len(u.shape) == 1:
+            stack.append((u.src[lane], 0))
+        elif positions and u.operand.op not in MEMORY_ROOTS and len(u.operand.shape) == 1:
+            stack.append((u.operand, int(positions[lane])))
+        else:
+            leaves.add(at)
+    return leaves
+
+
+def _evaluate_integers(u: UOp, loop: UOp | None) -> Integers | None:
+    """Return an integer vector or scalar in each iteration of a loop, (iterations, lanes); None if it depends on anything else."""
+    count = 1 if loop is None else int(loop.bound.arg.value) if loop.bound.op is Op.CONST else 0
+    if not 0 < count <= _MAX_ITERATIONS:
+        return None
+    known: dict[UOp, Integers] = {}
+    for node in toposort(u, gate=lambda n: n.op is not Op.RANGE):
+        sources = [known.get(s) for s in node.src]
+        if node is loop:
+            value = np.arange(count).astype(object).reshape(-1, 1)
+        elif node.op is Op.CONST and (node.dtype.is_integer or node.dtype is dt.index):
+            value = np.full((1, 1), int(node.arg.value), object)
+        elif any(s is None for s in sources) or node.op not in _INTEGER_OPS:
+            return None
+        else:
+            value = _INTEGER_OPS[node.op](*sources)
+        if node.dtype is not dt.index and not (node.dtype.is_integer and node.dtype.min <= value.min() and value.max() <= node.dtype.max):
+            return None
+        known[node] = value
+    return known[u]
+
+
+_INTEGER_OPS: dict[Op, Callable[..., Integers]] = {
+    Op.ADD: np.add,
+    Op.SUB: np.subtract,
+    Op.MUL: np.multiply,
+    Op.CAST: lambda x: x,
+    Op.STACK: lambda *xs: np.concatenate(np.broadcast_arrays(*xs), axis=1),
+}
