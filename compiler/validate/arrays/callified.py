@@ -11,8 +11,7 @@ callers).
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from uops.compiler.ir.bodies import order_outside_kernels
@@ -20,16 +19,9 @@ from uops.compiler.log import CallifiedGraph, record_transforms
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules import INDEXING
 from uops.compiler.validate.arrays.definitions import KernelMemory, decide_pair
-from uops.compiler.validate.arrays.elements import (
-    TRUE,
-    ZERO,
-    ElementExpressions,
-    Index,
-    align_index,
-    flatten_index,
-    unflatten_position,
-)
+from uops.compiler.validate.arrays.elements import TRUE, ZERO, ElementExpressions, flatten_index, unflatten_position
 from uops.compiler.validate.arrays.forms import count_iterations_in_closed_form
+from uops.compiler.validate.arrays.stored import StoredElements
 from uops.compiler.validate.fingerprints.integers import NotEvaluable
 from uops.compiler.validate.model import DecisionMethod, ObligationKind, ValidationVerdict
 from uops.spec.ir import build as B
@@ -37,7 +29,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import ParamArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.derive.shape import dim_node
-from uops.spec.ir.node import UOp, ops_below, rebuild, substitute, toposort
+from uops.spec.ir.node import UOp, rebuild, substitute, toposort
 from uops.spec.ir.ops import CALL_LIKE, MARKERS, MEMORY_ROOTS, WRITES, Op
 from uops.spec.ir.scope import base_memory, is_variable, root_items
 from uops.spec.verify.infer import is_kernel_or_custom_function_body
@@ -69,8 +61,6 @@ class _ComparedProgram:
         self.arguments = program.call.arguments
         self.items = root_items(_state_graph_without_functions(program.root))
         self.effects = root_items(program.call.body)
-        if len(self.effects) < len(self.items):
-            raise NotEvaluable("the program lacks an effect")
         buffers = iter(program.buffers)
         self.buffers = [None if v.dtype is dt.void else next(buffers, None) for v in self.items]
         memory = {u for u in toposort(program.root) if u.op is Op.BUFFER}
@@ -80,15 +70,14 @@ class _ComparedProgram:
 
 
 def _decide_program(program: _ComparedProgram, decide: Decide) -> ValidationVerdict:
-    if _has_items_of_graph(program):
-        return ValidationVerdict(ObligationKind.VALUE, "callify", DecisionMethod.STRUCTURE)
-    if any(not WRITES.isdisjoint(ops_below(v)) for v in program.items):
-        raise NotEvaluable("a program with Stores of its own, on several devices or with copies of what it overwrites")
     verdict = ValidationVerdict(ObligationKind.VALUE, "callify", DecisionMethod.STRUCTURE)
-    for k in range(len(program.items)):
-        verdict = decide_pair(*_state_value_and_effect(program, k), decide)
+    if _has_items_of_graph(program):
+        return verdict
+    comparison = _ElementComparison(program)
+    for stated, done in comparison.list_pairs():
+        verdict = decide_pair(stated, done, decide)
         if not verdict.is_proved:
-            raise NotEvaluable(verdict.why or f"the terms of value {k} differ")
+            raise NotEvaluable(verdict.why or "the terms of a value differ")
     return verdict
 
 
@@ -175,49 +164,82 @@ def _is_front(view: UOp, value: UOp, buffer: UOp, arguments: Sequence[UOp]) -> b
 # Element by element
 
 
-def _state_value_and_effect(program: _ComparedProgram, k: int) -> tuple[UOp, UOp]:
-    """Return a body that stores value `k` of the graph, and one that stores what its effect does. Raises NotEvaluable."""
-    value, effect, buffer = program.items[k], program.effects[k], program.buffers[k]
-    if buffer is None or effect.op is not Op.STORE or effect.gate is not None:
-        raise NotEvaluable("a value that no Store stores")
-    target = base_memory(effect.buffer)
-    if target.op is not Op.PARAM or program.arguments[target.arg.slot] is not buffer:
-        raise NotEvaluable("a value that is stored to another Buffer than its own")
-    memory = KernelMemory([(buffer, 0)])
-    arguments = {_identify_memory(a): a for a in program.arguments if a.op in MEMORY_ROOTS and not is_variable(a)}
+class _ElementComparison:
+    """What a graph says of each element of its values and of the memory that it writes, and what the body does."""
 
-    def load_of_graph(u: UOp, stores: frozenset[UOp], index: Index, gate: UOp) -> UOp | None:
-        if u.op not in MEMORY_ROOTS or is_variable(u):
-            return None
-        argument = arguments.get(_identify_memory(u))
+    def __init__(self, program: _ComparedProgram) -> None:
+        self.program = program
+        memory = [a for a in program.arguments if a.op in MEMORY_ROOTS and not is_variable(a)]
+        self.argument_by_identity = {_identify_memory(a): a for a in memory}
+        if len(self.argument_by_identity) < len(set(memory)):
+            raise NotEvaluable("two arguments that are one memory")
+        graph, body = (toposort(*items) for items in (program.items, program.effects))
+        if any(u.op is Op.CALL or (u.op in WRITES and u.op is not Op.STORE) for u in (*graph, *body)):
+            raise NotEvaluable("a program that calls a kernel")
+        self.stores_of_graph = self._list_stores(graph, self._find_argument_of_graph)
+        self.stores_of_body = self._list_stores(body, self._find_argument_of_body)
+        if any(program.arguments.count(a) > 1 for a in self.stores_of_body):
+            raise NotEvaluable("memory that is written is two arguments")
+        self.values = {b for b in program.buffers if b is not None}
+        given = {self._find_argument_of_graph(u) for u in graph if u.op in MEMORY_ROOTS and not is_variable(u)}
+        if not self.stores_of_body.keys() & given <= self.stores_of_graph.keys() or self.values & given:
+            raise NotEvaluable("memory of the caller is written that the graph does not write")
+
+    def _list_stores(self, nodes: Sequence[UOp], find_argument: Callable[[UOp], UOp]) -> dict[UOp, list[UOp]]:
+        """Return each memory, as the argument for it, and the Stores to it."""
+        stores: dict[UOp, list[UOp]] = {}
+        for u in nodes:
+            if u.op is Op.STORE:
+                if base_memory(u.buffer).op not in MEMORY_ROOTS:
+                    raise NotEvaluable("a Store to what is no memory")
+                stores.setdefault(find_argument(base_memory(u.buffer)), []).append(u)
+        return stores
+
+    def _find_argument_of_graph(self, u: UOp) -> UOp:
+        """Return the argument for memory of the graph, which may be on several devices. Raises NotEvaluable if there is none."""
+        argument = self.argument_by_identity.get(_identify_memory(u))
         if argument is None:
             raise NotEvaluable("memory that is no argument of the program")
-        return memory.load((argument, 0), flatten_index(index, u.shape), gate)
+        return argument
 
-    temporaries = _TemporaryMemory(program, memory)
-    by_graph, by_body = ElementExpressions(load_of_graph), temporaries.expressions
-    index = tuple(by_graph.open_loop(n, AxisType.LOOP) for n in value.shape)
-    stored_at = tuple(by_body.open_loop(n, AxisType.LOOP) for n in effect.buffer.shape)
-    pairs = (
-        (index, flatten_index(index, value.shape), by_graph.element(value, index)),
-        (
-            stored_at,
-            by_body.position_in(effect.buffer, stored_at),
-            by_body.element_of_operand(effect.value, stored_at),
-        ),
-    )
-    with record_transforms():  # what is simplified here is no step of the lowering
-        simplify = Rewriter(INDEXING)
-        stated, done = (
-            simplify(count_iterations_in_closed_form(simplify(_store_element(memory, buffer, *p)))) for p in pairs
-        )
-    return stated, done
+    def _find_argument_of_body(self, u: UOp) -> UOp:
+        argument: UOp = self.program.arguments[u.arg.slot]
+        return argument
 
+    def list_pairs(self) -> Iterator[tuple[UOp, UOp]]:
+        """Yield a body that stores a value, or all of written memory, as the graph says, and one that stores it as the body does."""
+        for item, buffer in zip(self.program.items, self.program.buffers, strict=True):
+            if buffer is not None:
+                yield self._pair_contents(buffer, item, None)
+            elif item.dtype is not dt.void:
+                raise NotEvaluable("a value that no Store stores")
+        for argument, stores in self.stores_of_graph.items():
+            yield self._pair_contents(argument, base_memory(stores[0].buffer), stores)
 
-def _store_element(memory: KernelMemory, buffer: UOp, index: Index, position: UOp, element: UOp) -> UOp:
-    address = memory.address((buffer, 0), position)
-    effect = B.store(address, B.cast(element, address.dtype))
-    return B.sink(B.wrap_in_one_end_per_loop(effect, [r for r in index if r is not ZERO]))
+    def _pair_contents(self, argument: UOp, value: UOp, stores: Sequence[UOp] | None) -> tuple[UOp, UOp]:
+        """Return bodies that store the elements of a value, or of memory after Stores, to an argument that shall have them."""
+        memory = KernelMemory([(argument, 0)])
+        by_graph = StoredElements(memory, self._find_argument_of_graph)
+        by_body = StoredElements(memory, self._find_argument_of_body)
+        stores_of_body = self.stores_of_body.get(argument, [])
+        if not stores_of_body:
+            raise NotEvaluable("a value, or memory, that no Store stores to")
+        param = base_memory(stores_of_body[0].buffer)
+        index = tuple(by_graph.expressions.open_loop(n, AxisType.LOOP) for n in value.shape)
+        by_body.expressions.axis_ids = by_graph.expressions.axis_ids
+        position = flatten_index(index, value.shape)
+        stated = by_graph.expressions.element(value, index) if stores is None else by_graph.load(value, stores, index, TRUE)
+        done = by_body.load(param, stores_of_body, unflatten_position(position, param.shape), TRUE)
+        address = memory.address((argument, 0), position)
+        loops = [r for r in index if r is not ZERO]
+        with record_transforms():  # what is simplified here is no step of the lowering
+            simplify = Rewriter(INDEXING)
+            bodies = []
+            for element in (stated, done):
+                assert element is not None
+                effect = B.wrap_in_one_end_per_loop(B.store(address, B.cast(element, address.dtype)), loops)
+                bodies.append(simplify(count_iterations_in_closed_form(simplify(B.sink(effect)))))
+        return bodies[0], bodies[1]
 
 
 def _identify_memory(u: UOp) -> tuple[object, ...]:
@@ -226,68 +248,3 @@ def _identify_memory(u: UOp) -> tuple[object, ...]:
     for n in u.shape:
         count = B.mul(count, dim_node(n))
     return u.op, u.dtype.storage, u.arg.unique if u.op is Op.BUFFER else u.arg.slot, count if count.op is not Op.CONST else count.arg
-
-
-class _TemporaryMemory:
-    """Elements of a body, in which memory of its own has the values that Stores to boxes of it have left."""
-
-    def __init__(self, program: _ComparedProgram, memory: KernelMemory) -> None:
-        self.arguments, self.memory = program.arguments, memory
-        self.expressions = ElementExpressions(self.load)
-
-    def load(self, u: UOp, stores: frozenset[UOp], index: Index, gate: UOp) -> UOp | None:
-        """Return an element of memory after Stores to it: of the value that was stored there, or of what the memory held before."""
-        if u.op is not Op.PARAM or is_variable(u):
-            return None
-        position = flatten_index(index, u.shape)
-        element = self.memory.load((self.arguments[u.arg.slot], 0), position, gate)
-        _require_disjoint_boxes(stores)
-        for store in stores:
-            inside, target_index = _find_index_in_view(store.buffer, position)
-            gate_inside = UOp(Op.AND, (gate, inside))
-            value = self.expressions.element(store.value, align_index(target_index, store.value), gate_inside)
-            element = B.where(inside, value, element)
-        return element
-
-
-def _find_index_in_view(view: UOp, position: UOp) -> tuple[UOp, Index]:
-    """Return the condition under which a view has the element of its memory at a position, and its index in the view."""
-    views = []
-    while view.op is not Op.PARAM:
-        views.append(view)
-        view = view.src[0]  # operand, or buffer of an After
-    index, inside = unflatten_position(position, view.shape), TRUE
-    for u in reversed(views):
-        if u.op is Op.RESHAPE:
-            index = unflatten_position(flatten_index(index, u.operand.shape), u.shape)
-        elif u.op is Op.SHRINK:
-            index = tuple(B.sub(i, o) for i, o in zip(index, _list_offsets(u), strict=True))
-            for i, n in zip(index, u.shape, strict=True):
-                for part in (UOp(Op.CMPGE, (i, ZERO)), UOp(Op.CMPLT, (i, dim_node(n)))):
-                    inside = UOp(Op.AND, (inside, part))
-        elif u.op is not Op.AFTER:
-            raise NotEvaluable(f"a Store to a {u.op.name} of memory of the program itself")
-    return inside, index
-
-
-def _require_disjoint_boxes(stores: frozenset[UOp]) -> None:
-    """Raise NotEvaluable unless Stores write different elements of one view: boxes that differ along some axis."""
-    if len(stores) < 2:
-        return
-    views, boxes = set(), []
-    for store in stores:
-        target = store.buffer
-        is_cut = target.op is Op.SHRINK
-        views.add(target.operand if is_cut else target)
-        boxes.append([(o, o + n) for o, n in zip(_list_offsets(target) if is_cut else [0] * len(target.shape), target.shape)])
-    for a, b in itertools.combinations(boxes, 2):
-        if len(views) > 1 or not any(x[1] <= y[0] or y[1] <= x[0] for x, y in zip(a, b, strict=True)):
-            raise NotEvaluable("Stores that may write the same elements of memory of the program itself")
-
-
-def _list_offsets(shrink: UOp) -> list[int]:
-    """Return the offsets of a Shrink. Raises NotEvaluable unless they, and its extents, are constants."""
-    offsets = shrink.offsets.constants_of_stack
-    if offsets is None or not all(isinstance(n, int) for n in shrink.shape):
-        raise NotEvaluable("a part of memory of the program itself that depends on variables")
-    return [int(o) for o in offsets]

@@ -18,7 +18,7 @@ from uops.spec.ir.args import ReduceArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.derive.shape import dim_node
 from uops.spec.ir.node import Dim, UOp, toposort
-from uops.spec.ir.ops import ALU, CONVERSIONS, MARKERS, Op
+from uops.spec.ir.ops import ALU, CONVERSIONS, MARKERS, MEMORY_ROOTS, Op
 from uops.spec.ir.scope import base_memory, is_variable
 
 #: One integer per axis.
@@ -120,7 +120,7 @@ class ElementExpressions:
             index = _OPERAND_INDEX[u.op](self, u, index) if u.op in _OPERAND_INDEX else index
             u = u.src[0]  # operand, or buffer
         order = toposort(after)
-        if u.op is not Op.PARAM:
+        if u.op not in MEMORY_ROOTS:
             return self.element(u, index, gate)
         if any(x.op is Op.CALL for x in order):
             raise NotEvaluable("a program that calls a kernel")

@@ -1,0 +1,110 @@
+"""Elements of memory after Stores to views of it.
+
+Takes: a graph that stores to memory, and the argument of each memory. Gives: expressions of elements, which are those of the values
+that were stored, or what the memory held before. Raises NotEvaluable where Stores without an order may write the same elements.
+Spec: R41 (Permute), R44 (Shrink), R51 (references), R54 (Store).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from uops.compiler.validate.arrays.definitions import KernelMemory
+from uops.compiler.validate.arrays.elements import (
+    TRUE,
+    ZERO,
+    ElementExpressions,
+    Index,
+    align_index,
+    flatten_index,
+    unflatten_position,
+)
+from uops.compiler.validate.fingerprints.integers import NotEvaluable
+from uops.spec.ir import build as B
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.derive.shape import dim_node
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import MEMORY_ROOTS, Op
+from uops.spec.ir.scope import is_variable
+
+
+class StoredElements:
+    """Elements of a graph. `memory` has the Params for what its memory held before, and `find_argument` says which memory it is."""
+
+    def __init__(self, memory: KernelMemory, find_argument: Callable[[UOp], UOp]) -> None:
+        self.memory, self.find_argument = memory, find_argument
+        self.expressions = ElementExpressions(self.load)
+
+    def load(self, u: UOp, stores: Collection[UOp], index: Index, gate: UOp) -> UOp | None:
+        """Return an element of memory after Stores to it; None for what is no memory."""
+        if u.op not in MEMORY_ROOTS or is_variable(u):
+            return None
+        position = flatten_index(index, u.shape)
+        element = self.memory.load((self.find_argument(u), 0), position, gate)
+        for store in _order_stores(stores):
+            inside, target_index = find_index_in_view(store.buffer, position)
+            gate_inside = UOp(Op.AND, (gate, inside))
+            value, *others = (
+                self.expressions.element(s, align_index(target_index, s), gate_inside)
+                for s in (store.value, store.gate)
+                if s is not None
+            )
+            is_stored = UOp(Op.AND, (inside, *others)) if others else inside
+            element = B.where(is_stored, B.cast(value, element.dtype), element)
+        return B.cast(element, u.dtype) if u.dtype is dt.index else element
+
+
+def _order_stores(stores: Collection[UOp]) -> list[UOp]:
+    """Return Stores in their order. Raises NotEvaluable unless those without one write different elements."""
+    order = [u for u in toposort(*stores) if u in stores] if len(stores) > 1 else list(stores)
+    for k, later in enumerate(order):
+        earlier = set(toposort(later)) if k else set()
+        for u in order[:k]:
+            if u not in earlier and not _write_different_boxes(u, later):
+                raise NotEvaluable("Stores without an order may write the same elements")
+    return order
+
+
+def _write_different_boxes(a: UOp, b: UOp) -> bool:
+    """Return True if two Stores write parts of one view that differ along some axis."""
+    views, boxes = set(), []
+    for target in (a.buffer, b.buffer):
+        is_cut = target.op is Op.SHRINK
+        views.add(target.operand if is_cut else target)
+        offsets = _list_offsets(target) if is_cut else [0] * len(target.shape)
+        boxes.append([(o, o + n) for o, n in zip(offsets, target.shape, strict=True)])
+    return len(views) == 1 and any(x[1] <= y[0] or y[1] <= x[0] for x, y in zip(*boxes, strict=True))
+
+
+def find_index_in_view(view: UOp, position: UOp) -> tuple[UOp, Index]:
+    """Return the condition under which a view has the element of its memory at a position, and its index in the view."""
+    views = []
+    while view.op not in MEMORY_ROOTS:
+        views.append(view)
+        view = view.src[0]  # operand, or buffer of an After
+    index, inside = unflatten_position(position, view.shape), TRUE
+    for u in reversed(views):
+        if u.op is Op.RESHAPE:
+            index = unflatten_position(flatten_index(index, u.operand.shape), u.shape)
+        elif u.op is Op.SHRINK:
+            index = tuple(B.sub(i, o) for i, o in zip(index, _list_offsets(u), strict=True))
+            for i, n in zip(index, u.shape, strict=True):
+                for part in (UOp(Op.CMPGE, (i, ZERO)), UOp(Op.CMPLT, (i, dim_node(n)))):
+                    inside = UOp(Op.AND, (inside, part))
+        elif u.op is Op.PERMUTE:
+            index = tuple(index[axis] for axis in u.arg.order)
+        elif u.op is Op.FLIP:
+            index = tuple(
+                B.sub(B.sub(dim_node(n), 1), i) if f else i for i, n, f in zip(index, u.shape, u.arg.flags, strict=True)
+            )
+        elif u.op is not Op.AFTER:
+            raise NotEvaluable(f"a Store to a {u.op.name}")
+    return inside, index
+
+
+def _list_offsets(shrink: UOp) -> list[int]:
+    """Return the offsets of a Shrink. Raises NotEvaluable unless they, and its extents, are constants."""
+    offsets = shrink.offsets.constants_of_stack
+    if offsets is None or not all(isinstance(n, int) for n in shrink.shape):
+        raise NotEvaluable("a Store to a part of memory that depends on variables")
+    return [int(o) for o in offsets]
