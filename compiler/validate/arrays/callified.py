@@ -2,15 +2,17 @@
 
 Takes: a graph of TENSOR, the Call that callify made of it, and the Buffer of each value. Gives: one verdict.
 
-The graph and the body are brought to one form: Functions are replaced by their bodies, markers by their operands, and a Param of the
-body by the argument that it stands for. If the items then are the same nodes, the program is proved. Parts of values on several
-devices have no such form. There the element of each value is written as an expression, by the graph and by the body, and both are
-compared. Spec: R51 (references), R64 (Function), R73 (n-tuple Buffer), R76 (null axis on D), R175 (Contiguous), R182 (memory of
-callers).
+The graph and the body are brought to one form: Functions are replaced by their bodies, markers by their operands, and a Param of
+the body by the argument that it stands for. If the items then are the same nodes, the program is proved. Parts of values on several
+devices have no such form. There the element of each value, and of memory that is written, is an expression by the graph, and
+another one by the body. Both are compared.
+
+Spec: R51 (references), R64 (Function), R73 (n-tuple Buffer), R76 (null axis on D), R175 (Contiguous), R182 (memory of callers).
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -207,7 +209,7 @@ class _ElementComparison:
         return argument
 
     def list_pairs(self) -> Iterator[tuple[UOp, UOp]]:
-        """Yield a body that stores a value, or all of written memory, as the graph says, and one that stores it as the body does."""
+        """Yield a body that stores a value, or all of written memory, by the graph, and one that stores it by the body."""
         for item, buffer in zip(self.program.items, self.program.buffers, strict=True):
             if buffer is not None:
                 yield self._pair_contents(buffer, item, None)
@@ -244,7 +246,6 @@ class _ElementComparison:
 
 def _identify_memory(u: UOp) -> tuple[object, ...]:
     """Return what memory of the caller has in common with the argument for it, whole or on several devices (R182)."""
-    count = dim_node(1)
-    for n in u.shape:
-        count = B.mul(count, dim_node(n))
-    return u.op, u.dtype.storage, u.arg.unique if u.op is Op.BUFFER else u.arg.slot, count if count.op is not Op.CONST else count.arg
+    count = functools.reduce(B.mul, map(dim_node, u.shape), dim_node(1))
+    number = u.arg.unique if u.op is Op.BUFFER else u.arg.slot
+    return u.op, u.dtype.storage, number, count.arg if count.op is Op.CONST else count

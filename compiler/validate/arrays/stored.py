@@ -94,9 +94,7 @@ def find_index_in_view(view: UOp, position: UOp) -> tuple[UOp, Index]:
         elif u.op is Op.PERMUTE:
             index = tuple(index[axis] for axis in u.arg.order)
         elif u.op is Op.FLIP:
-            index = tuple(
-                B.sub(B.sub(dim_node(n), 1), i) if f else i for i, n, f in zip(index, u.shape, u.arg.flags, strict=True)
-            )
+            index = tuple(B.sub(B.sub(dim_node(n), 1), i) if f else i for i, n, f in zip(index, u.shape, u.arg.flags, strict=True))
         elif u.op is not Op.AFTER:
             raise NotEvaluable(f"a Store to a {u.op.name}")
     return inside, index

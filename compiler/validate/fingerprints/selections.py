@@ -110,7 +110,7 @@ class _SelectionLoops:
         return loops if is_inside and loops.issubset(address.operand.dependencies) else frozenset()
 
     def _keeps_first_of_greatest(self, s: _Selection) -> bool:
-        """Return True if the start is below all elements, and v is what it starts at, does not grow, and reads what never changes."""
+        """Return True if m starts below all x and p at the first v, v does not grow, and neither reads what the kernel stores."""
         if any(u.op is Op.LOAD and base_memory(u.buffer) in self.stores_to for u in toposort(s.x, s.v)):
             return False
         starts = [next(u.value for u in self.stores_to[base_memory(w.buffer)] if u is not w) for w in (s.greatest, s.place)]
@@ -146,12 +146,14 @@ class _SelectionLoops:
         if address.op is not Op.INDEX or address.positions != positions or address.operand.op is not Op.AFTER:
             return None
         after = address.operand
-        m = UOp(Op.LOAD, (UOp(Op.INDEX, (after.replace(src=(base_memory(s.greatest.buffer), *after.dependencies)), *positions)),), load.arg)
+        memory = after.replace(src=(base_memory(s.greatest.buffer), *after.dependencies))
+        m = UOp(Op.LOAD, (UOp(Op.INDEX, (memory, *positions)),), load.arg)
         total = _find_compared_maximum(choice.condition, m)
         values = _evaluate_integers(s.v, s.loop)
-        if total is None or values is None or not missing or max(missing) > values.min() or self.loops_around[choice] & {s.loop}:
+        if total is None or values is None or not missing or max(missing) > values.min() or s.loop in self.loops_around[choice]:
             return None
-        if not all(s.loop in u.ranges for u in after.dependencies if u.op is Op.END) or s.place not in toposort(*after.dependencies):
+        ends = [u for u in after.dependencies if u.op is Op.END]
+        if not all(s.loop in u.ranges for u in ends) or s.place not in toposort(*ends):
             return None
         lanes = range(int(math.prod(m.shape)))
         if not all((m, lane) in _list_leaves_of_maximum(total, lane) for lane in lanes):
@@ -242,8 +244,10 @@ def _evaluate_integers(u: UOp, loop: UOp | None) -> Integers | None:
             return None
         else:
             value = _INTEGER_OPS[node.op](*sources)
-        if node.dtype is not dt.index and not (node.dtype.is_integer and node.dtype.min <= value.min() and value.max() <= node.dtype.max):
-            return None
+        if node.dtype is not dt.index:
+            least, greatest = (node.dtype.min, node.dtype.max) if node.dtype.is_integer else (0, -1)
+            if value.min() < least or value.max() > greatest:
+                return None
         known[node] = value
     return known[u]
 

@@ -94,7 +94,7 @@ def test_a_sweep_with_a_fault_is_not_proved(fault: str) -> None:
 
 def test_places_that_are_used_otherwise_stay() -> None:
     """A place that is stored as it is has no Reduce in its stead."""
-    before, after = lower_argmax("int32")
+    _, after = lower_argmax("int32")
     (choice, *_) = [u for u in nodes_with_op(after, Op.WHERE) if u.if_true.op is Op.LOAD and u.if_false.op is not Op.LOAD]
     used = substitute(after, {choice: b.add(choice, choice.if_true)})
     assert toposort(used) != toposort(after)
