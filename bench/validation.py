@@ -193,7 +193,7 @@ def summarize_backend(backend: str, results: Sequence[Json]) -> Json:
 
 
 def summarize_values(backend: str, results: Sequence[Json]) -> Iterator[Json]:
-    """Yield the row of each group of programs: the kernels whose values are proved from the callified program on, and reasons."""
+    """Yield the row of each group of programs: the kernels whose values are proved from the tensor graph on, and reasons."""
     for group in ("suite", "workload", "example"):
         kernels = {k: v for f in results if f["program"].startswith(group) for k, v in f.get("kernels", {}).items()}
         if not kernels:
@@ -293,7 +293,7 @@ def main() -> None:
     print(format_table(rows))
     by_group = [r for b in backends for r in summarize_values(b, [f for f in results if f["backend"] == b])]
     if by_group:
-        print(f"\nvalues from the callified program to instructions:\n\n{format_values(by_group)}")
+        print(f"\nvalues from the tensor graph to instructions:\n\n{format_values(by_group)}")
     for r in rows:
         print(f"\nslowest on {r['backend']}: " + "; ".join(f"{t:.0f} ms {name}" for t, name in r["slowest"]))
         print("".join(f"  {line[:300]}\n" for line in r["failed"]), end="")

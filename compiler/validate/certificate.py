@@ -1,12 +1,14 @@
 """Certificates: claims proved of a program, with the texts that they are about, and their check by the solver alone.
 
 Takes: a graph and a target, or a certificate. Gives: a certificate, or its faults. `certify` compiles and validates a program. Its
-certificate is a JSON object with the launch as text after `join`, `decompose`, `simplify`, `linearize` and `plan`, and the numbers
-of the Buffers that the caller sees. It lists the rewrite steps between two of the texts with the ledger's digests of their rules,
-and every claim with the digest of its query. `certify` raises Uncertified if the solver alone does not decide a claim.
+certificate is a JSON object with the program as text: the tensor graph, and what it is after the passes of TEXTS. It has the digest
+of the tensor graph, and the numbers of the Buffers that the caller sees. It lists the rewrite steps between two of the texts with
+the ledger's digests of their rules, and every claim with the digest of its query. `certify` raises Uncertified if the solver alone
+does not decide a claim.
 
 `check_certificate_and_list_faults` builds all claims anew from the texts, asks the solver about each, compares the digests of the
-queries with those in the certificate, and replays the steps. It runs no pass, and rests on no interval, point or earlier verdict.
+queries with those in the certificate, and replays the steps. It decides again that each step keeps the values (`certified_values`);
+one that is not decided is in the trusted base. It runs no pass, and rests on no interval or earlier verdict.
 """
 
 from __future__ import annotations
@@ -27,6 +29,14 @@ from uops.compiler.rewrite.rule import RewriteStep, Rule
 from uops.compiler.rewrite.rules import VALUES
 from uops.compiler.rewrite.rules.fast_math import FAST_MATH, LAWS
 from uops.compiler.target import Target
+from uops.compiler.validate.certified_values import (
+    HINTS_FORM,
+    ValueFindings,
+    ValueHints,
+    check_values,
+    find_program_before_split,
+    list_value_hints,
+)
 from uops.compiler.validate.decide import decide_by_solver, encode_negated_claim_and_model_defaults
 from uops.compiler.validate.kernel import generate_no_wrap_claims, generate_position_claims, make_bounds_claim
 from uops.compiler.validate.launch import validate
@@ -54,9 +64,9 @@ from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.verifier import verify
 
 #: Version of the file format.
-FORMAT = 3
-#: The launch as text, in this order.
-TEXTS = ("join", "decompose", "simplify", "linearize", "plan")
+FORMAT = 4
+#: The program as text, in this order. `parts` is the callified program with large Reduces in parts.
+TEXTS = ("tensor", "callify", "parts", "join", "widths", "decompose", "simplify", "linearize", "plan")
 #: The trusted base of every certificate, one entry per line.
 TRUSTED = (
     "the solver, and the text of a query for it (uops.compiler.prove)",
@@ -64,7 +74,9 @@ TRUSTED = (
     "the committed ledger of proved rules, and that Rule.apply instantiates what was proved",
     "the parser of .uops text (uops.spec.ir.text)",
     "that `callers` are the numbers of all Buffers that the caller sees",
-    "from join to decompose the values, not the accesses, of a kernel: `uops stages` and `uops conform --tier exhaustive`",
+    "the elements of arrays, and the laws by which kernels with the same terms store the same (uops.compiler.validate)",
+    "that different terms have different fingerprints, of 64 bits",
+    "the decomposition of a node into primitive ops: `uops conform --tier exhaustive`",
     "from the instructions to machine code: the renderer, the toolchain and the machine: `uops conform`",
 )
 
@@ -87,9 +99,10 @@ def certify(graph: UOp, target: Target, config: Config | None = None) -> Json:
     moves = group_rewriter_transforms_by_result(log)
     pairs = zip(graphs_by_step["decompose"].src, graphs_by_step["simplify"].src, strict=True)
     fast_math_rules = sorted(log.applications_by_assuming_rule) if (config or default_config()).fast_math else None
-    return build_and_check_certificate(
-        graphs_by_pass, graphs_by_step, [_steps_between(a.body, b.body, moves) for a, b in pairs], fast_math_rules, log.external
-    )
+    callify = graphs_by_pass["callify"]
+    graphs = {"tensor": graph, "parts": find_program_before_split(log, callify), **graphs_by_pass, **graphs_by_step}
+    steps = [_steps_between(a.body, b.body, moves) for a, b in pairs]
+    return build_and_check_certificate(graphs, list_value_hints(log, callify), steps, fast_math_rules, log.external)
 
 
 def _steps_between(before: UOp, after: UOp, moves: Mapping[UOp, Sequence[GraphTransform]]) -> Sequence[RewriteStep]:
@@ -99,8 +112,8 @@ def _steps_between(before: UOp, after: UOp, moves: Mapping[UOp, Sequence[GraphTr
 
 
 def build_and_check_certificate(
-    graphs_by_pass: Mapping[str, UOp],
-    graphs_by_step: Mapping[str, UOp],
+    graphs_by_text: Mapping[str, UOp],
+    hints: ValueHints,
     steps_by_kernel: Sequence[Sequence[RewriteStep]],
     fast_math_rules: Sequence[str] | None = None,
     caller_memory: Iterable[UOp] | None = None,
@@ -110,25 +123,24 @@ def build_and_check_certificate(
     `steps_by_kernel` lead from decompose to simplify. `fast_math_rules` are the fast-math rules applied before, None if
     fast-math is off. `caller_memory` is what the caller sees; for None, all arguments of the callified program.
     """
-    graphs = {**graphs_by_pass, **graphs_by_step}
-    texts = {name: show(graphs[name]) for name in TEXTS}
+    texts = {name: show(graphs_by_text[name]) for name in TEXTS}
     rules = _value_rules_by_name()
     certificate: Json = {
         "format": FORMAT,
         "solver": solver_version(),
-        "trusted": list(TRUSTED),
         "rules": {name: digest_rule(rules[name]) for name in sorted({s.rule for k in steps_by_kernel for s in k})},
+        "program": _digest(texts["tensor"]),
         "texts": texts,
-        "callers": caller_buffer_numbers(graphs["callify"].arguments if caller_memory is None else caller_memory),
+        "hints": hints,
+        "callers": caller_buffer_numbers(graphs_by_text["callify"].arguments if caller_memory is None else caller_memory),
         "steps": [[[s.rule, show(s.before), show(s.after)] for s in k] for k in steps_by_kernel],
     }
-    certificate["trusted"] += _make_native_code_assumption_if_any(certificate)
     if fast_math_rules is not None:
         assuming = _fast_math_rules_by_name()
         names = sorted({*fast_math_rules, *(r.name for r in LAWS)})
         certificate["fast_math"] = {name: digest_rule(assuming[name]) for name in names}
-        certificate["trusted"] += _head_and_list_fast_math_assumptions(certificate)
     launches = {name: parse(text) for name, text in texts.items()}
+    certificate["trusted"] = trusted_base(certificate, check_values(launches, hints))
     certificate["claims"] = [
         [c.kind.value, c.place, _digest(encode_negated_claim_and_model_defaults(c).text)]
         for c in generate_kernel_call_and_plan_claims(launches, certificate["callers"])
@@ -142,7 +154,8 @@ def build_and_check_certificate(
 #: The schema of a certificate; its file also has `digest`, over all the rest.
 FORM = {
     "format": int, "solver": str, "trusted": [str], "rules": {str: str}, "fast_math?": {str: str},
-    "texts": dict.fromkeys(TEXTS, str), "callers": [int], "steps": [[(str, str, str)]], "claims": [(str, str, str)],
+    "program": str, "texts": dict.fromkeys(TEXTS, str), "callers": [int], "hints": HINTS_FORM,
+    "steps": [[(str, str, str)]], "claims": [(str, str, str)],
 }  # fmt: skip
 #: Advice for a certificate of another version.
 ANEW = "Certify the program again"
@@ -151,7 +164,14 @@ MOST_BYTES = 1 << 26
 #: Default time limit of a check, in seconds.
 SECONDS = 600.0
 #: The dialect of each text; the steps between two passes have none of their own.
-_DIALECTS = {"join": Dialect.SCHEDULED, "linearize": Dialect.LINEAR, "plan": Dialect.PLANNED}
+_DIALECTS = {
+    "tensor": Dialect.TENSOR,
+    "callify": Dialect.CALLIFIED,
+    "parts": Dialect.CALLIFIED,
+    "join": Dialect.SCHEDULED,
+    "linearize": Dialect.LINEAR,
+    "plan": Dialect.PLANNED,
+}
 #: Exceptions of the reader of texts that are no lowering.
 _UNREADABLE = (UopsError, LookupError, AssertionError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
@@ -202,6 +222,7 @@ def check_certificate_and_yield_faults(
         try:
             launches = _parse_texts_and_verify_ir(certificate)
             yield from _yield_value_order_and_constant_faults(certificate, launches)
+            yield from _check_values_and_find_trust_mismatch(certificate, launches)
             program_claims = _list_claims_and_try_encoding(certificate, launches)
         except OutOfTime:
             raise
@@ -221,6 +242,11 @@ def _parse_texts_and_verify_ir(certificate: Json) -> dict[str, UOp]:
         except SpecError as e:
             raise SpecError(f"texts.{name}: {e}", claim=e.claim, line=e.line, column=e.column) from e
     return launches
+
+
+def digest_program(graph: UOp) -> str:
+    """Return the digest by which a certificate names its tensor graph."""
+    return _digest(show(graph))
 
 
 def _digest(text: str) -> str:
@@ -258,14 +284,22 @@ def _find_rule_and_trust_mismatches(certificate: Json) -> Iterator[str]:
         return
     if fast_math_digests and not set(_head_and_list_fast_math_assumptions(certificate)) <= set(certificate["trusted"]):
         yield "what fast-math assumes is not in the trusted base"
-    elif certificate["trusted"] != trusted_base(certificate):
-        yield "the trusted base is not the one that such a certificate has"
 
 
-def trusted_base(certificate: Json) -> list[str]:
+def trusted_base(certificate: Json, findings: ValueFindings) -> list[str]:
     """Return the trusted base of a certificate: all that it rests on without proof."""
     fast_math = _head_and_list_fast_math_assumptions(certificate) if certificate.get("fast_math") is not None else ()
-    return [*TRUSTED, *_make_native_code_assumption_if_any(certificate), *fast_math]
+    return [*TRUSTED, *_make_native_code_assumption_if_any(certificate), *fast_math, *findings.undecided]
+
+
+def _check_values_and_find_trust_mismatch(certificate: Json, graphs_by_name: Mapping[str, UOp]) -> Iterator[str]:
+    """Yield the steps that do not keep the values, and what the certificate should name in its trusted base."""
+    if certificate["program"] != _digest(certificate["texts"]["tensor"]):
+        yield "its digest of the tensor graph is not that of the text"
+    findings = check_values(graphs_by_name, certificate["hints"])
+    yield from findings.refuted
+    if certificate["trusted"] != trusted_base(certificate, findings):
+        yield "the trusted base is not the one that such a certificate has"
 
 
 def _make_native_code_assumption_if_any(certificate: Json) -> list[str]:

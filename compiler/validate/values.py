@@ -2,6 +2,7 @@
 
 Takes: bodies of neighbouring passes, and the transforms that were logged. Gives: verdicts `values` per pass.
 
+- Of `callify`, the program must store the values of the tensor graph (`arrays`).
 - Of `rangeify` and `join`, each kernel must store values of the callified program (`arrays`).
 - From `join` to `widths`, the body and the result must store the same terms (`fingerprints`).
 - Of `decompose`, each node must be kept, or be the decomposition of that node alone.
@@ -64,7 +65,7 @@ def decide_value_preservation_or_leave_to_interpreter(
         if before is after:
             verdicts.append(ValidationVerdict(ObligationKind.VALUE, name, DecisionMethod.STRUCTURE))
         elif name in _COMPARED:
-            scheduled = scheduled or _decide_scheduled_terms(bodies_by_pass["join"], bodies_by_pass[_COMPARED[-1]])
+            scheduled = scheduled or decide_scheduled_terms(bodies_by_pass["join"], bodies_by_pass[_COMPARED[-1]])
             why = scheduled.why if scheduled.by is None else ""
             covered = ValidationVerdict(ObligationKind.VALUE, name, DecisionMethod.INTERPRETER, why=f"{COVERED[name]} ({why})")
             verdicts.append(covered if scheduled.by is None else replace(scheduled, place=name))
@@ -77,7 +78,7 @@ def decide_value_preservation_or_leave_to_interpreter(
 _COMPARED = ("optimize", "expand", "accumulate", "widths")
 
 
-def _decide_scheduled_terms(before: UOp, after: UOp) -> ValidationVerdict:
+def decide_scheduled_terms(before: UOp, after: UOp) -> ValidationVerdict:
     """Decide that a body and its result after `widths` store the same terms."""
     restated = restate_running_selections(after)
     verdict = decide_equal_terms(before, linearize_kernel(after) if restated is after else restated)

@@ -167,7 +167,7 @@ def _is_front(view: UOp, value: UOp, buffer: UOp, arguments: Sequence[UOp]) -> b
 
 
 class _ElementComparison:
-    """What a graph says of each element of its values and of the memory that it writes, and what the body does."""
+    """Elements of the values and of the written memory of a program, by its graph and by its body."""
 
     def __init__(self, program: _ComparedProgram) -> None:
         self.program = program

@@ -24,7 +24,7 @@ from uops.spec.ir.text import parse, parse_file, show
 
 PROGRAMS = Path(__file__).parents[3] / "examples" / "programs"
 #: A text that is altered alone, or those that hold the same bodies together.
-TEXTS = (("join",), ("decompose",), ("simplify",), ("linearize", "plan"))
+TEXTS = (("tensor",), ("callify", "parts"), ("join",), ("widths",), ("decompose",), ("simplify",), ("linearize", "plan"))
 
 
 def certified(name: str, backend: str = "llvm") -> C.Json:
@@ -72,6 +72,7 @@ def forged(made: C.Json, names: tuple[str, ...], alter: Callable[[UOp], UOp]) ->
         for name in names:
             found["texts"][name] = show(alter(parse(made["texts"][name])))
         launches = {k: parse(t) for k, t in found["texts"].items()}
+        found["program"] = C.digest_program(launches["tensor"])
         found["claims"] = [
             [c.kind.value, c.place, C._digest(C.encode_negated_claim_and_model_defaults(c)[0])]
             for c in C.generate_kernel_call_and_plan_claims(launches, found["callers"])
@@ -99,7 +100,39 @@ def test_an_altered_index_gate_or_constant_makes_it_fail(name, backend, names, w
         if found is not None:
             tried += 1
             assert next(C.check_certificate_and_yield_faults(found, worker), None), found["texts"][names[-1]]
-    assert tried >= 5
+    assert tried >= (5 if names[-1] not in ("tensor", "parts") else 1)
+
+
+@pytest.mark.parametrize("names", [("tensor",), ("callify", "parts"), ("join", "widths")])
+def test_a_step_that_does_not_keep_the_values_is_no_proof(names, worker):
+    """What is not proved is in the trusted base, or the certificate fails."""
+    made = C.certify(b.mul(b.param(0, (4,), dt.float32), 2.0), create_backend("llvm").target)
+    assert made["trusted"] == list(C.TRUSTED)
+    for name in names:
+        made["texts"][name] = made["texts"][name].replace("mul", "add")
+    made["program"] = C.digest_program(parse(made["texts"]["tensor"]))
+    assert any("trusted base" in why or "the values of" in why for why in C.check_certificate_and_yield_faults(made, worker))
+
+
+def test_hints_choose_what_is_compared_and_prove_nothing(worker):
+    """A value that two kernels hand over is proved where the hint says so, and otherwise not."""
+    x = b.param(0, (64, 64), dt.float32)
+    gram = b.sum_and_drop_axis(b.mul(b.reshape(x, (64, 64, 1)), b.reshape(b.permute(x, (1, 0)), (1, 64, 64))), 1)
+    made = C.certify(
+        b.sum_and_drop_axis(b.mul(b.reshape(gram, (64, 64, 1)), b.reshape(x, (1, 64, 64))), 1), create_backend("llvm").target
+    )
+    assert made["trusted"] == list(C.TRUSTED) and made["hints"]["held"]
+    made["hints"]["held"] = []
+    assert any("trusted base" in why for why in C.check_certificate_and_yield_faults(made, worker))
+
+
+def test_a_certificate_names_its_program(tmp_path):
+    out, other = tmp_path / "gemm.json", str(PROGRAMS / "arange.uops")
+    out.write_text(C.dump_certificate(certified("gemm")))
+    held = CliRunner().invoke(main, ["check-certificate", str(out), "--program", str(PROGRAMS / "gemm.uops")])
+    assert held.exit_code == 0 and C.digest_program(parse_file(str(PROGRAMS / "gemm.uops"))) in held.output
+    wrong = CliRunner().invoke(main, ["check-certificate", str(out), "--program", other])
+    assert wrong.exit_code == 1 and f"it is no certificate of {other}" in wrong.output.replace("\n", "")
 
 
 #: A kernel that stores to the elements of its loop; `end` is the root of a body, or a list of instructions.
