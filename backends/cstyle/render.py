@@ -26,7 +26,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import ALU, Op
 
 #: An AtomicAdd of parallel work-items: (writer, dtype, pointer, value, space) -> a statement.
 Atomic = Callable[["CWriter", DType, str, str, str], str]
@@ -116,6 +116,7 @@ class CKernelRenderer:
         self.arguments: dict[str, str] = {}
         self.open_blocks: list[UOp] = []
         self.innermost_loops = find_innermost_loops(self.instructions)
+        self.folded_loops = find_loops_with_folded_positions(self.instructions) if language.folded_loop_hint else frozenset()
         self.thread_loop = find_parallelizable_outer_thread_loop(self.instructions) if language.part_bounds else None
         self.number = 0
         self.local_bytes = self.private_bytes = 0
@@ -379,6 +380,8 @@ class CKernelRenderer:
             raise Crash(f"{u!r} has a bound of dtype {u.bound.dtype}")
         if self.language.unroll_hint and self._can_unroll_innermost_evenly_over_tile(u):
             self.w.write_line(self.language.unroll_hint.format(UNROLLED))
+        if u in self.folded_loops:
+            self.w.write_line(self.language.folded_loop_hint)
         first, bound = "0", self.scalar_operand(u.bound)
         if u is self.thread_loop and self.language.part_bounds:
             first, bound = (x if t == "i64" else f"({t}){x}" for x in self.language.part_bounds)  # t holds the whole bound
@@ -426,6 +429,26 @@ class CKernelRenderer:
         if self.language.workgroups is None:
             raise Unsupported(u.op.name, self.language.name)
         self.w.write_line(self.language.workgroups.barrier)
+
+
+def find_loops_with_folded_positions(instructions: Sequence[UOp]) -> frozenset[UOp]:
+    """Return the loops whose counters determine the position of an access other than by sums and products."""
+    counters: dict[UOp, frozenset[UOp]] = {}  # node -> the loops on whose counters it depends
+    folded: dict[UOp, frozenset[UOp]] = {}  # node -> those on which it depends by another op
+    for u in instructions:
+        if u.op is Op.LOAD:
+            continue  # a position from memory is none that a compiler can follow
+        below = frozenset().union(*(counters.get(s, ()) for s in u.src), (u,) if u.op is Op.RANGE else ())
+        is_narrow = u.dtype.itemsize < 4 or (u.op is Op.CAST and u.dtype.itemsize < u.operand.dtype.itemsize < 8)
+        is_folding = u.op in ALU and u.dtype is not dt.bool_ and (is_narrow or u.op not in _AFFINE)
+        counters[u] = below
+        folded[u] = below if is_folding else frozenset().union(*(folded.get(s, ()) for s in u.src))
+    loads = [u.buffer for u in instructions if u.op is Op.LOAD]
+    return frozenset().union(*(folded.get(address, ()) for address in loads))
+
+
+#: Ops of sums of multiples of counters.
+_AFFINE = frozenset({Op.ADD, Op.SUB, Op.NEG, Op.MUL, Op.MULACC, Op.CAST, Op.WHERE, Op.MAX})
 
 
 def find_innermost_loops(instructions: Sequence[UOp]) -> set[UOp]:

@@ -68,6 +68,7 @@ def describe_language(
         least_private_bytes=traits.least_private_bytes,
         float32_by_float64=float32_by_float64,
         vector_lanes=traits.vector_lanes,
+        folded_loop_hint=traits.folded_loop_hint,
     )
 
 
@@ -76,7 +77,12 @@ def fingerprint_device_dependent_parts(language: Language) -> str:
     syntax = language.workgroups
     functions = sorted(f"{op.name} {d}" for op, d in language.functions)
     by_float64 = sorted(op.name for op in language.float32_by_float64)
-    limits = (language.least_private_bytes, language.vector_lanes, *((syntax.dimensions, syntax.max_lanes) if syntax else ()))
+    limits = (
+        language.least_private_bytes,
+        language.vector_lanes,
+        language.folded_loop_hint,
+        *((syntax.dimensions, syntax.max_lanes) if syntax else ()),
+    )
     return f"{functions} {by_float64} {limits}"
 
 

@@ -16,8 +16,9 @@ Each kernel is compared between its body (`join`) and its instructions (`lineari
 - reads agree: of each argument, they read only elements that the body reads or that the kernel itself writes.
 - no race: no two threads or lanes access an element unordered, one of them writing (R55: races, R60: Barrier).
 - values: the callified program stores what the tensor graph says, and the body what that program says (`arrays`). The instructions
-  store the terms of the body, by their `fingerprints`. The rewrite steps in the log are replayed by rules that the ledger proves. The list has the instructions of its graph, with accesses in their own loops. Where that is not decided,
-  `values.COVERED` names the interpreter's check that covers the pass.
+  store the terms of the body, by their `fingerprints`. The rewrite steps in the log are replayed by rules that the ledger proves.
+  The list has the instructions of its graph, with accesses in their own loops. Where that is not decided, `values.COVERED` names
+  the interpreter's check that covers the pass.
 
 Each launch has the obligation plan: values that are live at the same time share no bytes, no written argument is passed twice,
 and Calls keep their kernels and arguments.

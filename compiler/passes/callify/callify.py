@@ -102,9 +102,31 @@ def inline_calls_and_drop_gradient_markers(root: UOp) -> UOp:
     for u in _order_outside_opaque_bodies(root):
         if u.op in _INLINED or not done.keys().isdisjoint(u.src):
             done[u] = _inline_or_rebuild_node(u, tuple([done.get(s, s) for s in u.src]))
-    resolved = done.get(root, root)
-    log_transform("resolve", root, resolved, done)
+    inlined = done.get(root, root)
+    markers = _replace_gradient_markers(inlined)
+    resolved = markers.get(inlined, inlined)
+    log_transform("resolve", root, resolved, {u: markers.get(v, v) for u, v in done.items()} | markers)
     return resolved
+
+
+def _replace_gradient_markers(inlined: UOp) -> dict[UOp, UOp]:
+    """Return the replacement of each gradient marker, its operand, and of each node above one.
+
+    A marker that waits for effects becomes a copy: it is a value, which later Stores do not change (R51, references and values).
+    """
+    if _GRADIENT_MARKERS.isdisjoint(ops_below(inlined)):
+        return {}
+    order = _order_outside_opaque_bodies(inlined)
+    waiting = {base_memory(u) for u in order if u.op is Op.AFTER}
+    done: dict[UOp, UOp] = {}
+    for u in order:
+        src = tuple([done.get(s, s) for s in u.src])
+        if u.op in _GRADIENT_MARKERS:
+            (operand,) = src
+            done[u] = B.contiguous(operand) if u in waiting else operand
+        elif src != u.src:
+            done[u] = u.replace(src=src)
+    return done
 
 
 def _order_outside_opaque_bodies(root: UOp) -> list[UOp]:
@@ -123,9 +145,6 @@ def _inline_or_rebuild_node(node: UOp, new_sources: tuple[UOp, ...]) -> UOp:
         (packed,) = new_sources
         element: UOp = packed.src[node.arg.index]
         return element
-    if node.op in _GRADIENT_MARKERS:
-        (operand,) = new_sources
-        return operand
     return node if new_sources == node.src else node.replace(src=new_sources)
 
 
@@ -141,11 +160,22 @@ def _inline_body_unless_kernel(function_or_call: UOp, new_sources: tuple[UOp, ..
         raise SpecError(f"{function_or_call.op.name} has {len(arguments)} arguments but its body uses Param {missing[0]} (R64)")
     is_function = function_or_call.op is Op.FUNCTION
     opaque = is_function and function_or_call.arg is not None and function_or_call.arg.precompile and _returns_values_only(order)
-    passed = {p: _make_memory(arguments[p.arg.slot]) if opaque else arguments[p.arg.slot] for p in slots if not is_variable(p)}
-    applied = substitute_outside_kernels(body, {p: passed.get(p, arguments[p.arg.slot]) for p in slots})
+    passed = {p: arguments[p.arg.slot] for p in slots if is_variable(p)}
+    for p in slots:
+        if not is_variable(p):
+            argument = arguments[p.arg.slot] if is_function else _view_in_shape_of_param(arguments[p.arg.slot], p, passed)
+            passed[p] = _make_memory(argument) if opaque else argument
+    applied = substitute_outside_kernels(body, passed)
     if is_function:
         return applied.replace(src=tuple(map(_make_memory, applied.src))) if opaque else applied
     return B.group(*applied.src) if applied.op in EFFECT_GROUPS else B.group(applied)
+
+
+def _view_in_shape_of_param(argument: UOp, param: UOp, variables: dict[UOp, UOp]) -> UOp:
+    """Return the argument of a Call in the shape of its Param, which has as many elements (R86, Call arguments)."""
+    if argument.shape == param.shape or not param.src:
+        return argument
+    return UOp(Op.RESHAPE, (argument, substitute(param.extents, variables)))
 
 
 def _returns_values_only(body_order: Sequence[UOp]) -> bool:

@@ -27,7 +27,7 @@ from uops.spec.ir.ops import ALU, RESHAPING, Op
 from uops.spec.ir.scope import strip_afters
 
 #: Ops whose elements cost an address only, so that they may be computed at several places.
-_CHEAP = VIEWS | {Op.EXPAND, Op.PAD}
+_CHEAP = VIEWS | {Op.EXPAND, Op.PAD, Op.REPLICATED}
 #: Values that are in memory or are constants.
 _LEAVES = COPIES | {Op.PARAM, Op.CONST, Op.BINARY}
 #: Ops that need each source element once if each of their own elements is needed once; elementwise ops only for equal shapes.

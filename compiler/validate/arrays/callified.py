@@ -24,6 +24,7 @@ from uops.compiler.validate.arrays.definitions import KernelMemory, decide_pair
 from uops.compiler.validate.arrays.elements import TRUE, ZERO, ElementExpressions, flatten_index, unflatten_position
 from uops.compiler.validate.arrays.forms import count_iterations_in_closed_form
 from uops.compiler.validate.arrays.stored import StoredElements
+from uops.compiler.validate.arrays.versions import require_reads_of_their_version
 from uops.compiler.validate.fingerprints.integers import NotEvaluable
 from uops.compiler.validate.model import DecisionMethod, ObligationKind, ValidationVerdict
 from uops.spec.ir import build as B
@@ -57,7 +58,10 @@ def leave_values_to_interpreter(reason: str) -> ValidationVerdict:
 
 
 class _ComparedProgram:
-    """A tensor graph in normal form, and its callified program: items and effects in order, and the Buffer of each value."""
+    """A tensor graph in normal form, and its callified program: items and effects in order, and the Buffer of each value.
+
+    Raises NotEvaluable for a program whose arguments do not fit its Params, or that gives values in memory of the graph.
+    """
 
     def __init__(self, program: CallifiedGraph) -> None:
         self.arguments = program.call.arguments
@@ -65,14 +69,38 @@ class _ComparedProgram:
         self.effects = root_items(program.call.body)
         buffers = iter(program.buffers)
         self.buffers = [None if v.dtype is dt.void else next(buffers, None) for v in self.items]
-        memory = {u for u in toposort(program.root) if u.op is Op.BUFFER}
+        self.graph, self.body = toposort(*self.items), order_outside_kernels(program.call.body)
+        if len({a.arg.unique for a in self.arguments if a.op is Op.BUFFER}) < len({a for a in self.arguments if a.op is Op.BUFFER}):
+            raise NotEvaluable("two arguments that are one memory")
         given = [b for b in self.buffers if b is not None]
-        if len(set(given)) < len(given) or not memory.isdisjoint(given):
+        if len(set(given)) < len(given) or {b.arg.unique for b in given} & {u.arg.unique for u in self.graph if u.op is Op.BUFFER}:
             raise NotEvaluable("a value has no Buffer of its own")
+        for u in self.body:
+            if u.op is Op.PARAM and not _fits_argument(u, self.arguments):
+                raise NotEvaluable("a Param of the program is of another kind than its argument")
+        written = {base_memory(u.buffer).arg.slot for u in self.body if u.op is Op.STORE and base_memory(u.buffer).op is Op.PARAM}
+        if set(program.call.arg.written or ()) != written and not any(u.op is Op.CALL for u in self.body):
+            raise NotEvaluable("the program does not name what it writes")
+
+
+def _fits_argument(param: UOp, arguments: Sequence[UOp]) -> bool:
+    """Return True if an argument is the variable, or memory of the shape and dtype, for which a Param stands."""
+    if param.arg.slot is None or param.arg.slot >= len(arguments):
+        return False
+    argument = arguments[param.arg.slot]
+    if is_variable(param) or argument.op not in MEMORY_ROOTS or is_variable(argument):
+        of_variable = (param.arg.name, param.arg.bounds, param.dtype)
+        return (
+            is_variable(param) and is_variable(argument) and of_variable == (argument.arg.name, argument.arg.bounds, argument.dtype)
+        )
+    extents = [rebuild(dim_node(n), lambda u: _replace_by_argument(u, arguments)) for n in param.shape]
+    return param.dtype is argument.dtype and extents == [dim_node(n) for n in argument.shape]
 
 
 def _decide_program(program: _ComparedProgram, decide: Decide) -> ValidationVerdict:
     verdict = ValidationVerdict(ObligationKind.VALUE, "callify", DecisionMethod.STRUCTURE)
+    require_reads_of_their_version(program.items)
+    require_reads_of_their_version(program.effects, are_ordered=True)
     if _has_items_of_graph(program):
         return verdict
     comparison = _ElementComparison(program)
@@ -89,38 +117,45 @@ def _decide_program(program: _ComparedProgram, decide: Decide) -> ValidationVerd
 def _state_graph_without_functions(root: UOp) -> UOp:
     """Return a graph with the bodies of its Functions and Calls in place of these, without markers, on variables of index.
 
-    Raises NotEvaluable for the Call of a kernel.
+    Raises NotEvaluable for the Call of a kernel, and for a value that waits for an effect: a marker there is a copy.
     """
-
-    def state(u: UOp) -> UOp:
-        if u.op in CALL_LIKE:
-            return _apply_body(u)
-        if u.op is Op.GETTUPLE:
-            element: UOp = u.src[0].src[u.arg.index]  # of the packed values
-            return element
-        if u.op in MARKERS:
-            operand: UOp = u.operand
-            return operand
-        if u.op is Op.PARAM and u.dtype is not dt.index and is_variable(u):
-            return B.cast(u.replace(arg=ParamArg(u.arg.slot, dt.index, name=u.arg.name, bounds=u.arg.bounds)), u.dtype)
-        if u.op is Op.PARAM and u.dtype is dt.index and not is_variable(u):
-            return B.cast(u.replace(arg=replace(u.arg, dtype=dt.index.storage)), dt.index)
-        return u
-
-    for u in toposort(root):
+    inlined = rebuild(root, _replace_by_body)
+    for u in toposort(inlined):
         if u.op is Op.AFTER and base_memory(u).op not in MEMORY_ROOTS:
             raise NotEvaluable("a value that waits for an effect")
-    return rebuild(root, state)
+    return rebuild(inlined, _drop_marker_or_state_memory)
 
 
-def _apply_body(call: UOp) -> UOp:
-    """Return the body of a Function, or the effects of a Call, on its arguments."""
-    body, arguments = call.body, call.arguments
-    if call.op is Op.CALL and is_kernel_or_custom_function_body(body):
+def _replace_by_body(u: UOp) -> UOp:
+    """Return the body of a Function, or the effects of a Call, on its arguments; and the element that a GetTuple takes."""
+    if u.op is Op.GETTUPLE:
+        element: UOp = u.src[0].src[u.arg.index]  # of the packed values
+        return element
+    if u.op not in CALL_LIKE:
+        return u
+    if u.op is Op.CALL and is_kernel_or_custom_function_body(u.body):
         raise NotEvaluable("a program that calls a kernel")
-    params = {u: arguments[u.arg.slot] for u in toposort(body) if u.op is Op.PARAM and u.arg.slot is not None}
-    applied = substitute(body, params)
-    return applied if call.op is Op.FUNCTION else B.group(*root_items(applied))
+    params = [p for p in toposort(u.body) if p.op is Op.PARAM and p.arg.slot is not None]
+    passed = {p: B.cast(u.arguments[p.arg.slot], p.dtype) for p in params if is_variable(p)}
+    for p in params:
+        argument = u.arguments[p.arg.slot]
+        if p not in passed:
+            extents = [substitute(dim_node(n), passed) for n in p.shape]
+            has_shape = extents == [dim_node(n) for n in argument.shape]
+            passed[p] = argument if has_shape else UOp(Op.RESHAPE, (argument, substitute(p.extents, passed)))
+    applied = substitute(u.body, passed)
+    return applied if u.op is Op.FUNCTION else B.group(*root_items(applied))
+
+
+def _drop_marker_or_state_memory(u: UOp) -> UOp:
+    if u.op in MARKERS:
+        operand: UOp = u.operand
+        return operand
+    if u.op is Op.PARAM and u.dtype is not dt.index and is_variable(u):
+        return B.cast(u.replace(arg=ParamArg(u.arg.slot, dt.index, name=u.arg.name, bounds=u.arg.bounds)), u.dtype)
+    if u.op is Op.PARAM and u.dtype is dt.index and not is_variable(u):
+        return B.cast(u.replace(arg=replace(u.arg, dtype=dt.index.storage)), dt.index)
+    return u
 
 
 def _has_items_of_graph(program: _ComparedProgram) -> bool:
@@ -154,6 +189,8 @@ def _replace_by_argument(u: UOp, arguments: Sequence[UOp]) -> UOp:
 def _is_front(view: UOp, value: UOp, buffer: UOp, arguments: Sequence[UOp]) -> bool:
     """Return True if a view is of the first elements of a Buffer, in row-major order of a value."""
     memory = base_memory(view)
+    if any(u.op is Op.AFTER for u in toposort(view)):
+        return False
     if memory.op is not Op.PARAM or arguments[memory.arg.slot] is not buffer or view.shape != value.shape:
         return False
     expressions = ElementExpressions(lambda u, stores, index, gate: None)
@@ -175,15 +212,15 @@ class _ElementComparison:
         self.argument_by_identity = {_identify_memory(a): a for a in memory}
         if len(self.argument_by_identity) < len(set(memory)):
             raise NotEvaluable("two arguments that are one memory")
-        graph, body = (toposort(*items) for items in (program.items, program.effects))
-        if any(u.op is Op.CALL or (u.op in WRITES and u.op is not Op.STORE) for u in (*graph, *body)):
+        if any(u.op is Op.CALL or (u.op in WRITES and u.op is not Op.STORE) for u in (*program.graph, *program.body)):
             raise NotEvaluable("a program that calls a kernel")
-        self.stores_of_graph = self._list_stores(graph, self._find_argument_of_graph)
-        self.stores_of_body = self._list_stores(body, self._find_argument_of_body)
+        self.stores_of_graph = self._list_stores(program.graph, self._find_argument_of_graph)
+        self.stores_of_body = self._list_stores(program.body, self._find_argument_of_body)
         if any(program.arguments.count(a) > 1 for a in self.stores_of_body):
             raise NotEvaluable("memory that is written is two arguments")
         self.values = {b for b in program.buffers if b is not None}
-        given = {self._find_argument_of_graph(u) for u in graph if u.op in MEMORY_ROOTS and not is_variable(u)}
+        given = {self._find_argument_of_graph(u) for u in program.graph if u.op in MEMORY_ROOTS and not is_variable(u)}
+        given |= {a for a in memory if a.op is Op.PARAM}
         if not self.stores_of_body.keys() & given <= self.stores_of_graph.keys() or self.values & given:
             raise NotEvaluable("memory of the caller is written that the graph does not write")
 

@@ -25,6 +25,7 @@ from uops.compiler.rewrite.rules import INDEXING
 from uops.compiler.validate.arrays.elements import TRUE, ZERO, ElementExpressions, Index, flatten_index
 from uops.compiler.validate.arrays.forms import count_iterations_in_closed_form, inline_private_memory
 from uops.compiler.validate.arrays.splits import is_body_with_split_reduces
+from uops.compiler.validate.arrays.versions import require_reads_of_their_version
 from uops.compiler.validate.fingerprints.compare import is_enumerated
 from uops.compiler.validate.fingerprints.elements import count_elements_if_all_are_stored
 from uops.compiler.validate.fingerprints.integers import NotEvaluable
@@ -65,6 +66,7 @@ def decide_values_of_split_kernels(
     )
     for k in range(len(launch.src)):
         try:
+            require_reads_of_their_version(split.before.body.src)
             if not is_known:
                 raise NotEvaluable("the program changed before it was split")
             if not definitions.has_kernel_per_effect:

@@ -19,7 +19,7 @@ from uops.spec.ir.axes import AxisType
 from uops.spec.ir.derive.shape import dim_node
 from uops.spec.ir.node import Dim, UOp, toposort
 from uops.spec.ir.ops import ALU, CONVERSIONS, MARKERS, MEMORY_ROOTS, Op
-from uops.spec.ir.scope import base_memory, is_variable
+from uops.spec.ir.scope import VIEWS, base_memory, is_variable
 
 #: One integer per axis.
 Index = tuple[UOp, ...]
@@ -116,7 +116,9 @@ class ElementExpressions:
     def _load_after_stores(self, after: UOp, index: Index, gate: UOp) -> UOp:
         """Return the element of a version of memory: as the Stores leave it for which an After waits."""
         u = after
-        while u.op in _OPERAND_INDEX or u.op is Op.AFTER:
+        while u.op in VIEWS:
+            if u.op is Op.BITCAST:
+                raise NotEvaluable("memory is used in two dtypes")
             index = _OPERAND_INDEX[u.op](self, u, index) if u.op in _OPERAND_INDEX else index
             u = u.src[0]  # operand, or buffer
         order = toposort(after)

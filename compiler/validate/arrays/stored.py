@@ -19,11 +19,12 @@ from uops.compiler.validate.arrays.elements import (
     flatten_index,
     unflatten_position,
 )
+from uops.compiler.validate.arrays.versions import list_offsets, order_stores
 from uops.compiler.validate.fingerprints.integers import NotEvaluable
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.derive.shape import dim_node
-from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import MEMORY_ROOTS, Op
 from uops.spec.ir.scope import is_variable
 
@@ -41,7 +42,7 @@ class StoredElements:
             return None
         position = flatten_index(index, u.shape)
         element = self.memory.load((self.find_argument(u), 0), position, gate)
-        for store in _order_stores(stores):
+        for store in order_stores(stores):
             inside, target_index = find_index_in_view(store.buffer, position)
             gate_inside = UOp(Op.AND, (gate, inside))
             value, *others = (
@@ -52,28 +53,6 @@ class StoredElements:
             is_stored = UOp(Op.AND, (inside, *others)) if others else inside
             element = B.where(is_stored, B.cast(value, element.dtype), element)
         return B.cast(element, u.dtype) if u.dtype is dt.index else element
-
-
-def _order_stores(stores: Collection[UOp]) -> list[UOp]:
-    """Return Stores in their order. Raises NotEvaluable unless those without one write different elements."""
-    order = [u for u in toposort(*stores) if u in stores] if len(stores) > 1 else list(stores)
-    for k, later in enumerate(order):
-        earlier = set(toposort(later)) if k else set()
-        for u in order[:k]:
-            if u not in earlier and not _write_different_boxes(u, later):
-                raise NotEvaluable("Stores without an order may write the same elements")
-    return order
-
-
-def _write_different_boxes(a: UOp, b: UOp) -> bool:
-    """Return True if two Stores write parts of one view that differ along some axis."""
-    views, boxes = set(), []
-    for target in (a.buffer, b.buffer):
-        is_cut = target.op is Op.SHRINK
-        views.add(target.operand if is_cut else target)
-        offsets = _list_offsets(target) if is_cut else [0] * len(target.shape)
-        boxes.append([(o, o + n) for o, n in zip(offsets, target.shape, strict=True)])
-    return len(views) == 1 and any(x[1] <= y[0] or y[1] <= x[0] for x, y in zip(*boxes, strict=True))
 
 
 def find_index_in_view(view: UOp, position: UOp) -> tuple[UOp, Index]:
@@ -87,7 +66,7 @@ def find_index_in_view(view: UOp, position: UOp) -> tuple[UOp, Index]:
         if u.op is Op.RESHAPE:
             index = unflatten_position(flatten_index(index, u.operand.shape), u.shape)
         elif u.op is Op.SHRINK:
-            index = tuple(B.sub(i, o) for i, o in zip(index, _list_offsets(u), strict=True))
+            index = tuple(B.sub(i, o) for i, o in zip(index, list_offsets(u), strict=True))
             for i, n in zip(index, u.shape, strict=True):
                 for part in (UOp(Op.CMPGE, (i, ZERO)), UOp(Op.CMPLT, (i, dim_node(n)))):
                     inside = UOp(Op.AND, (inside, part))
@@ -98,11 +77,3 @@ def find_index_in_view(view: UOp, position: UOp) -> tuple[UOp, Index]:
         elif u.op is not Op.AFTER:
             raise NotEvaluable(f"a Store to a {u.op.name}")
     return inside, index
-
-
-def _list_offsets(shrink: UOp) -> list[int]:
-    """Return the offsets of a Shrink. Raises NotEvaluable unless they, and its extents, are constants."""
-    offsets = shrink.offsets.constants_of_stack
-    if offsets is None or not all(isinstance(n, int) for n in shrink.shape):
-        raise NotEvaluable("a Store to a part of memory that depends on variables")
-    return [int(o) for o in offsets]

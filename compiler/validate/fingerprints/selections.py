@@ -24,11 +24,14 @@ from numpy.typing import NDArray
 
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.args import ReduceArg
+from uops.spec.ir.args import AddrSpace, ReduceArg
+from uops.spec.ir.axes import SEQUENTIAL
 from uops.spec.ir.node import UOp, collect_users, rebuild, substitute, toposort
-from uops.spec.ir.ops import MEMORY_ROOTS, Op
+from uops.spec.ir.ops import COLLECTIVE, MEMORY_ROOTS, OPAQUE_INSTRUCTIONS, WRITES, Op
 from uops.spec.ir.scope import base_memory, open_ranges
 
+#: Effects beside those of Stores in loops. The law says nothing of bodies that have them.
+_OTHER_EFFECTS = frozenset({Op.IF, Op.ENDIF, Op.BARRIER}) | (WRITES - {Op.STORE}) | OPAQUE_INSTRUCTIONS | COLLECTIVE
 #: Greatest number of iterations of such a loop, times its lanes.
 _MAX_ITERATIONS = 1 << 16
 Integers = NDArray[np.object_]
@@ -46,7 +49,10 @@ class _Selection(NamedTuple):
 
 def restate_running_selections(body: UOp) -> UOp:
     """Return a body in which the greatest element, and what belongs to it, are Reduces; the body itself if it has no such loop."""
-    if body.op is not Op.SINK or not any(u.op is Op.STORE and u.value.op is Op.WHERE for u in toposort(body)):
+    nodes = toposort(body)
+    if body.op is not Op.SINK or not any(u.op is Op.STORE and u.value.op is Op.WHERE for u in nodes):
+        return body
+    if not _OTHER_EFFECTS.isdisjoint(u.op for u in nodes):
         return body
     loops = _SelectionLoops(body)
     found = [s for u in loops.stores if (s := loops.match_selection(u)) is not None]
@@ -90,8 +96,9 @@ class _SelectionLoops:
             kept = greatest.value
             if greatest is place or kept.op is not Op.WHERE or kept.condition is not choice.condition:
                 continue
-            loops = self._loops_with_start(place) & self._loops_with_start(greatest)
-            if len(loops) == 1 and _is_exceeded(kept.condition, kept.if_true, kept.if_false):
+            loops = self._loops_with_start(place)
+            is_one = len(loops) == 1 and loops == self._loops_with_start(greatest)
+            if is_one and _is_exceeded(kept.condition, kept.if_true, kept.if_false):
                 s = _Selection(greatest, place, kept.if_true, choice.if_true, *loops)
                 return s if self._keeps_first_of_greatest(s) else None
         return None
@@ -106,7 +113,7 @@ class _SelectionLoops:
         if own.op is not Op.LOAD or own.src != (address,) or start not in toposort(*address.operand.dependencies):
             return frozenset()
         loops = self.loops_around[update] - self.loops_around[start]
-        is_inside = self.loops_around[start] < self.loops_around[update]
+        is_inside = self.loops_around[start] < self.loops_around[update] and all(r.arg.type in SEQUENTIAL for r in loops)
         return loops if is_inside and loops.issubset(address.operand.dependencies) else frozenset()
 
     def _keeps_first_of_greatest(self, s: _Selection) -> bool:
@@ -153,7 +160,8 @@ class _SelectionLoops:
         if total is None or values is None or not missing or max(missing) > values.min() or s.loop in self.loops_around[choice]:
             return None
         ends = [u for u in after.dependencies if u.op is Op.END]
-        if not all(s.loop in u.ranges for u in ends) or s.place not in toposort(*ends):
+        done = toposort(*ends)
+        if not all(s.loop in u.ranges for u in ends) or s.place not in done or s.greatest not in done:
             return None
         lanes = range(int(math.prod(m.shape)))
         if not all((m, lane) in _list_leaves_of_maximum(total, lane) for lane in lanes):
@@ -170,6 +178,8 @@ def _covers_private_memory(store: UOp) -> bool:
     """Return True for a Store, in each case, to all elements of a private Buffer in order."""
     address, memory = store.buffer, base_memory(store.buffer)
     if store.gate is not None or memory.op is not Op.BUFFER or address.op is not Op.INDEX or len(address.positions) != 1:
+        return False
+    if memory.arg.addrspace is not AddrSpace.REG:
         return False
     is_whole = address.operand.op is Op.AFTER and address.operand.buffer is memory
     return is_whole and memory.dtype is store.value.dtype and _constants_of(address.positions[0]) == [*range(memory.arg.size)]

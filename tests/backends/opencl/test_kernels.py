@@ -85,6 +85,18 @@ def test_a_small_register_that_lives_across_a_barrier_is_every_lane_s_own(dtype:
     assert program(given).buffers["p0"].tolist() == meant.tolist()
 
 
+@pytest.mark.parametrize(("count", "factor", "size"), [(5, 3, 8), (7, 3, 8), (9, 5, 16), (20, 7, 64)])
+def test_a_loop_reads_at_multiples_of_its_counter_within_a_power_of_two(count: int, factor: int, size: int) -> None:
+    """The vectorizer of PoCL 3.0 drops the remainder, and reads beyond the memory (P03)."""
+    k = B.range_(count, 0)
+    x, out = B.param(1, (size,), dt.int32), B.param(0, (count,), dt.int32)
+    value = B.load(B.at(x, B.mod(B.mul(k, factor), size)))
+    graph = B.sink(B.end(B.store(B.at(out, k), value), k), name="k")
+    given = {"p0": np.zeros(count, np.int32), "p1": np.arange(size, dtype=np.int32)}
+    program = Compiled(graph, target(), Config(reuse=False), Dialect.SCHEDULED)
+    assert program(given).buffers["p0"].tolist() == [factor * n % size for n in range(count)]
+
+
 def target() -> OpenClTarget:
     return OpenClTarget("pocl")
 

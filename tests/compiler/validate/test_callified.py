@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -14,7 +14,7 @@ from uops.compiler.validate.model import DecisionMethod, ValidationVerdict
 from uops.compiler.validate.values import decide_equal_terms
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.args import AddrSpace, BufferArg
+from uops.spec.ir.args import AddrSpace, BufferArg, CallArg
 from uops.spec.ir.node import UOp, substitute, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import base_memory
@@ -133,3 +133,118 @@ def test_pieces_that_overlap_are_not_proved() -> None:
     after = next(u for u in toposort(program.call.body) if u.op is Op.AFTER and stores[0] in u.src)
     both = after.replace(src=(*after.src, b.store(whole, b.const(0.0, dt.float32))))
     assert decide(replace(program, call=substitute(program.call, {after: both}))).by is DecisionMethod.INTERPRETER
+
+
+# --------------------------------------------------------------------------------------- calls that an adversary wrote to be proved
+
+X4 = b.param(0, (4,), dt.int32)
+Y4 = b.param(1, (4,), dt.int32)
+IOTA = b.stack(*[b.const(k, dt.int32) for k in range(4)])
+
+
+def is_proved(root: UOp, effects: list[UOp], arguments: tuple[UOp, ...], written: tuple[int, ...]) -> bool:
+    """Return True if a Call of these effects is proved to be a graph. `callify` gives the Buffers of its values."""
+    call = UOp(Op.CALL, (b.sink(*effects), *arguments), CallArg(written=written))
+    return decide(replace(callified(root), call=call)).by is not DecisionMethod.INTERPRETER
+
+
+def output(root: UOp, k: int = 0) -> UOp:
+    """Return the Buffer of a value of a graph."""
+    return callified(root).buffers[k]
+
+
+def on_cpu(slot: int) -> UOp:
+    """Return the Param for memory of the program itself."""
+    return b.param(slot, (4,), dt.int32, device="CPU")
+
+
+def test_effects_in_the_view_of_an_output_are_effects() -> None:
+    """A Store below the target of a Store is executed, too (FOUND 260)."""
+    root = b.mul(X4, 2)
+    hidden = b.after(on_cpu(1), b.store(b.param(0, (4,), dt.int32), b.mul(X4, 0)))
+    assert not is_proved(root, [b.store(hidden, b.mul(X4, 2))], (X4, output(root)), (0, 1))
+    assert is_proved(root, [b.store(on_cpu(1), b.mul(X4, 2))], (X4, output(root)), (1,))
+
+
+@pytest.mark.parametrize("devices", [None, TWO], ids=["one", "two"])
+def test_a_variable_of_the_body_is_the_one_that_is_passed(devices: tuple[str, ...] | None) -> None:
+    """Which variable a Param stands for is said by the arguments."""
+    n, m = (b.cast(b.variable(name, 0, 2), dt.int32) for name in "nm")
+    root = b.add(b.mul(b.copy(X4, devices) if devices else X4, n), m)
+    program = callified(root)
+    named = [a for a in program.call.arguments if a.op is Op.PARAM and a.arg.name]
+    swapped = dict(zip(named, named[::-1], strict=True))
+    arguments = [swapped.get(a, a) for a in program.call.arguments]
+    assert decide(program).by is not DecisionMethod.INTERPRETER
+    call = program.call.replace(src=(program.call.body, *arguments))
+    assert decide(replace(program, call=call)).by is DecisionMethod.INTERPRETER
+
+
+def test_a_read_sees_all_stores_that_it_waits_for() -> None:
+    """The positions of an Index are known before it reads, so it reads after the Stores for which they wait."""
+    root = b.mul(b.copy(X4, TWO), 2)
+    temporary, places = (b.buffer(4, dt.int32, unique=n) for n in (900, 901))
+    p, out, t, j = b.param(0, (4,), dt.int32), on_cpu(1), on_cpu(2), on_cpu(3)
+    first = b.store(t, b.mul(p, 2))
+    second = b.store(b.after(t, first), b.mul(p, 3))
+    position = b.cast(b.after(j, b.store(b.after(j, second), IOTA)), dt.index)
+    late = b.at(b.after(t, first), position)
+    assert not is_proved(root, [b.store(out, late)], (X4, output(root), temporary, places), (1, 2, 3))
+
+
+def test_a_value_of_the_graph_is_read_after_what_it_waits_for() -> None:
+    """The same in the graph: a body that reads early is another program."""
+    doubled = b.store(X4, b.mul(X4, 2))
+    root = b.at(X4, b.cast(b.after(Y4, b.store(b.after(Y4, doubled), IOTA)), dt.index))
+    copied = b.contiguous(X4)
+    first = b.store(X4, b.mul(copied, 2))
+    effects = [b.store(on_cpu(2), copied), b.store(b.after(Y4, first), IOTA)]
+    assert not is_proved(root, effects, (X4, Y4, output(root)), (0, 1, 2))
+
+
+@pytest.mark.parametrize("value", [b.contiguous, lambda u: b.pad_by(u, (0, 0)), b.detach], ids=["copy", "padded", "detached"])
+def test_a_value_that_waits_for_a_store_is_no_reference(value: Callable[[UOp], UOp]) -> None:
+    """What waits is a value that was there before: it is not the memory after the Store."""
+    root = b.after(X4, b.store(X4, b.mul(X4, 2)))
+    done = b.after(value(X4), b.store(X4, b.mul(X4, 2)))
+    assert not is_proved(root, [b.store(on_cpu(1), done)], (X4, output(root)), (0, 1))
+    late = b.after(X4, b.store(X4, b.mul(X4, 2)))
+    assert not is_proved(b.after(value(X4), b.store(X4, b.mul(X4, 2))), [b.store(on_cpu(1), late)], (X4, output(root)), (0, 1))
+
+
+def test_an_argument_is_in_the_shape_of_its_param() -> None:
+    """A Call passes elements in order, whatever shape they have (R86), and callify does so."""
+    x, y = b.param(0, (2, 3), dt.int32), b.param(1, (6,), dt.int32)
+    turned = b.reshape(b.permute(b.param(0, (3, 2), dt.int32), (1, 0)), (6,))
+    root = b.after(y, b.call(b.sink(b.store(b.param(1, (6,), dt.int32), turned)), x, y, written=(1,)))
+    assert decide(callified(root)).by is DecisionMethod.STRUCTURE
+    wrong = b.after(y, b.store(y, b.reshape(b.permute(x, (1, 0)), (6,))))
+    assert decide(replace(callified(root), root=wrong)).by is DecisionMethod.INTERPRETER
+
+
+def test_a_param_of_the_caller_that_the_graph_does_not_name_is_left_alone() -> None:
+    """Only Buffers of the program itself are its to write."""
+    root = b.mul(b.copy(X4, TWO), 2)
+    others = b.param(5, (4,), dt.int32)
+    effects = [b.store(on_cpu(1), b.mul(X4, 2)), b.store(b.param(2, (4,), dt.int32), b.mul(X4, 0))]
+    assert not is_proved(root, effects, (X4, output(root), others), (1, 2))
+    assert is_proved(root, effects[:1], (X4, output(root)), (1,))
+
+
+@pytest.mark.parametrize("is_ordered", [False, True])
+def test_accesses_of_one_memory_are_ordered(is_ordered: bool) -> None:
+    """Two values through one temporary are two values only if each is read before the next is stored (R55)."""
+    root = b.tuple_(b.mul(b.copy(X4, TWO), 2), b.mul(b.copy(X4, TWO), 3))
+    t = on_cpu(1)
+    first = b.store(t, b.mul(X4, 2))
+    second = b.store(b.after(t, first) if is_ordered else t, b.mul(X4, 3))
+    effects = [b.store(on_cpu(2), b.after(t, first)), b.store(on_cpu(3), b.after(t, second))]
+    arguments = (X4, b.buffer(4, dt.int32, unique=900), output(root), output(root, 1))
+    assert not is_proved(root, effects, arguments, (1, 2, 3))
+
+
+@pytest.mark.parametrize("root", [b.mul(X4, 2), b.mul(b.copy(X4, TWO), 2)], ids=["one", "two"])
+def test_a_call_names_what_it_writes(root: UOp) -> None:
+    """What is not declared is not written (R63)."""
+    for written in ((), (0, 1)):
+        assert not is_proved(root, [b.store(on_cpu(1), b.mul(X4, 2))], (X4, output(root)), written)

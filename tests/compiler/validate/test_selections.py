@@ -16,6 +16,8 @@ from uops.compiler.tensor.realize import capture
 from uops.compiler.validate.fingerprints.selections import restate_running_selections
 from uops.compiler.validate.values import decide_equal_terms
 from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp, nodes_with_op, substitute, toposort
 from uops.spec.ir.ops import Op
@@ -99,3 +101,55 @@ def test_places_that_are_used_otherwise_stay() -> None:
     used = substitute(after, {choice: b.add(choice, choice.if_true)})
     assert toposort(used) != toposort(after)
     assert restate_running_selections(used) is used
+
+
+# ------------------------------------------------------------------------------------------- sweeps that an adversary wrote
+
+
+def sweep(started_outside: str = "", is_guarded: bool = False) -> UOp:
+    """Return a sweep over each of 2 rows of 4 elements, one memory of which may be started once for all rows."""
+    out, x = b.param(0, (2,), dt.int32), b.param(1, (8,), dt.int32)
+    row, r = b.range_(2, 0), b.range_(4, 1, AxisType.REDUCE)
+    column = b.cast(r, dt.int32)
+    zero = b.const(0, dt.int32)
+    memories = {name: b.buffer(1, dt.int32, addrspace=AddrSpace.REG, unique=n) for n, name in enumerate(("greatest", "place"), 1)}
+
+    def at(name: str, *effects: UOp) -> UOp:
+        return UOp(Op.INDEX, (b.after(memories[name], *effects), zero))
+
+    starts = {"greatest": b.const(dt.int32.min, dt.int32), "place": b.const(4, dt.int32)}
+    loops = {name: () if name == started_outside else (row,) for name in memories}
+    at_start = {name: UOp(Op.INDEX, (b.after(memories[name], *loops[name]), zero)) for name in memories}
+    started = {name: b.group(b.store(at_start[name], starts[name])) for name in memories}
+    guard = (UOp(Op.IF, (b.ne(column, b.const(2, dt.int32)),)),) if is_guarded else ()
+    address = {name: at(name, started[name], *(() if loops[name] else (row,)), r) for name in memories}
+    if guard:
+        address["place"] = at("place", started["place"], r, *guard)
+    old = {name: b.load(address[name]) for name in memories}
+    element = b.load(UOp(Op.INDEX, (x, b.add(b.mul(b.cast(row, dt.int32), 4), column))))
+    better = UOp(Op.CMPLT, (old["greatest"], element))
+    new = {"greatest": element, "place": b.sub(b.const(4, dt.int32), column)}
+    stores = [b.store(address[name], b.where(better, new[name], old[name])) for name in memories]
+    done = b.end(b.group(*stores, *(UOp(Op.ENDIF, (g,)) for g in guard)), r)
+    greatest, place = (b.load(at(name, done)) for name in memories)
+    chosen = b.where(UOp(Op.CMPEQ, (greatest, greatest)), place, zero)
+    return b.sink(b.end(b.store(UOp(Op.INDEX, (out, b.cast(row, dt.int32))), chosen), row), name="k")
+
+
+def test_a_sweep_of_scalars_is_restated() -> None:
+    """The law does not need vectors."""
+    body = sweep()
+    assert restate_running_selections(body) is not body
+
+
+@pytest.mark.parametrize("memory", ["greatest", "place"])
+def test_memory_that_is_started_once_for_all_rows_is_not_restated(memory: str) -> None:
+    """It begins a row with what the row before has left."""
+    body = sweep(started_outside=memory)
+    assert restate_running_selections(body) is body
+
+
+def test_a_guarded_sweep_is_not_restated() -> None:
+    """An If may skip the Store of a place."""
+    body = sweep(is_guarded=True)
+    assert restate_running_selections(body) is body
