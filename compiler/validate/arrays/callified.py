@@ -25,6 +25,7 @@ from uops.compiler.validate.arrays.elements import TRUE, ZERO, ElementExpression
 from uops.compiler.validate.arrays.forms import count_iterations_in_closed_form
 from uops.compiler.validate.arrays.stored import StoredElements
 from uops.compiler.validate.arrays.versions import require_reads_of_their_version
+from uops.compiler.validate.fingerprints.compare import is_enumerated
 from uops.compiler.validate.fingerprints.integers import NotEvaluable
 from uops.compiler.validate.model import DecisionMethod, ObligationKind, ValidationVerdict
 from uops.spec.ir import build as B
@@ -257,7 +258,7 @@ class _ElementComparison:
 
     def _pair_contents(self, argument: UOp, value: UOp, stores: Sequence[UOp] | None) -> tuple[UOp, UOp]:
         """Return bodies that store the elements of a value, or of memory after Stores, to an argument that shall have them."""
-        memory = KernelMemory([(argument, 0)])
+        memory = KernelMemory([(argument, 1)])
         by_graph = StoredElements(memory, self._find_argument_of_graph)
         by_body = StoredElements(memory, self._find_argument_of_body)
         stores_of_body = self.stores_of_body.get(argument, [])
@@ -269,16 +270,23 @@ class _ElementComparison:
         position = flatten_index(index, value.shape)
         stated = by_graph.expressions.element(value, index) if stores is None else by_graph.load(value, stores, index, TRUE)
         done = by_body.load(param, stores_of_body, unflatten_position(position, param.shape), TRUE)
-        address = memory.address((argument, 0), position)
+        address = memory.address((argument, 1), position)  # other memory than what it held before, which is read
         loops = [r for r in index if r is not ZERO]
-        with record_transforms():  # what is simplified here is no step of the lowering
-            simplify = Rewriter(INDEXING)
-            bodies = []
-            for element in (stated, done):
-                assert element is not None
-                effect = B.wrap_in_one_end_per_loop(B.store(address, B.cast(element, address.dtype)), loops)
-                bodies.append(simplify(count_iterations_in_closed_form(simplify(B.sink(effect)))))
+        bodies = []
+        for element in (stated, done):
+            assert element is not None
+            effect = B.wrap_in_one_end_per_loop(B.store(address, B.cast(element, address.dtype)), loops)
+            bodies.append(_simplify_unless_enumerated(B.sink(effect)))
         return bodies[0], bodies[1]
+
+
+def _simplify_unless_enumerated(body: UOp) -> UOp:
+    """Return a large body in the form in which few of its iterations stand for all."""
+    if is_enumerated(body):
+        return body
+    with record_transforms():  # what is simplified here is no step of the lowering
+        simplify = Rewriter(INDEXING)
+        return simplify(count_iterations_in_closed_form(simplify(body)))
 
 
 def _identify_memory(u: UOp) -> tuple[object, ...]:
