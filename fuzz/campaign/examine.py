@@ -190,9 +190,9 @@ class CaseRunner:
         """Return the seed of the oracles' own choices for case `k`."""
         return kinds.stable_hash(self.setup.seed, k)
 
-    def due_oracles(self, seed: int) -> list[Oracle]:
-        """Return the oracles that judge the case with this seed."""
-        return [o for o in self.oracles if oracles.is_due(o, seed)]
+    def due_oracles(self, seed: int, kind: str) -> list[Oracle]:
+        """Return the oracles that judge the case of this kind with this seed."""
+        return [o for o in self.oracles if oracles.is_due(o, seed, kind)]
 
     def generate_and_judge_case(self, case_number: int, on_oracle: OnOracle = lambda name: None) -> CaseOutcome:
         """Generate a case and judge it. `on_oracle` is called with the name of each oracle before it is asked."""
@@ -239,7 +239,9 @@ class CaseRunner:
             objection, accepted = None, True
             try:
                 with collect_reached_functions(context.reached):
-                    objection = oracles.find_first_objection(context, self.due_oracles(context.seed), on_oracle)
+                    objection = oracles.find_first_objection(
+                        context, self.due_oracles(context.seed, context.sample.kind), on_oracle
+                    )
             except SubjectRefused as e:
                 context.counts[f"refused:{_refusal_reason(e)}"] += 1
                 accepted = False
@@ -259,15 +261,15 @@ class CaseRunner:
         """
         context = self._build_context_recording_steps_if_needed(sample, seed, oracle)
         try:
-            objection = oracles.find_first_objection(context, self._select_judges(seed, oracle))
+            objection = oracles.find_first_objection(context, self._select_judges(sample.kind, seed, oracle))
         except SubjectRefused:
             return None
         return None if objection is None or oracle == oracles.PROCESS else objection[1]
 
-    def _select_judges(self, seed: int, oracle: str) -> Sequence[Oracle]:
+    def _select_judges(self, kind: str, seed: int, oracle: str) -> Sequence[Oracle]:
         """Select the oracles of a finding. The campaign need not have chosen them: `freeze_oracle_choices` may name another."""
         if oracle == oracles.PROCESS:
-            return self.due_oracles(seed)
+            return self.due_oracles(seed, kind)
         return oracles.applicable_oracles((oracle,), self.subject, self.against) if oracle in oracles.ORACLES else ()
 
     def freeze_oracle_choices(self, sample: ProgramSample, seed: int, oracle: str) -> tuple[ProgramSample, str]:
@@ -295,7 +297,7 @@ class CaseRunner:
         """Build the context of a sample. It records rewrite steps if `oracle` needs them, or if an oracle that is due
         does.
         """
-        records_steps = oracle == oracles.STEPS or any(o.name == oracles.STEPS for o in self.due_oracles(seed))
+        records_steps = oracle == oracles.STEPS or any(o.name == oracles.STEPS for o in self.due_oracles(seed, sample.kind))
         return OracleContext(sample, self.subject, self.against, seed, records_steps)
 
 

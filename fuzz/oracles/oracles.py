@@ -159,7 +159,7 @@ class Compilation(NamedTuple):
 
 @record(frozen=True, slots=True)
 class Oracle:
-    """A test of one claim. It judges one case in `every`, drawn by the seed.
+    """A test of one claim. It judges one case in `every`, drawn by the seed; of some kinds, one in `every_of_kind`. 0 is none.
 
     `compilation` gives the program that the oracle compiled, for bisection. `freeze_choices` gives a sample that holds what the
     oracle draws, and the name of the oracle that judges that sample: reduction starts from it.
@@ -173,6 +173,7 @@ class Oracle:
     dialects: frozenset[Dialect] = frozenset({Dialect.TENSOR})
     compilation: Callable[[OracleContext], Compilation] = lambda c: Compilation(c.sample)
     freeze_choices: Callable[[OracleContext], tuple[ProgramSample, str]] | None = None
+    every_of_kind: tuple[tuple[str, int], ...] = ()
 
 
 # -------------------------------------------------------------------------------------------------------------- the checks
@@ -465,22 +466,30 @@ def _freeze_schedule_choices(c: OracleContext, source: str = "draw") -> tuple[Pr
     return c.sample._replace(opts=sequence.applied_text), "scheduled"
 
 
-def _check_on_scaled_machine(c: OracleContext) -> Fault | None:
-    """Check the program as the heuristics compile it for a smaller machine, on which it is large.
+def _check_on_scaled_machine(c: OracleContext, machine: str = "scaled") -> Fault | None:
+    """Check the program as the heuristics compile it for a smaller machine, on which it is large. `machine` names what is drawn.
 
     In one case of four it is called as users call it, so that threads share the loops of its kernels if the target can do that.
     """
-    target, side = _draw_scaled_target(c), GuardSide.START if c.seed % 2 else GuardSide.END
-    if Ability.NATIVE_ENTRY in target.abilities and c.draw("scaled entry").chance(25):
+    target, side = _draw_scaled_target(c, machine), GuardSide.START if c.seed % 2 else GuardSide.END
+    if Ability.NATIVE_ENTRY in target.abilities and c.draw(f"{machine} entry").chance(25):
         called = lambda: compile(c.sample.graph, target, Config(reuse=False))(c.sample.inputs)  # noqa: E731 - a fault if it raises
         return run_and_judge_by_allowed_sets(c.subject, c.expectation, called)[1]
     program = lambda: GuardedProgram(c.sample.graph, target, side, PLAIN)(c.sample.inputs)  # noqa: E731 - a fault if it raises
     return run_and_judge_by_allowed_sets(c.subject, c.expectation, program)[1]
 
 
-def _draw_scaled_target(c: OracleContext) -> Target:
+def _draw_scaled_target(c: OracleContext, machine: str = "scaled") -> Target:
     target = c.require_target()
-    return target.describe_as(draw_scaled_machine(target.machine, c.draw("scaled")))
+    return target.describe_as(draw_scaled_machine(target.machine, c.draw(machine)))
+
+
+def _oracle_of_scaled_machine(name: str, what: str, every: int) -> Oracle:
+    """Return the oracle that compiles for a machine that is drawn for its name. Workloads are judged by all of these."""
+    return Oracle(
+        name, what, functools.partial(_check_on_scaled_machine, machine=name), every, frozenset({COMPILER}),
+        compilation=lambda c: Compilation(c.sample, target=_draw_scaled_target(c, name)), every_of_kind=(("workloads", 1),),
+    )  # fmt: skip
 
 
 def _check_illegal_optops(c: OracleContext) -> Fault | None:
@@ -621,8 +630,8 @@ ORACLES: dict[str, Oracle] = {o.name: o for o in (
            compilation=lambda c: Compilation(c.sample, None, _draw_forced_config(c))),
     Oracle("beam",        "with schedules that a beam search finds or has stored the same is given", _check_beam_search, 64,
            frozenset({COMPILER})),
-    Oracle("scaled",      "for a machine so small that the program is large the same is given", _check_on_scaled_machine, 2,
-           frozenset({COMPILER}), compilation=lambda c: Compilation(c.sample, target=_draw_scaled_target(c))),
+    _oracle_of_scaled_machine("scaled", "for a machine so small that the program is large the same is given", 2),
+    *(_oracle_of_scaled_machine(f"scaled-{k}", f"for another such machine, number {k}, too", 0) for k in (2, 3, 4)),
     Oracle("called",      "called from Python, with arguments of any form, it does what it does otherwise",
            _check_calls_for_aliasing_and_stale_caches, 8, frozenset({COMPILER})),
     Oracle("shipped",     "the backend with its own settings, called in the ways that users call it, is right too",
@@ -642,7 +651,7 @@ ORACLES: dict[str, Oracle] = {o.name: o for o in (
     Oracle(STEPS,         "rewrite steps keep the value, whatever the leaves are", _check_first_rewrite_steps_of_each_rule, 4,
            frozenset({COMPILER})),
     Oracle("stages",      "every stage gives what the one before it gives", _bisect_stages_and_count_coverage, 16,
-           frozenset({COMPILER}), compilation=_compilation_to_interpret),
+           frozenset({COMPILER}), compilation=_compilation_to_interpret, every_of_kind=(("workloads", 64),)),
     Oracle("validated",   "what the validator asks of kernels and of the memory plan is not refuted",
            _check_validator_refutes_nothing, 16, frozenset({COMPILER}), compilation=_compilation_to_validate),
     Oracle("leaks",       "a program that is called again keeps no memory", _check_leaks, 64, frozenset({COMPILER})),
@@ -703,9 +712,10 @@ def _available_needs(subject: Subject, against: Subject | None) -> frozenset[str
     return frozenset(needs | ({AGAINST} if against is not None else set()))
 
 
-def is_due(oracle: Oracle, seed: int) -> bool:
-    """Return True if the oracle judges the case with this seed."""
-    return oracle.every == 1 or stable_hash(seed, oracle.name, "due") % oracle.every == 0
+def is_due(oracle: Oracle, seed: int, kind: str) -> bool:
+    """Return True if the oracle judges the case of this kind with this seed."""
+    every = dict(oracle.every_of_kind).get(kind, oracle.every)
+    return every == 1 or (every > 1 and stable_hash(seed, oracle.name, "due") % every == 0)
 
 
 def find_first_objection(

@@ -30,6 +30,8 @@ from uops.spec.ir.ops import Op
 
 #: Extents of axes: around vectors, tails and register tiles.
 EXTENTS = (1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 48, 64, 65, 96)
+#: Lengths of long rows: several vectors, of which each lane sees several elements.
+LONG_ROWS = (64, 96, 120, 128, 192, 256, 384)
 #: Maximum numbers of multiplications or elements of a case; it draws one of them.
 WORK = (500, 2000, 4000, 8000, 16000, 40000)
 #: Dtypes of data; about two thirds are the default dtypes of the front end.
@@ -82,6 +84,11 @@ class WorkloadMaker:
         if x.ndim and x.size and self.draw.chance(8):
             self._put_special_element(x, d)
         return Tensor.from_numpy(x)
+
+    def make_data_with_ties(self, d: DType, *shape: int) -> Tensor:
+        """Make a Tensor of three values, so that the greatest one occurs several times in a row."""
+        x = draw_array(self.draw, d, shape, "small")
+        return Tensor.from_numpy(np.minimum(np.maximum(x, 0), 2).astype(x.dtype))
 
     def _put_special_element(self, x: Array, d: DType) -> None:
         """Put a special value into one of the last elements of a row, or into the first."""
@@ -256,8 +263,11 @@ def _make_windows(w: WorkloadMaker) -> Tensor:
 
 
 def _make_rows(w: WorkloadMaker) -> Tensor:
-    """Make a function of whole rows of data."""
+    """Make a function of whole rows of data, of which half are long."""
     shape = w.draw_extents(w.draw.choice((1, 2, 2, 3)), 2)
+    if w.draw.chance(50):
+        shape = [*w.draw_extents(w.draw.choice((0, 1, 1)))[-1:], w.draw.choice(LONG_ROWS)]
+        shape = [min(n, max(1, w.work // shape[-1])) for n in shape[:-1]] + shape[-1:]
     return _apply_function_of_rows(w, w.apply_epilogue(w.make_operand(w.draw_dtype(), *shape)))
 
 
@@ -268,7 +278,9 @@ def _apply_function_of_rows(w: WorkloadMaker, t: Tensor) -> Tensor:
     axis = w.draw_axis(t.ndim)
     form = w.draw.choice(("argmax", "argmax", "argmin", "softmax", "layernorm", "nested", "centred", "columns"))
     if form in ("argmax", "argmin"):
-        if t.dtype.is_float:  # what arithmetic rounds may have its greatest element elsewhere
+        if w.draw.chance(50):
+            t = w.make_data_with_ties(t.dtype, *t.shape)
+        elif t.dtype.is_float:  # what arithmetic rounds may have its greatest element elsewhere
             t = w.make_operand(t.dtype, *t.shape) if w.draw.chance(60) else t.clamp(-999, 999).cast(dt.int32)
         return t.argmax(axis) if form == "argmax" else t.argmin(axis)
     if form in ("softmax", "layernorm") and t.dtype.is_float:

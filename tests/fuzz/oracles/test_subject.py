@@ -118,7 +118,7 @@ def test_who_looks_at_steps_hears_the_subjects_own_compilation(monkeypatch: pyte
     found = CaseRunner(Setup("llvm", 3, oracles=("reference", "allowed", "steps")))
     heard: list[bool] = []
     monkeypatch.setattr(oracles, "find_wrong_step", lambda steps, seed: heard.append(bool(list(steps))))
-    k = next(k for k in range(100) if oracles.ORACLES["steps"] in found.due_oracles(found.case_seed(k)))
+    k = next(k for k in range(100) if oracles.ORACLES["steps"] in found.due_oracles(found.case_seed(k), "programs"))
     assert found.generate_and_judge_case(k).fault is None
     assert heard == [True]
     c = found._build_context_recording_steps_if_needed(found.draw_sample(k), found.case_seed(k), asked)
