@@ -28,8 +28,9 @@ ValueHints = Mapping[str, Any]
 HINTS_FORM = {"values": [int], "held": [(int, int)], "split": [(int, int)]}
 
 
-def list_value_hints(log: LoweringLog, callify: UOp) -> ValueHints:
-    """Return the hints of a lowering, by its log and its callified program."""
+def list_value_hints(log: LoweringLog, callify: UOp, launch: UOp) -> ValueHints:
+    """Return the hints of a lowering, by its log, its callified program and the launch of its kernels."""
+    passed = {a for call in launch.src for a in call.arguments}
     parts = find_program_before_split(log, callify)
     split = next((m for m in log.transforms if m.pass_name == "realise"), None)
     reduces = next((m for m in log.transforms if m.pass_name == "parts" and m.before is callify.body), None)
@@ -41,7 +42,7 @@ def list_value_hints(log: LoweringLog, callify: UOp) -> ValueHints:
         "held": [
             [in_parts[u], b.arg.unique]
             for u, b in held.items()
-            if isinstance(b, UOp) and b.op is Op.BUFFER and u in in_parts and u.op is not Op.STORE
+            if isinstance(b, UOp) and b.op is Op.BUFFER and b in passed and u in in_parts and u.op is not Op.STORE
         ],
         "split": [
             [in_callify[u], in_parts[new]]
