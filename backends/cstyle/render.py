@@ -116,7 +116,7 @@ class CKernelRenderer:
         self.arguments: dict[str, str] = {}
         self.open_blocks: list[UOp] = []
         self.innermost_loops = find_innermost_loops(self.instructions)
-        self.folded_loops = find_loops_with_folded_positions(self.instructions) if language.folded_loop_hint else frozenset()
+        self.folded_loops = find_loops_with_non_affine_loads(self.instructions) if language.folded_loop_hint else frozenset()
         self.thread_loop = find_parallelizable_outer_thread_loop(self.instructions) if language.part_bounds else None
         self.number = 0
         self.local_bytes = self.private_bytes = 0
@@ -431,13 +431,16 @@ class CKernelRenderer:
         self.w.write_line(self.language.workgroups.barrier)
 
 
-def find_loops_with_folded_positions(instructions: Sequence[UOp]) -> frozenset[UOp]:
-    """Return the loops whose counters determine the position of an access other than by sums and products."""
+def find_loops_with_non_affine_loads(instructions: Sequence[UOp]) -> frozenset[UOp]:
+    """Return the loops on whose counters the address of a Load depends by an op that is not affine, or in less than 32 bits.
+
+    A cast of a 64-bit counter to 32 bits keeps its value, and counts as affine.
+    """
     counters: dict[UOp, frozenset[UOp]] = {}  # node -> the loops on whose counters it depends
     folded: dict[UOp, frozenset[UOp]] = {}  # node -> those on which it depends by another op
     for u in instructions:
         if u.op is Op.LOAD:
-            continue  # a position from memory is none that a compiler can follow
+            continue  # a compiler cannot analyze a position that was loaded
         below = frozenset().union(*(counters.get(s, ()) for s in u.src), (u,) if u.op is Op.RANGE else ())
         is_narrow = u.dtype.itemsize < 4 or (u.op is Op.CAST and u.dtype.itemsize < u.operand.dtype.itemsize < 8)
         is_folding = u.op in ALU and u.dtype is not dt.bool_ and (is_narrow or u.op not in _AFFINE)
@@ -447,7 +450,7 @@ def find_loops_with_folded_positions(instructions: Sequence[UOp]) -> frozenset[U
     return frozenset().union(*(folded.get(address, ()) for address in loads))
 
 
-#: Ops of sums of multiples of counters.
+#: Ops that the vectorizers follow correctly.
 _AFFINE = frozenset({Op.ADD, Op.SUB, Op.NEG, Op.MUL, Op.MULACC, Op.CAST, Op.WHERE, Op.MAX})
 
 

@@ -3,7 +3,8 @@
 Takes: the texts of a certificate as graphs, and its hints. Gives: the steps that do not keep the values, or are not decided.
 
 Hints say in which Buffer a value is held, and what a large Reduce was split into. They choose what is compared, and a wrong one
-proves nothing. A node of a graph is named by its position among all nodes, sources first. No pass runs.
+proves nothing, but for the Buffers of the values themselves: these are part of the claim. A node of a graph is named by its
+position among all nodes, sources first.
 """
 
 from __future__ import annotations
@@ -21,8 +22,11 @@ from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.untrusted import escape_to_one_line
 
-#: Numbers by which a certificate names nodes: `values` are the ids of the Buffers of the values, in order; `held` has positions of
-#: nodes in the text `parts` with the id of the Buffer that holds each; `split` positions in `callify` and in `parts`.
+#: Hints of a certificate. Nodes are named by their positions, and Buffers by their ids.
+#:
+#: - `values`: the Buffer of each value of the tensor graph, in order.
+#: - `held`: pairs of a node of the text `parts`, and the Buffer that holds it.
+#: - `split`: pairs of a node of the text `callify`, and its replacement in `parts`.
 ValueHints = Mapping[str, Any]
 #: The schema of hints in a file.
 HINTS_FORM = {"values": [int], "held": [(int, int)], "split": [(int, int)]}
@@ -32,10 +36,10 @@ def list_value_hints(log: LoweringLog, callify: UOp, launch: UOp) -> ValueHints:
     """Return the hints of a lowering, by its log, its callified program and the launch of its kernels."""
     passed = {a for call in launch.src for a in call.arguments}
     parts = find_program_before_split(log, callify)
-    split = next((m for m in log.transforms if m.pass_name == "realise"), None)
-    reduces = next((m for m in log.transforms if m.pass_name == "parts" and m.before is callify.body), None)
-    held = {} if split is None else split.replacements
-    parted = {} if reduces is None else reduces.replacements
+    realise = next((m for m in log.transforms if m.pass_name == "realise"), None)
+    reduce_parts = next((m for m in log.transforms if m.pass_name == "parts" and m.before is callify.body), None)
+    held = {} if realise is None else realise.replacements
+    part_by_reduce = {} if reduce_parts is None else reduce_parts.replacements
     in_callify, in_parts = (_number_nodes(g) for g in (callify, parts))
     return {
         "values": [] if log.callified is None else [b.arg.unique for b in log.callified.buffers],
@@ -46,7 +50,7 @@ def list_value_hints(log: LoweringLog, callify: UOp, launch: UOp) -> ValueHints:
         ],
         "split": [
             [in_callify[u], in_parts[new]]
-            for u, new in parted.items()
+            for u, new in part_by_reduce.items()
             if isinstance(new, UOp) and u in in_callify and new in in_parts and u is not new
         ],
     }
@@ -69,14 +73,15 @@ class ValueFindings(NamedTuple):
 
 
 def check_values(graphs: Mapping[str, UOp], hints: ValueHints) -> ValueFindings:
-    """Decide for each step, from `tensor` to `decompose`, that it keeps the values. Raises LookupError for hints of no node."""
+    """Decide for each step, from `tensor` to `decompose`, that it keeps the values. Raises LookupError for hints of no node, and
+    ValueError for texts with different numbers of kernels."""
     refuted: dict[str, None] = {}
     undecided: dict[str, None] = {}
     for place, verdict in _decide_steps(graphs, hints):
         if verdict.counterexample is not None:
             refuted[f"the values of {place}: {verdict.counterexample.words}"] = None
         elif verdict.by is None or verdict.by is DecisionMethod.INTERPRETER:
-            undecided[f"the values of {place}: `uops stages` ({escape_to_one_line(verdict.why)})"] = None
+            undecided[f"the values of {place}: {escape_to_one_line(verdict.why)}"] = None
     return ValueFindings(tuple(refuted), tuple(undecided))
 
 
@@ -87,8 +92,8 @@ def _decide_steps(graphs: Mapping[str, UOp], hints: ValueHints) -> Iterator[tupl
     callified = CallifiedGraph(graphs["tensor"], callify, buffers)
     yield "the callified program", decide_values_of_callified_program(callified, decide_equal_terms)
     log = _build_log(callify, parts, buffer_by_id, hints)
-    split = decide_values_of_split_kernels(callify, graphs["join"], log, lambda a, b: decide_equal_terms(a, b, with_laws=False))
-    yield from ((f"kernel {k} up to its body", verdict) for k, verdict in enumerate(split))
+    verdicts = decide_values_of_split_kernels(callify, graphs["join"], log, lambda a, b: decide_equal_terms(a, b, with_laws=False))
+    yield from ((f"kernel {k} up to its body", verdict) for k, verdict in enumerate(verdicts))
     for k, calls in enumerate(zip(graphs["join"].src, graphs["widths"].src, graphs["decompose"].src, strict=True)):
         body, scheduled, primitive = (call.body for call in calls)
         if body is not scheduled:
@@ -102,6 +107,8 @@ def _decide_steps(graphs: Mapping[str, UOp], hints: ValueHints) -> Iterator[tupl
 def _build_log(callify: UOp, parts: UOp, buffer_by_id: Mapping[int, UOp], hints: ValueHints) -> LoweringLog:
     """Return the log that the hints stand for."""
     in_callify, in_parts = toposort(callify), toposort(parts)
+    if any(k < 0 for pair in (*hints["held"], *hints["split"]) for k in pair):
+        raise LookupError("a hint names a node by a negative position")
     held = {in_parts[k]: buffer_by_id[n] for k, n in hints["held"]}
     log = LoweringLog()
     if parts is not callify:

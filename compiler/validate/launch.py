@@ -18,8 +18,8 @@ from uops.compiler.log import CallifiedGraph, LoweringLog
 from uops.compiler.passes.select.select import STEPS
 from uops.compiler.prove.solver.solver import SolverWorker, solver_version
 from uops.compiler.runtime.queues import describe_launch_access, schedule_launches
-from uops.compiler.validate.arrays.callified import decide_values_of_callified_program, leave_values_to_interpreter
-from uops.compiler.validate.arrays.definitions import decide_values_of_split_kernels
+from uops.compiler.validate.arrays.callified import decide_values_of_callified_program
+from uops.compiler.validate.arrays.definitions import decide_values_of_split_kernels, leave_values_to_interpreter
 from uops.compiler.validate.decide import decide_claim
 from uops.compiler.validate.kernel import validate_kernel
 from uops.compiler.validate.launches.devices import generate_write_copy_and_order_claims
@@ -189,7 +189,7 @@ def _decide_callify(graphs_by_pass: Mapping[str, UOp], log: LoweringLog) -> Vali
     if log.callified is None or "callify" not in graphs_by_pass:
         return None
     if log.callified.call is not graphs_by_pass["callify"] and not log.applications_by_assuming_rule:
-        return leave_values_to_interpreter("the program changed after it was callified")
+        return leave_values_to_interpreter("callify", "the program changed after it was callified")
     return _decide_callified_memoized(log.callified)
 
 

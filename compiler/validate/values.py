@@ -27,8 +27,8 @@ from uops.compiler.passes.select.select import decompose_node
 from uops.compiler.prove.admission import is_rule_in_ledger
 from uops.compiler.rewrite.rule import RewriteStep, Rule
 from uops.compiler.validate.budget import BudgetExhausted, limit_kernel_budget
+from uops.compiler.validate.fingerprints.argmax_loops import rewrite_argmax_loops_as_reduces
 from uops.compiler.validate.fingerprints.compare import compare_values
-from uops.compiler.validate.fingerprints.selections import restate_running_selections
 from uops.compiler.validate.model import ClaimCounterexample, DecisionMethod, ObligationKind, ValidationVerdict
 from uops.spec.errors import Crash
 from uops.spec.ir import dtypes as dt
@@ -80,7 +80,7 @@ _COMPARED = ("optimize", "expand", "accumulate", "widths")
 
 def decide_scheduled_terms(before: UOp, after: UOp) -> ValidationVerdict:
     """Decide that a body and its result after `widths` store the same terms."""
-    restated = restate_running_selections(after)
+    restated = rewrite_argmax_loops_as_reduces(after)
     verdict = decide_equal_terms(before, linearize_kernel(after) if restated is after else restated)
     fault = verdict.counterexample
     return verdict if fault is None else replace(verdict, counterexample=replace(fault, after=after))

@@ -17,14 +17,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from uops.compiler.ir.bodies import order_outside_kernels
-from uops.compiler.log import CallifiedGraph, record_transforms
-from uops.compiler.rewrite.rewriter import Rewriter
-from uops.compiler.rewrite.rules import INDEXING
-from uops.compiler.validate.arrays.definitions import KernelMemory, decide_pair
+from uops.compiler.log import CallifiedGraph
+from uops.compiler.validate.arrays.definitions import KernelMemory, decide_pair, leave_values_to_interpreter
 from uops.compiler.validate.arrays.elements import TRUE, ZERO, ElementExpressions, flatten_index, unflatten_position
-from uops.compiler.validate.arrays.forms import count_iterations_in_closed_form
+from uops.compiler.validate.arrays.forms import simplify_and_count_iterations, simplify_unrecorded
 from uops.compiler.validate.arrays.stored import StoredElements
-from uops.compiler.validate.arrays.versions import require_reads_of_their_version
+from uops.compiler.validate.arrays.versions import require_consistent_reads
 from uops.compiler.validate.fingerprints.compare import is_enumerated
 from uops.compiler.validate.fingerprints.integers import NotEvaluable
 from uops.compiler.validate.model import DecisionMethod, ObligationKind, ValidationVerdict
@@ -38,53 +36,49 @@ from uops.spec.ir.ops import CALL_LIKE, MARKERS, MEMORY_ROOTS, WRITES, Op
 from uops.spec.ir.scope import base_memory, is_variable, root_items
 from uops.spec.verify.infer import is_kernel_or_custom_function_body
 
-#: The check that covers a program whose values are not decided.
-COVERED = "stages: every bit, unless floats are reduced (R32)"
 #: Decides that two bodies store the same.
 Decide = Callable[[UOp, UOp], ValidationVerdict]
 
 
 def decide_values_of_callified_program(program: CallifiedGraph, decide: Decide) -> ValidationVerdict:
-    """Decide that a callified program stores the values of its tensor graph, and has its effects."""
+    """Decide that a callified program stores the values of its tensor graph, and has its effects. Nothing is refuted."""
     try:
         return replace(_decide_program(_ComparedProgram(program), decide), place="callify")
     except NotEvaluable as e:
-        return leave_values_to_interpreter(str(e))
-
-
-def leave_values_to_interpreter(reason: str) -> ValidationVerdict:
-    """Return the verdict on a program whose values are not decided."""
-    why = f"{COVERED} ({reason})"
-    return ValidationVerdict(ObligationKind.VALUE, "callify", DecisionMethod.INTERPRETER, why=why)
+        return leave_values_to_interpreter("callify", str(e))
 
 
 class _ComparedProgram:
     """A tensor graph in normal form, and its callified program: items and effects in order, and the Buffer of each value.
 
-    Raises NotEvaluable for a program whose arguments do not fit its Params, or that gives values in memory of the graph.
+    Raises NotEvaluable for a program whose arguments do not fit its Params, that writes what it does not name or passes twice, or
+    that gives values in memory of the graph.
     """
 
     def __init__(self, program: CallifiedGraph) -> None:
         self.arguments = program.call.arguments
-        self.items = root_items(_state_graph_without_functions(program.root))
+        self.items = root_items(_inline_and_normalize(program.root))
         self.effects = root_items(program.call.body)
         buffers = iter(program.buffers)
         self.buffers = [None if v.dtype is dt.void else next(buffers, None) for v in self.items]
         self.graph, self.body = toposort(*self.items), order_outside_kernels(program.call.body)
-        if len({a.arg.unique for a in self.arguments if a.op is Op.BUFFER}) < len({a for a in self.arguments if a.op is Op.BUFFER}):
+        memory = [a for a in self.arguments if a.op is Op.BUFFER]
+        if len({a.arg.unique for a in memory}) < len(set(memory)):
             raise NotEvaluable("two arguments that are one memory")
         given = [b for b in self.buffers if b is not None]
         if len(set(given)) < len(given) or {b.arg.unique for b in given} & {u.arg.unique for u in self.graph if u.op is Op.BUFFER}:
             raise NotEvaluable("a value has no Buffer of its own")
         for u in self.body:
-            if u.op is Op.PARAM and not _fits_argument(u, self.arguments):
+            if u.op is Op.BUFFER or (u.op is Op.PARAM and not _fits_argument_and_shape(u, self.arguments)):
                 raise NotEvaluable("a Param of the program is of another kind than its argument")
         written = {base_memory(u.buffer).arg.slot for u in self.body if u.op is Op.STORE and base_memory(u.buffer).op is Op.PARAM}
         if set(program.call.arg.written or ()) != written and not any(u.op is Op.CALL for u in self.body):
             raise NotEvaluable("the program does not name what it writes")
+        if any(self.arguments.count(self.arguments[slot]) > 1 for slot in written):
+            raise NotEvaluable("memory that is written is two arguments")
 
 
-def _fits_argument(param: UOp, arguments: Sequence[UOp]) -> bool:
+def _fits_argument_and_shape(param: UOp, arguments: Sequence[UOp]) -> bool:
     """Return True if an argument is the variable, or memory of the shape and dtype, for which a Param stands."""
     if param.arg.slot is None or param.arg.slot >= len(arguments):
         return False
@@ -100,23 +94,23 @@ def _fits_argument(param: UOp, arguments: Sequence[UOp]) -> bool:
 
 def _decide_program(program: _ComparedProgram, decide: Decide) -> ValidationVerdict:
     verdict = ValidationVerdict(ObligationKind.VALUE, "callify", DecisionMethod.STRUCTURE)
-    require_reads_of_their_version(program.items)
-    require_reads_of_their_version(program.effects, are_ordered=True)
+    require_consistent_reads(program.items)
+    require_consistent_reads(program.effects, are_ordered=True)
     if _has_items_of_graph(program):
         return verdict
-    comparison = _ElementComparison(program)
-    for stated, done in comparison.list_pairs():
-        verdict = decide_pair(stated, done, decide)
-        if not verdict.is_proved:
-            raise NotEvaluable(verdict.why or "the terms of a value differ")
+    for expected, actual in _ElementComparison(program).list_pairs():
+        of_pair = decide_pair(expected, actual, decide)
+        if not of_pair.is_proved:
+            raise NotEvaluable(of_pair.why or "the terms of a value differ")
+        verdict = verdict if of_pair.by is DecisionMethod.STRUCTURE else of_pair
     return verdict
 
 
 # One form
 
 
-def _state_graph_without_functions(root: UOp) -> UOp:
-    """Return a graph with the bodies of its Functions and Calls in place of these, without markers, on variables of index.
+def _inline_and_normalize(root: UOp) -> UOp:
+    """Return a graph with inlined Functions and Calls, without markers, on variables of index.
 
     Raises NotEvaluable for the Call of a kernel, and for a value that waits for an effect: a marker there is a copy.
     """
@@ -124,11 +118,14 @@ def _state_graph_without_functions(root: UOp) -> UOp:
     for u in toposort(inlined):
         if u.op is Op.AFTER and base_memory(u).op not in MEMORY_ROOTS:
             raise NotEvaluable("a value that waits for an effect")
-    return rebuild(inlined, _drop_marker_or_state_memory)
+    return rebuild(inlined, _normalize_marker_or_param)
 
 
 def _replace_by_body(u: UOp) -> UOp:
-    """Return the body of a Function, or the effects of a Call, on its arguments; and the element that a GetTuple takes."""
+    """Return the body of a Function or Call on its arguments, the element of a GetTuple, and any other node as it is.
+
+    Raises NotEvaluable for the Call of a kernel.
+    """
     if u.op is Op.GETTUPLE:
         element: UOp = u.src[0].src[u.arg.index]  # of the packed values
         return element
@@ -148,7 +145,8 @@ def _replace_by_body(u: UOp) -> UOp:
     return applied if u.op is Op.FUNCTION else B.group(*root_items(applied))
 
 
-def _drop_marker_or_state_memory(u: UOp) -> UOp:
+def _normalize_marker_or_param(u: UOp) -> UOp:
+    """Return the operand of a marker, a variable as callify has it: an index, and index memory as it is stored: as int64 (R29)."""
     if u.op in MARKERS:
         operand: UOp = u.operand
         return operand
@@ -160,13 +158,17 @@ def _drop_marker_or_state_memory(u: UOp) -> UOp:
 
 
 def _has_items_of_graph(program: _ComparedProgram) -> bool:
-    """Return True if the effects are the items of the graph, or store them, once Params are the arguments for which they stand."""
+    """Return True if each effect is its item, or an ungated Store of it, with arguments in place of Params."""
     if len(program.effects) != len(program.items):
         return False
     arguments = program.arguments
     for item, effect, buffer in zip(program.items, program.effects, program.buffers, strict=True):
         if buffer is not None:
-            if effect.op is not Op.STORE or effect.gate is not None or not _is_front(effect.buffer, item, buffer, arguments):
+            if (
+                effect.op is not Op.STORE
+                or effect.gate is not None
+                or not _covers_leading_elements(effect.buffer, item, buffer, arguments)
+            ):
                 return False
             item, effect = B.cast(item, item.dtype.storage), effect.value
         for u in order_outside_kernels(effect):
@@ -187,8 +189,8 @@ def _replace_by_argument(u: UOp, arguments: Sequence[UOp]) -> UOp:
     return stated
 
 
-def _is_front(view: UOp, value: UOp, buffer: UOp, arguments: Sequence[UOp]) -> bool:
-    """Return True if a view is of the first elements of a Buffer, in row-major order of a value."""
+def _covers_leading_elements(view: UOp, value: UOp, buffer: UOp, arguments: Sequence[UOp]) -> bool:
+    """Return True if a view has the leading elements of a Buffer, in row-major order of a value."""
     memory = base_memory(view)
     if any(u.op is Op.AFTER for u in toposort(view)):
         return False
@@ -196,16 +198,17 @@ def _is_front(view: UOp, value: UOp, buffer: UOp, arguments: Sequence[UOp]) -> b
         return False
     expressions = ElementExpressions(lambda u, stores, index, gate: None)
     index = tuple(expressions.open_loop(n, AxisType.LOOP) for n in view.shape)
-    with record_transforms():  # what is simplified here is no step of the lowering
-        simplify = Rewriter(INDEXING)
-        return simplify(expressions.position_in(view, index)) is simplify(flatten_index(index, value.shape))
+    return simplify_unrecorded(expressions.position_in(view, index)) is simplify_unrecorded(flatten_index(index, value.shape))
 
 
 # Element by element
 
 
 class _ElementComparison:
-    """Elements of the values and of the written memory of a program, by its graph and by its body."""
+    """Elements of the values and of the written memory of a program, by its graph and by its body.
+
+    Raises NotEvaluable for a program that calls kernels, or writes other memory of the caller than the graph.
+    """
 
     def __init__(self, program: _ComparedProgram) -> None:
         self.program = program
@@ -214,11 +217,9 @@ class _ElementComparison:
         if len(self.argument_by_identity) < len(set(memory)):
             raise NotEvaluable("two arguments that are one memory")
         if any(u.op is Op.CALL or (u.op in WRITES and u.op is not Op.STORE) for u in (*program.graph, *program.body)):
-            raise NotEvaluable("a program that calls a kernel")
+            raise NotEvaluable("a program that calls a kernel, or adds atomically")
         self.stores_of_graph = self._list_stores(program.graph, self._find_argument_of_graph)
         self.stores_of_body = self._list_stores(program.body, self._find_argument_of_body)
-        if any(program.arguments.count(a) > 1 for a in self.stores_of_body):
-            raise NotEvaluable("memory that is written is two arguments")
         self.values = {b for b in program.buffers if b is not None}
         given = {self._find_argument_of_graph(u) for u in program.graph if u.op in MEMORY_ROOTS and not is_variable(u)}
         given |= {a for a in memory if a.op is Op.PARAM}
@@ -247,17 +248,17 @@ class _ElementComparison:
         return argument
 
     def list_pairs(self) -> Iterator[tuple[UOp, UOp]]:
-        """Yield a body that stores a value, or all of written memory, by the graph, and one that stores it by the body."""
+        """Yield pairs of bodies that store a value, or written memory: by the graph, and by the body. Raises NotEvaluable."""
         for item, buffer in zip(self.program.items, self.program.buffers, strict=True):
             if buffer is not None:
                 yield self._pair_contents(buffer, item, None)
             elif item.dtype is not dt.void:
-                raise NotEvaluable("a value that no Store stores")
+                raise NotEvaluable("a value without a Buffer")
         for argument, stores in self.stores_of_graph.items():
             yield self._pair_contents(argument, base_memory(stores[0].buffer), stores)
 
     def _pair_contents(self, argument: UOp, value: UOp, stores: Sequence[UOp] | None) -> tuple[UOp, UOp]:
-        """Return bodies that store the elements of a value, or of memory after Stores, to an argument that shall have them."""
+        """Return bodies that store the elements of a value, or of memory after Stores, to the argument: expected and actual."""
         memory = KernelMemory([(argument, 1)])
         by_graph = StoredElements(memory, self._find_argument_of_graph)
         by_body = StoredElements(memory, self._find_argument_of_body)
@@ -268,12 +269,12 @@ class _ElementComparison:
         index = tuple(by_graph.expressions.open_loop(n, AxisType.LOOP) for n in value.shape)
         by_body.expressions.axis_ids = by_graph.expressions.axis_ids
         position = flatten_index(index, value.shape)
-        stated = by_graph.expressions.element(value, index) if stores is None else by_graph.load(value, stores, index, TRUE)
-        done = by_body.load(param, stores_of_body, unflatten_position(position, param.shape), TRUE)
-        address = memory.address((argument, 1), position)  # other memory than what it held before, which is read
+        expected = by_graph.expressions.element(value, index) if stores is None else by_graph.load(value, stores, index, TRUE)
+        actual = by_body.load(param, stores_of_body, unflatten_position(position, param.shape), TRUE)
+        address = memory.address((argument, 1), position)  # a version of its own: the initial contents stay readable
         loops = [r for r in index if r is not ZERO]
         bodies = []
-        for element in (stated, done):
+        for element in (expected, actual):
             assert element is not None
             effect = B.wrap_in_one_end_per_loop(B.store(address, B.cast(element, address.dtype)), loops)
             bodies.append(_simplify_unless_enumerated(B.sink(effect)))
@@ -284,13 +285,11 @@ def _simplify_unless_enumerated(body: UOp) -> UOp:
     """Return a large body in the form in which few of its iterations stand for all."""
     if is_enumerated(body):
         return body
-    with record_transforms():  # what is simplified here is no step of the lowering
-        simplify = Rewriter(INDEXING)
-        return simplify(count_iterations_in_closed_form(simplify(body)))
+    return simplify_and_count_iterations(body)
 
 
 def _identify_memory(u: UOp) -> tuple[object, ...]:
-    """Return what memory of the caller has in common with the argument for it, whole or on several devices (R182)."""
+    """Return a key that memory of the graph shares with the argument for it, whole or on several devices (R182)."""
     count = functools.reduce(B.mul, map(dim_node, u.shape), dim_node(1))
     number = u.arg.unique if u.op is Op.BUFFER else u.arg.slot
     return u.op, u.dtype.storage, number, count.arg if count.op is Op.CONST else count

@@ -18,14 +18,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from uops.compiler.ir.bodies import order_outside_kernels
-from uops.compiler.log import LoweringLog, record_transforms
+from uops.compiler.log import LoweringLog
 from uops.compiler.rewrite.gates import split_conjuncts
-from uops.compiler.rewrite.rewriter import Rewriter
-from uops.compiler.rewrite.rules import INDEXING
 from uops.compiler.validate.arrays.elements import TRUE, ZERO, ElementExpressions, Index, flatten_index
-from uops.compiler.validate.arrays.forms import count_iterations_in_closed_form, inline_private_memory
+from uops.compiler.validate.arrays.forms import (
+    inline_private_memory,
+    simplify_and_count_iterations,
+    simplify_unrecorded,
+)
 from uops.compiler.validate.arrays.splits import is_body_with_split_reduces
-from uops.compiler.validate.arrays.versions import require_reads_of_their_version
+from uops.compiler.validate.arrays.versions import require_consistent_reads
 from uops.compiler.validate.fingerprints.compare import is_enumerated
 from uops.compiler.validate.fingerprints.elements import count_elements_if_all_are_stored
 from uops.compiler.validate.fingerprints.integers import NotEvaluable
@@ -41,7 +43,7 @@ from uops.spec.ir.scope import base_memory, is_variable
 
 #: Memory as it is after a number of kernels that wrote it.
 Version = tuple[UOp, int]
-#: The check that covers a kernel whose values are not decided.
+#: The check that covers a pass whose effect on values is not decided.
 COVERED = "stages: every bit, unless floats are reduced (R32)"
 
 
@@ -66,7 +68,7 @@ def decide_values_of_split_kernels(
     )
     for k in range(len(launch.src)):
         try:
-            require_reads_of_their_version(split.before.body.src)
+            require_consistent_reads(split.before.body.src)
             if not is_known:
                 raise NotEvaluable("the program changed before it was split")
             if not definitions.has_kernel_per_effect:
@@ -78,8 +80,12 @@ def decide_values_of_split_kernels(
                 raise NotEvaluable(verdict.why or "the terms differ")
             yield replace(verdict, place="rangeify")
         except NotEvaluable as e:
-            why = f"{COVERED} ({e})"
-            yield ValidationVerdict(ObligationKind.VALUE, "rangeify", DecisionMethod.INTERPRETER, why=why)
+            yield leave_values_to_interpreter("rangeify", str(e))
+
+
+def leave_values_to_interpreter(pass_name: str, reason: str) -> ValidationVerdict:
+    """Return the verdict on a pass whose effect on values is not decided."""
+    return ValidationVerdict(ObligationKind.VALUE, pass_name, DecisionMethod.INTERPRETER, why=f"{COVERED} ({reason})")
 
 
 def _select_valid_hints(program: UOp, replacements: Mapping[UOp, UOp | tuple[UOp, ...]]) -> dict[UOp, UOp]:
@@ -230,11 +236,8 @@ class KernelDefinitions:
         effects = [
             self._define_effect(root, version, memory, zero_out_of_range) for root, version in zip(roots, written, strict=True)
         ]
-        with record_transforms():  # what is simplified here is no step of the lowering
-            simplify = Rewriter(INDEXING)
-            definition = simplify(count_iterations_in_closed_form(simplify(B.sink(*effects))))
-            inlined = inline_private_memory(body)
-            return definition, body if inlined is body else simplify(inlined)
+        inlined = inline_private_memory(body)
+        return simplify_and_count_iterations(B.sink(*effects)), body if inlined is body else simplify_unrecorded(inlined)
 
     def _count_first_stores(self, param: UOp, stores: frozenset[UOp]) -> int:
         """Return the number of Stores to a memory after which it is read. Raises NotEvaluable unless they are its first ones."""

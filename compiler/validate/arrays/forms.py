@@ -1,7 +1,7 @@
 """Forms of bodies in which values are compared: counts of iterations, and memory that only hands values on.
 
 Takes: a body. Gives: a body that stores the same. Both are done by laws stated here, and used on bodies that no kernel is made of.
-Spec: R30 (order of a Reduce), R128 (private Buffers).
+Spec: R32 (value of a Reduce), R128 (private Buffers).
 """
 
 from __future__ import annotations
@@ -9,11 +9,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from uops.compiler.ir.loops import unwrap_nested_ends
+from uops.compiler.log import record_transforms
+from uops.compiler.rewrite.rewriter import Rewriter
+from uops.compiler.rewrite.rules import INDEXING
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp, rebuild, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.ir.scope import base_memory
+
+
+def simplify_unrecorded(body: UOp) -> UOp:
+    """Return a body simplified by the proved rules of index arithmetic. What is simplified here is no step of the lowering."""
+    with record_transforms():
+        return Rewriter(INDEXING)(body)
+
+
+def simplify_and_count_iterations(body: UOp) -> UOp:
+    """Return a simplified body, in which loops that count iterations are products."""
+    return simplify_unrecorded(count_iterations_in_closed_form(simplify_unrecorded(body)))
 
 
 def count_iterations_in_closed_form(body: UOp) -> UOp:

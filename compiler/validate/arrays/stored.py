@@ -30,14 +30,20 @@ from uops.spec.ir.scope import is_variable
 
 
 class StoredElements:
-    """Elements of a graph. `memory` has the Params for what its memory held before, and `find_argument` says which memory it is."""
+    """Elements of values and of memory after Stores.
+
+    `memory` holds the Params of initial contents. `find_argument` maps memory of the graph to its argument.
+    """
 
     def __init__(self, memory: KernelMemory, find_argument: Callable[[UOp], UOp]) -> None:
         self.memory, self.find_argument = memory, find_argument
         self.expressions = ElementExpressions(self.load)
 
     def load(self, u: UOp, stores: Collection[UOp], index: Index, gate: UOp) -> UOp | None:
-        """Return an element of memory after Stores to it; None for what is no memory."""
+        """Return an element of memory after Stores to it, of 0 where the gate is false; None for what is no memory.
+
+        Raises NotEvaluable for Stores without an order, and what `find_index_in_view` raises.
+        """
         if u.op not in MEMORY_ROOTS or is_variable(u):
             return None
         position = flatten_index(index, u.shape)
@@ -45,18 +51,21 @@ class StoredElements:
         for store in order_stores(stores):
             inside, target_index = find_index_in_view(store.buffer, position)
             gate_inside = UOp(Op.AND, (gate, inside))
-            value, *others = (
+            value, *store_gates = (
                 self.expressions.element(s, align_index(target_index, s), gate_inside)
                 for s in (store.value, store.gate)
                 if s is not None
             )
-            is_stored = UOp(Op.AND, (inside, *others)) if others else inside
+            is_stored = UOp(Op.AND, (inside, *store_gates)) if store_gates else inside
             element = B.where(is_stored, B.cast(value, element.dtype), element)
         return B.cast(element, u.dtype) if u.dtype is dt.index else element
 
 
 def find_index_in_view(view: UOp, position: UOp) -> tuple[UOp, Index]:
-    """Return the condition under which a view has the element of its memory at a position, and its index in the view."""
+    """Return the condition under which a view has the element of its memory at a position, and its index in the view.
+
+    Raises NotEvaluable for a view by Index, Slice or Bitcast, and for one whose offsets are not constant.
+    """
     views = []
     while view.op not in MEMORY_ROOTS:
         views.append(view)

@@ -11,13 +11,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from uops.compiler.ir.bodies import order_outside_kernels
 from uops.compiler.validate.fingerprints.integers import NotEvaluable
 from uops.spec.ir import build as B
-from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import RESULT_ROOTS, Op
 from uops.spec.ir.scope import VIEWS, base_memory
 
 
-def require_reads_of_their_version(items: Sequence[UOp], are_ordered: bool = False) -> None:
-    """Raise NotEvaluable for a read of memory that waits for other Stores to it than the Afters of what it reads.
+def require_consistent_reads(items: Sequence[UOp], are_ordered: bool = False) -> None:
+    """Raise NotEvaluable if a read depends on other Stores to its memory than its After does.
 
     `items` are values and effects, and a reference among them is read, too. Kernels that they call are not looked into. With
     `are_ordered`, raise it also for a read and a Store, or two Stores, of one memory that no edge of the graph orders.
@@ -29,7 +29,7 @@ def require_reads_of_their_version(items: Sequence[UOp], are_ordered: bool = Fal
         below[u] = frozenset().union(*(below[s] for s in u.src if s in below), (u,) if u.op is Op.STORE else ())
         if u.op is Op.STORE:
             stores.setdefault(base_memory(u.buffer), set()).add(u)
-    before = {t: set(toposort(t)) for written in stores.values() for t in written} if are_ordered else {}
+    before = {t: set(order_outside_kernels(t)) for written in stores.values() for t in written} if are_ordered else {}
     for user, reference in _list_reads(nodes) if stores else ():
         written = stores.get(base_memory(reference))
         if written is None:
@@ -61,23 +61,25 @@ def _find_version(reference: UOp, below: Mapping[UOp, frozenset[UOp]]) -> frozen
 
 
 def order_stores(stores: Collection[UOp]) -> list[UOp]:
-    """Return Stores in their order. Raises NotEvaluable unless those without one write different elements."""
-    order = [u for u in toposort(*stores) if u in stores] if len(stores) > 1 else list(stores)
+    """Return Stores in dependency order. Raises NotEvaluable if two unordered ones may write one element."""
+    order = [u for u in order_outside_kernels(B.sink(*stores)) if u in stores] if len(stores) > 1 else list(stores)
     for k, later in enumerate(order):
-        earlier = set(toposort(later)) if k else set()
+        earlier = set(order_outside_kernels(later)) if k else set()
         for u in order[:k]:
-            if u not in earlier and not _write_different_boxes(u, later):
+            if u not in earlier and not _write_disjoint_boxes(u, later):
                 raise NotEvaluable("Stores without an order may write the same elements")
     return order
 
 
-def _write_different_boxes(a: UOp, b: UOp) -> bool:
-    """Return True if two Stores write parts of one view that differ along some axis."""
+def _write_disjoint_boxes(a: UOp, b: UOp) -> bool:
+    """Return True if two Stores write boxes of one view that are disjoint on some axis."""
     views, boxes = set(), []
     for target in (a.buffer, b.buffer):
         is_cut = target.op is Op.SHRINK
         views.add(target.operand if is_cut else target)
         offsets = list_offsets(target) if is_cut else [0] * len(target.shape)
+        if not all(isinstance(n, int) for n in target.shape):
+            return False
         boxes.append([(o, o + n) for o, n in zip(offsets, target.shape, strict=True)])
     return len(views) == 1 and any(x[1] <= y[0] or y[1] <= x[0] for x, y in zip(*boxes, strict=True))
 

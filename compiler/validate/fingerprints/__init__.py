@@ -10,8 +10,8 @@ takes one value doubles that; at most 65,536 times are evaluated.
 
 - Integers that depend on loops alone (positions, conditions of padding) are computed, not mixed (`integers`).
 - Operands of commutative operations are unordered. Sums and products of integers are polynomials. No float operation is folded.
-- A reduction is the multiset of its terms, without identities (R30: any order of a Reduce). So is a chain of Add, Mul or Max on an
-  accumulator. Its loops may be split, reordered and kept in several accumulators. `SumLaws` has what else R30 allows.
+- A reduction is the multiset of its terms, without identities (R32: any order of a Reduce). So is a chain of Add, Mul or Max on an
+  accumulator. Its loops may be split, reordered and kept in several accumulators. `SumLaws` has what else R32 allows.
 - A Buffer holds an element of its own everywhere until it is stored, equal to nothing else (R61, fresh buffers).
 
 Every loop is an axis of NumPy arrays, so all iterations are evaluated at once. In a large kernel, a

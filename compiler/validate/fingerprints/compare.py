@@ -2,7 +2,7 @@
 
 Takes: the body of a kernel before scheduling, and a later form of it. Gives: a `Comparison`. A small kernel is evaluated in all
 iterations. Of a large one, few iterations are evaluated (`representatives`), and the body at the elements that these store.
-Spec: R30 (order of a Reduce), R48 (symbolic sizes).
+Spec: R32 (value of a Reduce), R48 (symbolic sizes).
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _list_reductions(body: UOp) -> frozenset[tuple[Op, DType]]:
 
 
 def _list_laws(reductions: frozenset[tuple[Op, DType]], may_round_later: bool) -> Iterator[tuple[SumLaws, SumLaws]]:
-    """Yield the laws of sums to try for the two texts (R30: a Reduce has any order, and may be rounded less often)."""
+    """Yield the laws of sums to try for the two texts (R32: a Reduce has any order, and may be rounded less often)."""
     wide_reductions = reductions | {(op, w) for op, d in reductions for w in dt.FLOATS if holds_every_value(w, d)}
     for keeps_groups, has_chains, is_wide in itertools.product((False, True), repeat=3):
         if (is_wide and not may_round_later) or (keeps_groups and not has_chains):

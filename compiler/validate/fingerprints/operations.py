@@ -1,7 +1,7 @@
 """Operations on terms: elementwise ones, conversions, choices, vectors and reductions.
 
 Takes: nodes, and the values of their operands. Gives: the values of the nodes. Memory is `evaluate`'s.
-Spec: R05 (integer overflow wraps), R09 (bool), R30 (order of a Reduce).
+Spec: R05 (integer overflow wraps), R09 (bool), R32 (value of a Reduce).
 """
 
 from __future__ import annotations

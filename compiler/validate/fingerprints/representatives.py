@@ -8,7 +8,7 @@ Takes: a body, and a later form of it. Gives: `Iterations` of both, as far as th
   instructions split it into such a loop and others. Counters of sums are bound variables, named by the extent of the loop and by
   how many of that extent enclose it, in both texts. Equal sums of terms with these counters are equal sums of all iterations.
 
-Spec: R30 (order of a Reduce), R57 (Range).
+Spec: R32 (value of a Reduce), R57 (Range).
 """
 
 from __future__ import annotations

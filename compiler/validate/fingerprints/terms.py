@@ -22,7 +22,7 @@ from uops.spec.ir.ops import BITWISE, BOOL_CONJUNCTIONS, EXTREMES, REDUCTIONS, O
 
 
 class SumLaws(NamedTuple):
-    """Laws of sums beyond those of a Reduce and of accumulators (R30: a Reduce may be rounded less often).
+    """Laws of sums beyond those of a Reduce and of accumulators (R32: a Reduce may be rounded less often).
 
     - `chains`: a chain of one of these ops on its dtype is one multiset, too, as an unrolled Reduce is.
     - `wide_products`: a product of floats is the same in every dtype that holds its factors, until it is rounded.
@@ -168,7 +168,7 @@ def constant_term(value: bool | int | float, d: DType) -> TermValue:
 
 
 def _identity(op: Op, d: DType) -> bool | int | float:
-    """Return the identity of Add, Mul or Max (R30: a Reduce begins with it)."""
+    """Return the identity of Add, Mul or Max (R32: a Reduce begins with it)."""
     if d.kind is DTypeKind.BOOL:
         return op is Op.MUL
     if op is Op.MAX:

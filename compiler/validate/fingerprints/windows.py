@@ -1,7 +1,7 @@
 """Reduces over a sliding window: the sum of f(i + r) over r, for all i, as in a prefix sum or a pooling.
 
 Takes: the nodes of a kernel. Gives: the Reduces of this form, each with its term f as a body of one loop. Its sums from the first
-element on give all windows, without a term per pair of i and r. Spec: R30 (order of a Reduce).
+element on give all windows, without a term per pair of i and r. Spec: R32 (value of a Reduce).
 """
 
 from __future__ import annotations

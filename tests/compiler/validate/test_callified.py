@@ -248,3 +248,21 @@ def test_a_call_names_what_it_writes(root: UOp) -> None:
     """What is not declared is not written (R63)."""
     for written in ((), (0, 1)):
         assert not is_proved(root, [b.store(on_cpu(1), b.mul(X4, 2))], (X4, output(root)), written)
+
+
+def test_memory_that_is_written_is_one_argument() -> None:
+    """Two Params of one memory hide the order of its accesses, where the values are the same nodes, too."""
+    first, second = (b.buffer(4, dt.int32, unique=n) for n in (900, 901))
+    root = b.sink(b.store(first, b.mul(second, 2)), b.store(second, X4))
+    p = [b.param(k, (4,), dt.int32) for k in range(4)]
+    effects = [b.store(p[0], b.mul(p[1], 2)), b.store(p[3], p[2])]
+    assert not is_proved(root, effects, (first, second, X4, second), (0, 3))
+
+
+def test_stores_to_memory_of_symbolic_size_without_an_order_are_not_decided() -> None:
+    """Whether they meet depends on variables."""
+    n = b.variable("n", 1, 4)
+    memory = b.param(0, (n,), dt.int32)
+    root = b.sink(b.store(memory, b.mul(memory, 2)))
+    effects = [b.store(b.param(0, (n,), dt.int32), b.const(k, dt.int32)) for k in (1, 2)]
+    assert not is_proved(root, effects, (memory, n), (0,))

@@ -1,11 +1,11 @@
-"""Loops that keep the greatest element and what belongs to it, restated as Reduces.
+"""Argmax loops, rewritten as Reduces.
 
-Takes: the body of a kernel before it is listed. Gives: a body that stores the same, without such loops.
+Takes: the body of a kernel before it is linearized. Gives: a body that stores the same, without such loops.
 
-    for r: if x(r) > m: m, p = x(r), v(r)          m from the identity of Max, p from v(0)
+    for r: if x(r) > m: m, p = x(r), v(r)          m starts at the identity of Max, p at v(0)
 
-leaves the greatest x in m, as a Reduce does. If v does not grow with r, p is the greatest v(r) of those with x(r) = m: the first of
-them. A NaN counts as greater than any number, and stays. So, for M that is at least m and for z that is at most every v,
+After the loop, m is the maximum of x. If v does not increase with r, p is the greatest v(r) among those with x(r) = m: that of the
+first one. A NaN counts as greater than any number, and stays. So, for M that is at least m and for z that is at most every v,
 
     (m = M ? p : z)   is   max of (x(r) = M ? v(r) : z) over r.
 
@@ -32,47 +32,47 @@ from uops.spec.ir.scope import base_memory, open_ranges
 
 #: Effects beside those of Stores in loops. The law says nothing of bodies that have them.
 _OTHER_EFFECTS = frozenset({Op.IF, Op.ENDIF, Op.BARRIER}) | (WRITES - {Op.STORE}) | OPAQUE_INSTRUCTIONS | COLLECTIVE
-#: Greatest number of iterations of such a loop, times its lanes.
+#: Greatest number of iterations of such a loop.
 _MAX_ITERATIONS = 1 << 16
 Integers = NDArray[np.object_]
 
 
-class _Selection(NamedTuple):
-    """The Stores by which a loop keeps the greatest x, and the v that belongs to it."""
+class _ArgmaxLoop(NamedTuple):
+    """The Stores by which a loop updates m, the maximum of x so far, and p, the v of its first occurrence."""
 
-    greatest: UOp
-    place: UOp
+    update_of_max: UOp
+    update_of_index: UOp
     x: UOp
     v: UOp
     loop: UOp
 
 
-def restate_running_selections(body: UOp) -> UOp:
-    """Return a body in which the greatest element, and what belongs to it, are Reduces; the body itself if it has no such loop."""
+def rewrite_argmax_loops_as_reduces(body: UOp) -> UOp:
+    """Return a body in which argmax loops are Reduces; the body itself if it has none, or uses one in another way."""
     nodes = toposort(body)
     if body.op is not Op.SINK or not any(u.op is Op.STORE and u.value.op is Op.WHERE for u in nodes):
         return body
     if not _OTHER_EFFECTS.isdisjoint(u.op for u in nodes):
         return body
-    loops = _SelectionLoops(body)
-    found = [s for u in loops.stores if (s := loops.match_selection(u)) is not None]
-    restated = [loops.restate_choices(s) for s in found]
-    if not found or any(choices is None for choices in restated):
+    loops = _BodyWithLoops(body)
+    found = [s for u in loops.stores if (s := loops.match_argmax_loop(u)) is not None]
+    rewritten = [loops.rewrite_choices(s) for s in found]
+    if not found or any(choices is None for choices in rewritten):
         return body
-    places = {base_memory(s.place.buffer) for s in found}
-    greatest = {base_memory(s.greatest.buffer) for s in found}
+    indices = {base_memory(s.update_of_index.buffer) for s in found}
+    maxima = {base_memory(s.update_of_max.buffer) for s in found}
 
-    def state(u: UOp) -> UOp:
+    def rewrite(u: UOp) -> UOp:
         if u.op is Op.GROUP:
-            return B.group(*[s for s in u.src if s.op is not Op.STORE or base_memory(s.buffer) not in places])
-        if u.op is Op.STORE and base_memory(u.buffer) in greatest and u.value.op is Op.WHERE:
+            return B.group(*[s for s in u.src if s.op is not Op.STORE or base_memory(s.buffer) not in indices])
+        if u.op is Op.STORE and base_memory(u.buffer) in maxima and u.value.op is Op.WHERE:
             return u.replace(src=(u.buffer, UOp(Op.MAX, (u.value.if_false, u.value.if_true))))
         return u
 
-    return rebuild(substitute(body, {u: new for choices in restated if choices for u, new in choices.items()}), state)
+    return rebuild(substitute(body, {u: new for choices in rewritten if choices for u, new in choices.items()}), rewrite)
 
 
-class _SelectionLoops:
+class _BodyWithLoops:
     """The Stores and loops of a body."""
 
     def __init__(self, body: UOp) -> None:
@@ -87,26 +87,26 @@ class _SelectionLoops:
 
     # The loop
 
-    def match_selection(self, place: UOp) -> _Selection | None:
-        """Return the selection that a Store of a place updates, or None."""
-        choice = place.value
+    def match_argmax_loop(self, update: UOp) -> _ArgmaxLoop | None:
+        """Return the argmax loop in which a Store updates p, or None."""
+        choice = update.value
         if choice.op is not Op.WHERE:
             return None
-        for greatest in self.stores:
-            kept = greatest.value
-            if greatest is place or kept.op is not Op.WHERE or kept.condition is not choice.condition:
+        for other in self.stores:
+            kept = other.value
+            if other is update or kept.op is not Op.WHERE or kept.condition is not choice.condition:
                 continue
-            loops = self._loops_with_start(place)
-            is_one = len(loops) == 1 and loops == self._loops_with_start(greatest)
+            loops = self._find_loops_after_initialization(update)
+            is_one = len(loops) == 1 and loops == self._find_loops_after_initialization(other)
             if is_one and _is_exceeded(kept.condition, kept.if_true, kept.if_false):
-                s = _Selection(greatest, place, kept.if_true, choice.if_true, *loops)
-                return s if self._keeps_first_of_greatest(s) else None
+                s = _ArgmaxLoop(other, update, kept.if_true, choice.if_true, *loops)
+                return s if self._keeps_first_maximum(s) else None
         return None
 
-    def _loops_with_start(self, update: UOp) -> frozenset[UOp]:
-        """Return the loop before which the memory of a Store is started, if the Store updates all of that memory in it."""
+    def _find_loops_after_initialization(self, update: UOp) -> frozenset[UOp]:
+        """Return the loops between the start of REG memory and a Store that updates all of it; none for any other Store."""
         address, stores = update.buffer, self.stores_to[base_memory(update.buffer)]
-        if len(stores) != 2 or not all(map(_covers_private_memory, stores)):
+        if len(stores) != 2 or not all(map(_is_store_to_whole_register, stores)):
             return frozenset()
         (start,) = (u for u in stores if u is not update)
         own = update.value.if_false
@@ -116,55 +116,63 @@ class _SelectionLoops:
         is_inside = self.loops_around[start] < self.loops_around[update] and all(r.arg.type in SEQUENTIAL for r in loops)
         return loops if is_inside and loops.issubset(address.operand.dependencies) else frozenset()
 
-    def _keeps_first_of_greatest(self, s: _Selection) -> bool:
-        """Return True if m starts below all x and p at the first v, v does not grow, and neither reads what the kernel stores."""
-        if any(u.op is Op.LOAD and base_memory(u.buffer) in self.stores_to for u in toposort(s.x, s.v)):
+    def _keeps_first_maximum(self, s: _ArgmaxLoop) -> bool:
+        """Return True if m starts below all x and p at the first v, v does not increase, and neither reads what is stored."""
+        stored = {_identify_memory(memory) for memory in self.stores_to}
+        if any(u.op is Op.LOAD and _identify_memory(base_memory(u.buffer)) in stored for u in toposort(s.x, s.v)):
             return False
-        starts = [next(u.value for u in self.stores_to[base_memory(w.buffer)] if u is not w) for w in (s.greatest, s.place)]
-        least, first = (_evaluate_integers(u, s.loop) for u in starts[1:] + [s.v])
+        initial_max, initial_index = (
+            next(u.value for u in self.stores_to[base_memory(update.buffer)] if u is not update)
+            for update in (s.update_of_max, s.update_of_index)
+        )
+        first, indices = (_evaluate_integers(u, s.loop) for u in (initial_index, s.v))
         lowest = -math.inf if s.x.dtype.is_float else s.x.dtype.min
-        if set(_constants_of(starts[0])) != {lowest} or least is None or first is None:
+        if set(_constants_of(initial_max)) != {lowest} or first is None or indices is None:
             return False
-        return bool((first[0] == least[0]).all() and (first[1:] <= first[:-1]).all())
+        return bool((indices[0] == first[0]).all() and (indices[1:] <= indices[:-1]).all())
 
-    # What is chosen after it
+    # Choices after it
 
-    def restate_choices(self, s: _Selection) -> dict[UOp, UOp] | None:
-        """Return each choice of a place, by the greatest element of all, as a Reduce; None if the place is used otherwise."""
-        memory, restated = base_memory(s.place.buffer), {}
+    def rewrite_choices(self, s: _ArgmaxLoop) -> dict[UOp, UOp] | None:
+        """Return each choice of p by the maximum of all as a Reduce; None if p is used in another way."""
+        memory, rewritten = base_memory(s.update_of_index.buffer), {}
         if any(user.op is not Op.GROUP for store in self.stores_to[memory] for user in self.users[store]):
             return None
         for load in [u for u in self.nodes if u.op is Op.LOAD and base_memory(u.buffer) is memory]:
-            if load is s.place.value.if_false and self.users[load] == [s.place.value] and self.users[s.place.value] == [s.place]:
+            own = s.update_of_index.value
+            if load is own.if_false and self.users[load] == [own] and self.users[own] == [s.update_of_index]:
                 continue
             for choice in self.users[load]:
-                new = self._restate_choice(s, load, choice)
+                new = self._rewrite_choice(s, load, choice)
                 if new is None:
                     return None
-                restated[choice] = new
-        return restated
+                rewritten[choice] = new
+        return rewritten
 
-    def _restate_choice(self, s: _Selection, load: UOp, choice: UOp) -> UOp | None:
+    def _rewrite_choice(self, s: _ArgmaxLoop, load: UOp, choice: UOp) -> UOp | None:
         """Return (m = M ? p : z) as a Reduce, where `load` is p after the loop; None for anything else."""
         if choice.op is not Op.WHERE or choice.if_true is not load or len(load.src) != 1:
             return None
         address, missing = load.buffer, _constants_of(choice.if_false)
-        positions = s.place.buffer.positions
+        positions = s.update_of_index.buffer.positions
         if address.op is not Op.INDEX or address.positions != positions or address.operand.op is not Op.AFTER:
             return None
         after = address.operand
-        memory = after.replace(src=(base_memory(s.greatest.buffer), *after.dependencies))
+        memory = after.replace(src=(base_memory(s.update_of_max.buffer), *after.dependencies))
         m = UOp(Op.LOAD, (UOp(Op.INDEX, (memory, *positions)),), load.arg)
-        total = _find_compared_maximum(choice.condition, m)
+        total = _find_maximum_compared_with(choice.condition, m)
         values = _evaluate_integers(s.v, s.loop)
         if total is None or values is None or not missing or max(missing) > values.min() or s.loop in self.loops_around[choice]:
             return None
         ends = [u for u in after.dependencies if u.op is Op.END]
         done = toposort(*ends)
-        if not all(s.loop in u.ranges for u in ends) or s.place not in done or s.greatest not in done:
+        if not all(s.loop in u.ranges for u in ends) or s.update_of_index not in done or s.update_of_max not in done:
+            return None
+        outside = (open_ranges(toposort(s.x, s.v))[s.x] | open_ranges(toposort(s.x, s.v))[s.v]) - {s.loop}
+        if not outside <= self.loops_around[choice]:
             return None
         lanes = range(int(math.prod(m.shape)))
-        if not all((m, lane) in _list_leaves_of_maximum(total, lane) for lane in lanes):
+        if not all((m, lane) in _list_leaves_of_max_tree(total, lane) for lane in lanes):
             return None
         loop = s.loop.replace(arg=replace(s.loop.arg, axis_id=self.next_axis_id))
         self.next_axis_id += 1
@@ -174,8 +182,13 @@ class _SelectionLoops:
         return UOp(Op.REDUCE, (UOp(Op.WHERE, (is_greatest, v, choice.if_false)), loop), ReduceArg(Op.MAX, ()))
 
 
-def _covers_private_memory(store: UOp) -> bool:
-    """Return True for a Store, in each case, to all elements of a private Buffer in order."""
+def _identify_memory(memory: UOp) -> object:
+    """Return what all Params of one slot, or one Buffer, have in common."""
+    return memory.arg.slot if memory.op is Op.PARAM else memory
+
+
+def _is_store_to_whole_register(store: UOp) -> bool:
+    """Return True for an ungated Store to all elements of a REG Buffer, in order."""
     address, memory = store.buffer, base_memory(store.buffer)
     if store.gate is not None or memory.op is not Op.BUFFER or address.op is not Op.INDEX or len(address.positions) != 1:
         return False
@@ -204,7 +217,7 @@ def _is_exceeded(condition: UOp, x: UOp, m: UOp) -> bool:
     return set(condition.src) == terms
 
 
-def _find_compared_maximum(condition: UOp, m: UOp) -> UOp | None:
+def _find_maximum_compared_with(condition: UOp, m: UOp) -> UOp | None:
     """Return M of the condition that m is M, or a NaN; None for any other one."""
     equal = condition
     if m.dtype.is_float:
@@ -217,8 +230,8 @@ def _find_compared_maximum(condition: UOp, m: UOp) -> UOp | None:
     return equal.rhs if equal.lhs is m else equal.lhs
 
 
-def _list_leaves_of_maximum(u: UOp, lane: int) -> set[tuple[UOp, int]]:
-    """Return the elements, as nodes and lanes, of which one lane of `u` is the greatest."""
+def _list_leaves_of_max_tree(u: UOp, lane: int) -> set[tuple[UOp, int]]:
+    """Return the leaves, as nodes and lanes, of the tree of Max ops at one lane of `u`."""
     leaves, stack, seen = set[tuple[UOp, int]](), [(u, lane)], set[tuple[UOp, int]]()
     while stack:
         at = stack.pop()
@@ -239,7 +252,11 @@ def _list_leaves_of_maximum(u: UOp, lane: int) -> set[tuple[UOp, int]]:
 
 
 def _evaluate_integers(u: UOp, loop: UOp | None) -> Integers | None:
-    """Return an integer vector or scalar in each iteration of a loop, (iterations, lanes); None if it depends on anything else."""
+    """Return an integer vector or scalar in each iteration of a loop, as (iterations, lanes).
+
+    Returns None if it depends on anything else, needs other ops than `_INTEGER_OPS`, or leaves the range of its dtype; and for a
+    loop of no iterations, or of more than `_MAX_ITERATIONS`.
+    """
     count = 1 if loop is None else int(loop.bound.arg.value) if loop.bound.op is Op.CONST else 0
     if not 0 < count <= _MAX_ITERATIONS:
         return None

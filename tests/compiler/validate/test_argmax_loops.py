@@ -13,7 +13,7 @@ from uops.compiler.config import Config
 from uops.compiler.pipeline import record_lowering_up_to_plan
 from uops.compiler.tensor import Tensor
 from uops.compiler.tensor.realize import capture
-from uops.compiler.validate.fingerprints.selections import restate_running_selections
+from uops.compiler.validate.fingerprints.argmax_loops import rewrite_argmax_loops_as_reduces
 from uops.compiler.validate.values import decide_equal_terms
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -36,7 +36,7 @@ def lower_argmax(dtype: str, columns: int = 128) -> tuple[UOp, UOp]:
 
 def is_proved(before: UOp, after: UOp) -> bool:
     """Return True if a sweep is restated, and stores what the body does."""
-    restated = restate_running_selections(after)
+    restated = rewrite_argmax_loops_as_reduces(after)
     return restated is not after and decide_equal_terms(before, restated).is_proved
 
 
@@ -100,7 +100,7 @@ def test_places_that_are_used_otherwise_stay() -> None:
     (choice, *_) = [u for u in nodes_with_op(after, Op.WHERE) if u.if_true.op is Op.LOAD and u.if_false.op is not Op.LOAD]
     used = substitute(after, {choice: b.add(choice, choice.if_true)})
     assert toposort(used) != toposort(after)
-    assert restate_running_selections(used) is used
+    assert rewrite_argmax_loops_as_reduces(used) is used
 
 
 # ------------------------------------------------------------------------------------------- sweeps that an adversary wrote
@@ -139,17 +139,17 @@ def sweep(started_outside: str = "", is_guarded: bool = False) -> UOp:
 def test_a_sweep_of_scalars_is_restated() -> None:
     """The law does not need vectors."""
     body = sweep()
-    assert restate_running_selections(body) is not body
+    assert rewrite_argmax_loops_as_reduces(body) is not body
 
 
 @pytest.mark.parametrize("memory", ["greatest", "place"])
 def test_memory_that_is_started_once_for_all_rows_is_not_restated(memory: str) -> None:
     """It begins a row with what the row before has left."""
     body = sweep(started_outside=memory)
-    assert restate_running_selections(body) is body
+    assert rewrite_argmax_loops_as_reduces(body) is body
 
 
 def test_a_guarded_sweep_is_not_restated() -> None:
     """An If may skip the Store of a place."""
     body = sweep(is_guarded=True)
-    assert restate_running_selections(body) is body
+    assert rewrite_argmax_loops_as_reduces(body) is body
