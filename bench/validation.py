@@ -116,7 +116,7 @@ def _target(backend: str) -> Target:
 def _validate_script(path: Path, backend: str) -> list[ValidationReport]:
     """Run a script and return the reports of every program that it compiles."""
     os.environ |= {"UOPS_VALIDATE": "1", "UOPS_REUSE": "0"}
-    config.default_config.cache_clear()
+    config.reload_default_config()
     with _record_reports() as reports, use(backend), contextlib.redirect_stdout(io.StringIO()):
         runpy.run_path(str(path))
     return reports

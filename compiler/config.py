@@ -126,7 +126,20 @@ def cache_folder(environment: Mapping[str, str]) -> Path | None:
     return Path(home) / ".cache" / "uops" if os.path.isabs(home) else None
 
 
+class SettingsGeneration:
+    """How often the settings of this process were replaced: what programs and calls that were made before compare."""
+
+    number = 0
+
+
 @functools.cache
 def default_config() -> Config:
     """Return the settings of this process."""
     return Config.from_environment(os.environ)
+
+
+def reload_default_config() -> Config:
+    """Read the settings of this process again from its environment, and return them."""
+    default_config.cache_clear()
+    SettingsGeneration.number += 1
+    return default_config()

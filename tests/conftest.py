@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from uops.compiler.config import default_config
+from uops.compiler.config import reload_default_config
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -118,7 +118,7 @@ def object_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("UOPS_CACHE_DIR", str(tmp_path_factory.mktemp("objects")))
         patch.setenv("UOPS_VERIFY", "1")
         patch.setenv("UOPS_VALIDATE", str(int(validates())))
-        default_config.cache_clear()
+        reload_default_config()
         yield
 
 

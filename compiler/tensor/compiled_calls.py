@@ -97,21 +97,16 @@ class CompiledCall:
 
 
 class JitFunction(Generic[P, R]):
-    """A function that is compiled for each structure of its arguments, per thread and backend."""
+    """The compiled calls of a function: one for each structure of its arguments, per thread and backend."""
 
     def __init__(self, f: Callable[P, R]) -> None:
-        functools.update_wrapper(self, f)
         self.function = f
         self._local = threading.local()
         #: The last call again, if the arguments have the same structure.
-        self._again: SpecializedCall = decline_call
+        self.again: SpecializedCall = decline_call
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def run_compiled_unless_traced_or_differentiated(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
         """Return what the function returns for these arguments. Its Tensors are realized."""
-        result = self._again(args, kwargs)
-        return self._run_compiled_unless_traced_or_differentiated(args, kwargs) if result is DECLINED else result
-
-    def _run_compiled_unless_traced_or_differentiated(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
         tensors: list[Tensor] = []
         structure = _describe_structure(args, tensors), _describe_structure(kwargs, tensors) if kwargs else None
         if realize.is_tracing() or history.is_differentiating() or history.any_needs_history(tensors):
@@ -123,7 +118,7 @@ class JitFunction(Generic[P, R]):
             entry = compiled[key] = self._compile(args, kwargs)
             entry.specialize_if_native_without_checks(args, kwargs)
         result = cast(R, entry.call([_get_array(t) for t in tensors]))
-        self._again = entry.specialized or decline_call
+        self.again = entry.specialized or decline_call
         return result
 
     def _compile(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompiledCall:
@@ -149,13 +144,20 @@ class JitFunction(Generic[P, R]):
         return CompiledCall(realize.compile_with_inputs(outputs, params), outputs, result)
 
 
-def jit(f: Callable[P, R]) -> JitFunction[P, R]:
+def jit(f: Callable[P, R]) -> Callable[P, R]:
     """Return `f`, compiled once for each structure of its arguments (see the module).
 
     A call raises SpecError if `f` realizes, assigns to an argument or returns no Tensor. Arguments are Tensors on the host,
     containers, and hashable values; anything else raises SpecTypeError.
     """
-    return JitFunction(f)
+    compiled = JitFunction(f)
+
+    @functools.wraps(f)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:  # a function, whose call costs less than that of an object
+        result: Any = compiled.again(args, kwargs)
+        return compiled.run_compiled_unless_traced_or_differentiated(args, kwargs) if result is DECLINED else result
+
+    return call
 
 
 def _get_array(t: Tensor) -> storage.Array:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from uops.compiler.config import default_config
+from uops.compiler.config import SettingsGeneration, default_config
 from uops.compiler.tensor.chains import elide_copies_in_assignment_chains
 from uops.compiler.tensor.settings import change_settings, current_settings
 from uops.spec.errors import SpecError, SpecTypeError, SpecValueError, Trap
@@ -77,6 +77,7 @@ def install(runner: Runner) -> None:
     """Compile with `runner` from now on; programs of an earlier one are forgotten."""
     RunnerState.runner = runner
     RunnerState.generation += 1
+    SettingsGeneration.number += 1
 
 
 def use(backend: str | None = None, *, unchecked: bool | None = None) -> AbstractContextManager[None]:

@@ -27,8 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from uops.compiler.config import default_config
-from uops.compiler.tensor import realize
+from uops.compiler.config import SettingsGeneration
 from uops.compiler.tensor.settings import current_settings
 from uops.compiler.tensor.tensor import Tensor
 from uops.compiler.tensor.trace import declared_attributes, list_undeclared_attributes, open_container
@@ -94,10 +93,10 @@ def generate_call_if_equality_tells_constants_apart(
     settings = current_settings()
     names = {
         "current_settings": current_settings, "settings": settings,
-        "RunnerState": realize.RunnerState, "default_config": default_config, "config": default_config(),
+        "SettingsGeneration": SettingsGeneration,
         "Tensor": Tensor, "DECLINED": DECLINED, "UNFIT": _UNFIT, "native": native, "new": object.__new__,
     }  # fmt: skip
-    changed = f"RunnerState.generation != {realize.RunnerState.generation} or default_config() is not config"
+    changed = f"SettingsGeneration.number != {SettingsGeneration.number}"
     text = "\n".join([
         "def call(args, kwargs):",
         f"    if current_settings() is not settings or {changed}: return DECLINED",
@@ -148,11 +147,19 @@ class _CallWriter:
             return self.write_dict_checks(name, value)
         if list_undeclared_attributes(value):
             return False
+        if set(getattr(value, "__dict__", ())) == set(container.keys):
+            return self._write_checks_of_attributes(name, value.__dict__)
         if hasattr(value, "__dict__"):
             self.checks.append(f"if not {name}.__dict__.keys() <= {self.bind(declared_attributes(kind))}: return DECLINED")
         return all(
             self._write_part_checks(f"{name}.{field}", part) for field, part in zip(container.keys, container.parts, strict=True)
         )
+
+    def _write_checks_of_attributes(self, name: str, attributes: dict[str, Any]) -> bool:
+        """Write the checks of an object whose attributes are its fields: it has each of them, and as many attributes."""
+        own = self._name_value()
+        self.checks.append(f"if len({own} := {name}.__dict__) != {len(attributes)}: return DECLINED")
+        return all(self._write_part_checks(f"{own}[{field!r}]", part) for field, part in attributes.items())
 
     def write_item_checks(self, name: str, values: Sequence[Any]) -> bool:
         """Write the checks of the items of a tuple or list."""

@@ -13,7 +13,7 @@ from uops.backends.conformance.judge import Expectation
 from uops.backends.conformance.stage_judge import find_value_outside_allowed_set
 from uops.backends.registry import create_backend
 from uops.cli import main
-from uops.compiler.config import Config, default_config
+from uops.compiler.config import Config, reload_default_config
 from uops.compiler.log import LoweringLog, record_transforms
 from uops.compiler.passes.callify.callify import callify, inline_calls_and_drop_gradient_markers
 from uops.compiler.passes.callify.relax import apply_fast_math_if_order_kept
@@ -236,12 +236,12 @@ def test_tensors_take_it_from_the_environment(monkeypatch: pytest.MonkeyPatch) -
     values = np.linspace(1, 2, 50, dtype=np.float32)
     strict = (Tensor(values) / 3.0).numpy()
     monkeypatch.setenv("UOPS_FAST_MATH", "1")
-    default_config.cache_clear()
+    reload_default_config()
     try:
         fast = (Tensor(values) / 3.0).numpy()
     finally:
         monkeypatch.undo()
-        default_config.cache_clear()
+        reload_default_config()
     assert np.array_equal(fast, values * np.float32(1 / 3))
     assert not np.array_equal(fast, strict)
 
@@ -288,12 +288,12 @@ def test_who_judges_values_refuses(command: tuple[str, ...], tmp_path: Path, mon
     path = tmp_path / "x.uops"
     path.write_text("%0 = param (4), slot=0 : f32\n")
     monkeypatch.setenv("UOPS_FAST_MATH", "1")
-    default_config.cache_clear()
+    reload_default_config()
     try:
         result = CliRunner().invoke(main, [w.format(path) for w in command])
     finally:
         monkeypatch.undo()
-        default_config.cache_clear()
+        reload_default_config()
     assert result.exit_code == 2
     assert "UOPS_FAST_MATH" in result.output
 
