@@ -434,7 +434,7 @@ class CKernelRenderer:
 def find_loops_with_non_affine_loads(instructions: Sequence[UOp]) -> frozenset[UOp]:
     """Return the loops on whose counters the address of a Load depends by an op that is not affine, or in less than 32 bits.
 
-    A cast of a 64-bit counter to 32 bits keeps its value, and counts as affine.
+    A cast of a 64-bit counter to 32 bits keeps its value, and counts as affine. An index has no size.
     """
     counters: dict[UOp, frozenset[UOp]] = {}  # node -> the loops on whose counters it depends
     folded: dict[UOp, frozenset[UOp]] = {}  # node -> those on which it depends by another op
@@ -442,8 +442,7 @@ def find_loops_with_non_affine_loads(instructions: Sequence[UOp]) -> frozenset[U
         if u.op is Op.LOAD:
             continue  # a compiler cannot analyze a position that was loaded
         below = frozenset().union(*(counters.get(s, ()) for s in u.src), (u,) if u.op is Op.RANGE else ())
-        is_narrow = u.dtype.itemsize < 4 or (u.op is Op.CAST and u.dtype.itemsize < u.operand.dtype.itemsize < 8)
-        is_folding = u.op in ALU and u.dtype is not dt.bool_ and (is_narrow or u.op not in _AFFINE)
+        is_folding = u.op in ALU and u.dtype is not dt.bool_ and (u.op not in _AFFINE or 0 < u.dtype.itemsize < 4)
         counters[u] = below
         folded[u] = below if is_folding else frozenset().union(*(folded.get(s, ()) for s in u.src))
     loads = [u.buffer for u in instructions if u.op is Op.LOAD]
