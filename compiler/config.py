@@ -127,7 +127,7 @@ def cache_folder(environment: Mapping[str, str]) -> Path | None:
 
 
 class SettingsGeneration:
-    """How often the settings of this process were replaced: what programs and calls that were made before compare."""
+    """Number of times that the settings of this process were replaced. Calls compiled before compare it."""
 
     number = 0
 
