@@ -105,7 +105,7 @@ class JitFunction(Generic[P, R]):
         #: The last call again, if the arguments have the same structure.
         self.again: SpecializedCall = decline_call
 
-    def run_compiled_unless_traced_or_differentiated(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
+    def _run_compiled_unless_traced_or_differentiated(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
         """Return what the function returns for these arguments. Its Tensors are realized."""
         tensors: list[Tensor] = []
         structure = _describe_structure(args, tensors), _describe_structure(kwargs, tensors) if kwargs else None
@@ -155,7 +155,7 @@ def jit(f: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(f)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:  # a function, whose call costs less than that of an object
         result: Any = compiled.again(args, kwargs)
-        return compiled.run_compiled_unless_traced_or_differentiated(args, kwargs) if result is DECLINED else result
+        return compiled._run_compiled_unless_traced_or_differentiated(args, kwargs) if result is DECLINED else result
 
     return call
 

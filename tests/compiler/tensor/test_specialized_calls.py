@@ -46,13 +46,13 @@ def numbers(*values: float) -> Tensor:
 def slow_calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Grows by one with each call that the generated function declined."""
     calls: list[int] = []
-    by_structure = JitFunction.run_compiled_unless_traced_or_differentiated
+    by_structure = JitFunction._run_compiled_unless_traced_or_differentiated
 
     def count(self: JitFunction[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         calls.append(1)
         return by_structure(self, args, kwargs)
 
-    monkeypatch.setattr(JitFunction, "run_compiled_unless_traced_or_differentiated", count)
+    monkeypatch.setattr(JitFunction, "_run_compiled_unless_traced_or_differentiated", count)
     return calls
 
 

@@ -90,14 +90,14 @@ def test_a_planted_fault_is_found(plant: Callable[[pytest.MonkeyPatch], None], m
 
 
 def test_arguments_of_a_compiled_function_are_not_exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = compiled_calls.JitFunction.run_compiled_unless_traced_or_differentiated
+    right = compiled_calls.JitFunction._run_compiled_unless_traced_or_differentiated
 
     def call(f: Any, args: Any, kwargs: Any) -> Any:
         result = right(f, args, dict(zip(sorted(kwargs), kwargs.values())))
         f.again = compiled_calls.decline_call
         return result
 
-    monkeypatch.setattr(compiled_calls.JitFunction, "run_compiled_unless_traced_or_differentiated", call)
+    monkeypatch.setattr(compiled_calls.JitFunction, "_run_compiled_unless_traced_or_differentiated", call)
     assert find_first_fault() is not None
 
 
