@@ -23,8 +23,6 @@ from uops.spec.ir.ops import Op
 
 #: An index node per axis.
 Index = tuple[UOp, ...]
-#: Ops whose result refers to the memory of their first source, if that is a reference (R51).
-VIEWS = frozenset({Op.INDEX, Op.SLICE, Op.RESHAPE, Op.PERMUTE, Op.SHRINK, Op.FLIP, Op.BITCAST, Op.AFTER})
 #: Views of a whole memory: the same elements, and the same elements in another shape.
 AFTERS = frozenset({Op.AFTER})
 WHOLE_VIEWS = AFTERS | {Op.RESHAPE}

@@ -17,11 +17,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from uops.compiler.ir.bodies import list_possibly_written_arguments, order_outside_kernels
 from uops.compiler.ir.buffers import COPIES
-from uops.compiler.ir.views import STEP, VIEWS
+from uops.compiler.ir.views import STEP
 from uops.compiler.log import log_transform
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import Dim, UOp, toposort
 from uops.spec.ir.ops import ALU, MEMORY_ROOTS, Op
+from uops.spec.ir.scope import VIEWS
 
 _REFERRING = VIEWS | MEMORY_ROOTS
 #: Memory that a value reads when it is computed, each with its version at that time.

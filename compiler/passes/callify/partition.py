@@ -26,7 +26,7 @@ from uops.compiler.ir.bodies import list_possibly_written_arguments, order_outsi
 from uops.compiler.ir.buffers import COPIES
 from uops.compiler.ir.devices import HOST
 from uops.compiler.ir.extents import max_elements
-from uops.compiler.ir.views import VIEWS, strip_views_and_collect_dependencies, view_front_of_memory
+from uops.compiler.ir.views import strip_views_and_collect_dependencies, view_front_of_memory
 from uops.compiler.log import log_transform
 from uops.compiler.place import untranslatable_error
 from uops.spec.ir import build as B
@@ -35,7 +35,7 @@ from uops.spec.ir.args import AddrSpace, BufferArg
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import Dim, UOp, substitute, toposort
 from uops.spec.ir.ops import ALU, EFFECT_GROUPS, MARKERS, MEMORY_ROOTS, RESULT_ROOTS, Op
-from uops.spec.ir.scope import base_memory, root_items
+from uops.spec.ir.scope import VIEWS, base_memory, root_items
 
 #: Views below which a value is one range of memory, if Shrinks cut the first axis alone.
 _WHOLE_OR_FRONT = frozenset({Op.AFTER, Op.RESHAPE})

@@ -16,7 +16,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 
-from uops.compiler.ir.views import VIEWS
 from uops.compiler.ir.work import READ_COST, RemainingReduce, estimate_work_per_element, size
 from uops.compiler.passes.rangeify.elements import ClosedReduce
 from uops.compiler.passes.rangeify.kernels import ElementRef
@@ -24,6 +23,7 @@ from uops.compiler.passes.rangeify.layouts import BIJECTIVE
 from uops.compiler.target import PLAIN, MachineModel
 from uops.spec.ir.node import UOp, collect_users, nodes_with_op
 from uops.spec.ir.ops import ALU, Op
+from uops.spec.ir.scope import VIEWS
 
 #: Cost of writing one element to memory.
 WRITE_COST = 4

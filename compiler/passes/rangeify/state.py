@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from uops.compiler.ir.buffers import COPIES, highest_unique
 from uops.compiler.ir.extents import max_elements
-from uops.compiler.ir.views import STEP, VIEWS, IndexArithmetic, strip_views_and_collect_dependencies
+from uops.compiler.ir.views import STEP, IndexArithmetic, strip_views_and_collect_dependencies
 from uops.compiler.log import log_transform
 from uops.compiler.passes.rangeify.cost import RealiseCostModel
 from uops.compiler.passes.rangeify.elements import find_closed_forms_of_reduces
@@ -24,7 +24,7 @@ from uops.spec.ir.axes import AxisType
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import Dim, UOp
 from uops.spec.ir.ops import ALU, RESHAPING, Op
-from uops.spec.ir.scope import strip_afters
+from uops.spec.ir.scope import VIEWS, strip_afters
 
 #: Ops whose elements cost an address only, so that they may be computed at several places.
 _CHEAP = VIEWS | {Op.EXPAND, Op.PAD, Op.REPLICATED}

@@ -9,7 +9,7 @@ element is read, changed and written.
 from __future__ import annotations
 
 from uops.compiler.ir.affine import index_constant
-from uops.compiler.ir.views import STEP, VIEWS, ZERO, Index, SourceElement
+from uops.compiler.ir.views import STEP, ZERO, Index, SourceElement
 from uops.compiler.passes.rangeify.elementwise import build_axis_position_and_in_range_gate
 from uops.compiler.passes.rangeify.kernels import ElementRef, KernelDraft, flat_param
 from uops.compiler.passes.rangeify.state import RangeifyState
@@ -18,6 +18,7 @@ from uops.spec.ir.axes import AxisType
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import VIEWS
 
 
 def locate_store_target(state: RangeifyState, kernel: KernelDraft, reference: UOp) -> StoreTarget:
