@@ -102,11 +102,11 @@ class Language:
     without a function of its own library. In a kernel with barriers, a private buffer has at least `least_private_bytes`.
     `wrapping_functions` has, for some integers, the name and definition of a function from u32 that does what a cast should.
     `opaque_functions` has functions that return their operand, which the toolchain then takes for no constant. `unroll_hint` is a
-    line before a loop that should be unrolled {} times. `folded_loop_hint` is one before a loop that reads at positions such as (3
-    * k) % 8, which are no sums of multiples of its counter. `part_bounds` are expressions of the iterations of a THREAD loop that
-    one call runs, the first and the exclusive last; None if the launch numbers them. `float32_by_float64` has the ops of float32
-    that the toolchain does not round correctly, of which Cast is that of 64-bit integers. They are computed in float64 and rounded
-    again, to the same result. `vector_lanes` has the lengths of the vectors by which neighbouring elements are loaded and stored.
+    line before a loop that should be unrolled {} times. `non_affine_loop_hint` is one before a loop that reads at positions like k
+    % 8. `part_bounds` are expressions of the iterations of a THREAD loop that one call runs, the first and the exclusive last;
+    None if the launch numbers them. `float32_by_float64` has the ops of float32 that the toolchain does not round correctly, of
+    which Cast is that of 64-bit integers. They are computed in float64 and rounded again, to the same result. `vector_lanes` has
+    the lengths of the vectors by which neighbouring elements are loaded and stored.
     """
 
     name: str
@@ -124,7 +124,7 @@ class Language:
     wrapping_functions: Mapping[DType, tuple[str, str]] = field(default_factory=dict)
     opaque_functions: Mapping[DType, tuple[str, str]] = field(default_factory=dict)
     unroll_hint: str = ""
-    folded_loop_hint: str = ""
+    non_affine_loop_hint: str = ""
     part_bounds: tuple[str, str] | None = None
     float32_by_float64: frozenset[Op] = frozenset()
     vector_lanes: tuple[int, ...] = ()

@@ -116,7 +116,9 @@ class CKernelRenderer:
         self.arguments: dict[str, str] = {}
         self.open_blocks: list[UOp] = []
         self.innermost_loops = find_innermost_loops(self.instructions)
-        self.folded_loops = find_loops_with_non_affine_loads(self.instructions) if language.folded_loop_hint else frozenset()
+        self.non_affine_loops = (
+            find_loops_with_non_affine_loads(self.instructions) if language.non_affine_loop_hint else frozenset()
+        )
         self.thread_loop = find_parallelizable_outer_thread_loop(self.instructions) if language.part_bounds else None
         self.number = 0
         self.local_bytes = self.private_bytes = 0
@@ -380,8 +382,8 @@ class CKernelRenderer:
             raise Crash(f"{u!r} has a bound of dtype {u.bound.dtype}")
         if self.language.unroll_hint and self._can_unroll_innermost_evenly_over_tile(u):
             self.w.write_line(self.language.unroll_hint.format(UNROLLED))
-        if u in self.folded_loops:
-            self.w.write_line(self.language.folded_loop_hint)
+        if u in self.non_affine_loops:
+            self.w.write_line(self.language.non_affine_loop_hint)
         first, bound = "0", self.scalar_operand(u.bound)
         if u is self.thread_loop and self.language.part_bounds:
             first, bound = (x if t == "i64" else f"({t}){x}" for x in self.language.part_bounds)  # t holds the whole bound
@@ -437,16 +439,16 @@ def find_loops_with_non_affine_loads(instructions: Sequence[UOp]) -> frozenset[U
     A cast of a 64-bit counter to 32 bits keeps its value, and counts as affine. An index has no size.
     """
     counters: dict[UOp, frozenset[UOp]] = {}  # node -> the loops on whose counters it depends
-    folded: dict[UOp, frozenset[UOp]] = {}  # node -> those on which it depends by another op
+    non_affine: dict[UOp, frozenset[UOp]] = {}  # node -> those on which it depends by another op
     for u in instructions:
         if u.op is Op.LOAD:
             continue  # a compiler cannot analyze a position that was loaded
         below = frozenset().union(*(counters.get(s, ()) for s in u.src), (u,) if u.op is Op.RANGE else ())
-        is_folding = u.op in ALU and u.dtype is not dt.bool_ and (u.op not in _AFFINE or 0 < u.dtype.itemsize < 4)
+        is_non_affine = u.op in ALU and u.dtype is not dt.bool_ and (u.op not in _AFFINE or 0 < u.dtype.itemsize < 4)
         counters[u] = below
-        folded[u] = below if is_folding else frozenset().union(*(folded.get(s, ()) for s in u.src))
+        non_affine[u] = below if is_non_affine else frozenset().union(*(non_affine.get(s, ()) for s in u.src))
     loads = [u.buffer for u in instructions if u.op is Op.LOAD]
-    return frozenset().union(*(folded.get(address, ()) for address in loads))
+    return frozenset().union(*(non_affine.get(address, ()) for address in loads))
 
 
 #: Ops that the vectorizers follow correctly.

@@ -23,7 +23,7 @@ class PlatformTraits:
     - `vector_lanes`: the lengths of vectors that loads and stores use.
     - `numbers_by_one_dimension`: all loops of a launch share one dimension, so neighbouring work-items touch neighbouring elements.
     - `float32_by_float64`: ops of float32 that it rounds wrongly, whatever it claims.
-    - `folded_loop_hint`: a line before loops that read at positions which are no sums of multiples of their counters.
+    - `non_affine_loop_hint`: a line before loops that read at positions which are no sums of multiples of their counters.
     - `options`: options of its compiler, beside those of every platform.
     - `judges_accesses`: the device reports races and accesses out of bounds. It is taken only by name, as it is an emulator.
     """
@@ -34,7 +34,7 @@ class PlatformTraits:
     vector_lanes: tuple[int, ...] = (2, 4, 8, 16)
     numbers_by_one_dimension: bool = True
     float32_by_float64: frozenset[Op] = frozenset()
-    folded_loop_hint: str = ""
+    non_affine_loop_hint: str = ""
     options: tuple[str, ...] = ()
     judges_accesses: bool = False
 
@@ -52,7 +52,7 @@ TRAITS = {
         # Its loops over work-items want the innermost range in a dimension of its own.
         numbers_by_one_dimension=False,
         # Its vectorizer takes (3 * k) % 8 for 3 * k in a loop of 5 to 7 iterations, and reads out of bounds (P03).
-        folded_loop_hint="#pragma clang loop vectorize(disable)",
+        non_affine_loop_hint="#pragma clang loop vectorize(disable)",
     ),
     OCLGRIND: PlatformTraits(
         # Oclgrind 21.10 converts an integer to float64 first, and rounds twice (O01).

@@ -68,7 +68,7 @@ def describe_language(
         least_private_bytes=traits.least_private_bytes,
         float32_by_float64=float32_by_float64,
         vector_lanes=traits.vector_lanes,
-        folded_loop_hint=traits.folded_loop_hint,
+        non_affine_loop_hint=traits.non_affine_loop_hint,
     )
 
 
@@ -80,7 +80,7 @@ def fingerprint_device_dependent_parts(language: Language) -> str:
     limits = (
         language.least_private_bytes,
         language.vector_lanes,
-        language.folded_loop_hint,
+        language.non_affine_loop_hint,
         *((syntax.dimensions, syntax.max_lanes) if syntax else ()),
     )
     return f"{functions} {by_float64} {limits}"
