@@ -150,7 +150,7 @@ class Pass:
 def _callify_report_and_apply_fast_math_if_set(root: UOp, state: LoweringState) -> UOp:
     callified = convert_graph_to_call(root)
     call = callified.call
-    log_callified_graph(root, call, [out.buffer for out in callified.outputs])
+    log_callified_graph(root, call, (out.buffer for out in callified.outputs))
     _record_and_report_interface(describe_callified(callified, state.private), state)
     if not state.config.fast_math:
         return call

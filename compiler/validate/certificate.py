@@ -103,7 +103,7 @@ def certify(graph: UOp, target: Target, config: Config | None = None) -> Json:
     callify = graphs_by_pass["callify"]
     graphs = {"tensor": graph, "parts": find_program_before_split(log, callify), **graphs_by_pass, **graphs_by_step}
     steps = [_steps_between(a.body, b.body, moves) for a, b in pairs]
-    return build_and_check_certificate(graphs, list_value_hints(log, callify, graphs["join"]), steps, fast_math_rules, log.external)
+    return build_and_check_certificate(graphs, list_value_hints(log, graphs), steps, fast_math_rules, log.external)
 
 
 def _steps_between(before: UOp, after: UOp, moves: Mapping[UOp, Sequence[GraphTransform]]) -> Sequence[RewriteStep]:

@@ -32,11 +32,11 @@ ValueHints = Mapping[str, Any]
 HINTS_FORM = {"values": [int], "held": [(int, int)], "split": [(int, int)]}
 
 
-def list_value_hints(log: LoweringLog, callify: UOp, launch: UOp) -> ValueHints:
-    """Return the hints of a lowering, by its log, its callified program and the launch of its kernels."""
-    passed = {a for call in launch.src for a in call.arguments}
-    parts = find_program_before_split(log, callify)
-    realise = next((m for m in log.transforms if m.pass_name == "realise"), None)
+def list_value_hints(log: LoweringLog, graphs: Mapping[str, UOp]) -> ValueHints:
+    """Return the hints of a lowering, by its log and the graphs of the texts."""
+    callify, parts = graphs["callify"], graphs["parts"]
+    passed = {a for call in graphs["join"].src for a in call.arguments}
+    realise = _find_split(log)
     reduce_parts = next((m for m in log.transforms if m.pass_name == "parts" and m.before is callify.body), None)
     held = {} if realise is None else realise.replacements
     part_by_reduce = {} if reduce_parts is None else reduce_parts.replacements
@@ -58,7 +58,13 @@ def list_value_hints(log: LoweringLog, callify: UOp, launch: UOp) -> ValueHints:
 
 def find_program_before_split(log: LoweringLog, callify: UOp) -> UOp:
     """Return the callified program from which kernels were split: with large Reduces in parts."""
-    return next((m.before for m in log.transforms if m.pass_name == "realise"), callify)
+    realise = _find_split(log)
+    return callify if realise is None else realise.before
+
+
+def _find_split(log: LoweringLog) -> GraphTransform | None:
+    """Return the transform that split a program into kernels, if there was one."""
+    return next((m for m in log.transforms if m.pass_name == "realise"), None)
 
 
 def _number_nodes(graph: UOp) -> dict[UOp, int]:

@@ -37,8 +37,8 @@ from uops.spec.verify.infer import is_kernel_or_custom_function_body
 
 #: Gradient markers, which mean nothing outside of the front end.
 _GRADIENT_MARKERS = frozenset({Op.DETACH, Op.CONTIGUOUS_BACKWARD})
-#: Ops that `inline_calls_and_drop_gradient_markers` removes.
-_INLINED = _GRADIENT_MARKERS | {Op.FUNCTION, Op.CALL, Op.GETTUPLE}
+#: Ops that `inline_calls_and_drop_gradient_markers` replaces by bodies and elements.
+_INLINED = frozenset({Op.FUNCTION, Op.CALL, Op.GETTUPLE})
 
 
 class ProgramOutput(NamedTuple):
@@ -96,7 +96,7 @@ def outputs(root: UOp) -> tuple[ProgramOutput, ...]:
 
 def inline_calls_and_drop_gradient_markers(root: UOp) -> UOp:
     """Inline every Function, GetTuple and Call, innermost first (R64, Function), and drop gradient markers."""
-    if _INLINED.isdisjoint(ops_below(root)):
+    if (_INLINED | _GRADIENT_MARKERS).isdisjoint(ops_below(root)):
         return root
     done: dict[UOp, UOp] = {}  # node -> new node, for the nodes that change
     for u in _order_outside_opaque_bodies(root):

@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from uops.compiler.ir.bodies import order_outside_kernels
 from uops.compiler.log import CallifiedGraph
-from uops.compiler.validate.arrays.definitions import KernelMemory, decide_pair, leave_values_to_interpreter
+from uops.compiler.validate.arrays.definitions import KernelMemory, decide_pair, fits_argument, leave_values_to_interpreter
 from uops.compiler.validate.arrays.elements import TRUE, ZERO, ElementExpressions, flatten_index, unflatten_position
 from uops.compiler.validate.arrays.forms import simplify_and_count_iterations, simplify_unrecorded
 from uops.compiler.validate.arrays.stored import StoredElements
@@ -83,13 +83,10 @@ def _fits_argument_and_shape(param: UOp, arguments: Sequence[UOp]) -> bool:
     if param.arg.slot is None or param.arg.slot >= len(arguments):
         return False
     argument = arguments[param.arg.slot]
-    if is_variable(param) or argument.op not in MEMORY_ROOTS or is_variable(argument):
-        of_variable = (param.arg.name, param.arg.bounds, param.dtype)
-        return (
-            is_variable(param) and is_variable(argument) and of_variable == (argument.arg.name, argument.arg.bounds, argument.dtype)
-        )
+    if argument.op not in MEMORY_ROOTS or param.dtype is not argument.dtype or not fits_argument(param, arguments):
+        return False
     extents = [rebuild(dim_node(n), lambda u: _replace_by_argument(u, arguments)) for n in param.shape]
-    return param.dtype is argument.dtype and extents == [dim_node(n) for n in argument.shape]
+    return extents == [dim_node(n) for n in argument.shape]
 
 
 def _decide_program(program: _ComparedProgram, decide: Decide) -> ValidationVerdict:
@@ -220,10 +217,10 @@ class _ElementComparison:
             raise NotEvaluable("a program that calls a kernel, or adds atomically")
         self.stores_of_graph = self._list_stores(program.graph, self._find_argument_of_graph)
         self.stores_of_body = self._list_stores(program.body, self._find_argument_of_body)
-        self.values = {b for b in program.buffers if b is not None}
+        values = {b for b in program.buffers if b is not None}
         given = {self._find_argument_of_graph(u) for u in program.graph if u.op in MEMORY_ROOTS and not is_variable(u)}
         given |= {a for a in memory if a.op is Op.PARAM}
-        if not self.stores_of_body.keys() & given <= self.stores_of_graph.keys() or self.values & given:
+        if not self.stores_of_body.keys() & given <= self.stores_of_graph.keys() or values & given:
             raise NotEvaluable("memory of the caller is written that the graph does not write")
 
     def _list_stores(self, nodes: Sequence[UOp], find_argument: Callable[[UOp], UOp]) -> dict[UOp, list[UOp]]:

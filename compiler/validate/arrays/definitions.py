@@ -66,13 +66,11 @@ def decide_values_of_split_kernels(
             if m.pass_name == "parts" and m.before is callified.body
         )
     )
+    fault = "the program changed before it was split" if not is_known else _find_fault_of_effects(definitions)
     for k in range(len(launch.src)):
         try:
-            require_consistent_reads(split.before.body.src)
-            if not is_known:
-                raise NotEvaluable("the program changed before it was split")
-            if not definitions.has_kernel_per_effect:
-                raise NotEvaluable("an effect of the program has no kernel, or is none that is known")
+            if fault is not None:
+                raise NotEvaluable(fault)
             verdict = decide_pair(*definitions.pair_with_body(k), decide)
             if not verdict.is_proved:  # an Index out of range may have any value, and may be 0 in the kernel
                 verdict = decide_pair(*definitions.pair_with_body(k, zero_out_of_range=True), decide)
@@ -81,6 +79,17 @@ def decide_values_of_split_kernels(
             yield replace(verdict, place="rangeify")
         except NotEvaluable as e:
             yield leave_values_to_interpreter("rangeify", str(e))
+
+
+def _find_fault_of_effects(definitions: KernelDefinitions) -> str | None:
+    """Return why the effects of a program do not tell what its kernels store, or None."""
+    if not definitions.has_kernel_per_effect:
+        return "an effect of the program has no kernel, or is none that is known"
+    try:
+        require_consistent_reads(definitions.program.body.src)
+    except NotEvaluable as e:
+        return str(e)
+    return None
 
 
 def leave_values_to_interpreter(pass_name: str, reason: str) -> ValidationVerdict:
@@ -225,7 +234,7 @@ class KernelDefinitions:
             raise NotEvaluable("memory that is written is two arguments")
         versions = {slot: (a, self.writes_before[k][a]) for slot, a in memories.items()}
         for u in toposort(call.body):
-            if u.op is Op.PARAM and not _fits_argument(u, call.arguments):
+            if u.op is Op.PARAM and not fits_argument(u, call.arguments):
                 raise NotEvaluable("a Param of a kernel is of another kind than its argument")
         memory = KernelMemory(versions.values())
         params = {
@@ -272,7 +281,7 @@ class KernelDefinitions:
         return B.wrap_in_one_end_per_loop(effect, [r for r in index if r is not ZERO])
 
 
-def _fits_argument(param: UOp, arguments: Sequence[UOp]) -> bool:
+def fits_argument(param: UOp, arguments: Sequence[UOp]) -> bool:
     """Return True if a Param of a body is the variable, or memory of the dtype, that a Call passes for it."""
     argument = arguments[param.arg.slot]
     if is_variable(param) or is_variable(argument):

@@ -158,7 +158,7 @@ class ElementExpressions:
 
     def flip(self, u: UOp, index: Index) -> Index:
         """Return the index in the operand of a Flip."""
-        return tuple(B.sub(B.sub(dim_node(n), 1), i) if f else i for i, n, f in zip(index, u.shape, u.arg.flags, strict=True))
+        return flip_index(u, index)
 
     def reshape(self, u: UOp, index: Index) -> Index:
         """Return the index in the operand of a Reshape."""
@@ -168,7 +168,7 @@ class ElementExpressions:
         """Return the index in the operand of an Expand."""
         return align_index(index, u.operand)
 
-    def replicated(self, u: UOp, index: Index) -> Index:
+    def take_first_of_replicated(self, u: UOp, index: Index) -> Index:
         """Return the index in the operand of a Replicated: of the first of equal elements (R47)."""
         return tuple(ZERO if k in u.arg.axes else i for k, i in enumerate(index))
 
@@ -198,11 +198,7 @@ class ElementExpressions:
 
     def _is_inside(self, u: UOp, index: Index) -> UOp:
         """Return the condition under which an element of a Pad or Index is one of the operand."""
-        inside = B.const(True)
-        for i, n in zip(_OPERAND_INDEX[u.op](self, u, index), u.operand.shape, strict=True):
-            for part in (UOp(Op.CMPGE, (i, ZERO)), UOp(Op.CMPLT, (i, dim_node(n)))):
-                inside = UOp(Op.AND, (inside, part))
-        return inside
+        return is_index_inside(_OPERAND_INDEX[u.op](self, u, index), u.operand.shape)
 
     def _list_entries(self, vector: UOp) -> list[UOp]:
         return [
@@ -225,6 +221,20 @@ def align_index(index: Index, operand: UOp) -> Index:
     """Return the index of the element of an operand that is broadcast to an index (R41: operand shapes)."""
     aligned = index[len(index) - len(operand.shape) :]
     return tuple(ZERO if n == 1 else i for i, n in zip(aligned, operand.shape, strict=True))
+
+
+def is_index_inside(index: Index, shape: Sequence[Dim]) -> UOp:
+    """Return the condition under which an index is in the range of each axis."""
+    inside = TRUE
+    for i, n in zip(index, shape, strict=True):
+        for part in (UOp(Op.CMPGE, (i, ZERO)), UOp(Op.CMPLT, (i, dim_node(n)))):
+            inside = UOp(Op.AND, (inside, part))
+    return inside
+
+
+def flip_index(u: UOp, index: Index) -> Index:
+    """Return the index in the operand of a Flip, or in the Flip of an index in the operand."""
+    return tuple(B.sub(B.sub(dim_node(n), 1), i) if f else i for i, n, f in zip(index, u.shape, u.arg.flags, strict=True))
 
 
 def flatten_index(index: Index, shape: Sequence[Dim]) -> UOp:
@@ -251,7 +261,7 @@ _OPERAND_INDEX: Mapping[Op, _Map] = {
     Op.FLIP: ElementExpressions.flip,
     Op.RESHAPE: ElementExpressions.reshape,
     Op.EXPAND: ElementExpressions.expand,
-    Op.REPLICATED: ElementExpressions.replicated,
+    Op.REPLICATED: ElementExpressions.take_first_of_replicated,
     Op.SHRINK: ElementExpressions.shrink,
     Op.PAD: ElementExpressions.pad,
     Op.INDEX: ElementExpressions.index,

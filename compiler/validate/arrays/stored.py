@@ -12,18 +12,18 @@ from collections.abc import Callable, Collection
 from uops.compiler.validate.arrays.definitions import KernelMemory
 from uops.compiler.validate.arrays.elements import (
     TRUE,
-    ZERO,
     ElementExpressions,
     Index,
     align_index,
     flatten_index,
+    flip_index,
+    is_index_inside,
     unflatten_position,
 )
 from uops.compiler.validate.arrays.versions import list_offsets, order_stores
 from uops.compiler.validate.fingerprints.integers import NotEvaluable
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.derive.shape import dim_node
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import MEMORY_ROOTS, Op
 from uops.spec.ir.scope import is_variable
@@ -76,13 +76,11 @@ def find_index_in_view(view: UOp, position: UOp) -> tuple[UOp, Index]:
             index = unflatten_position(flatten_index(index, u.operand.shape), u.shape)
         elif u.op is Op.SHRINK:
             index = tuple(B.sub(i, o) for i, o in zip(index, list_offsets(u), strict=True))
-            for i, n in zip(index, u.shape, strict=True):
-                for part in (UOp(Op.CMPGE, (i, ZERO)), UOp(Op.CMPLT, (i, dim_node(n)))):
-                    inside = UOp(Op.AND, (inside, part))
+            inside = UOp(Op.AND, (inside, is_index_inside(index, u.shape)))
         elif u.op is Op.PERMUTE:
             index = tuple(index[axis] for axis in u.arg.order)
         elif u.op is Op.FLIP:
-            index = tuple(B.sub(B.sub(dim_node(n), 1), i) if f else i for i, n, f in zip(index, u.shape, u.arg.flags, strict=True))
+            index = flip_index(u, index)
         elif u.op is not Op.AFTER:
             raise NotEvaluable(f"a Store to a {u.op.name}")
     return inside, index

@@ -15,7 +15,8 @@ Each lane of a vector is such a loop of its own. Spec: R11 (Max on floats), R32 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -50,11 +51,10 @@ class _ArgmaxLoop(NamedTuple):
 def rewrite_argmax_loops_as_reduces(body: UOp) -> UOp:
     """Return a body in which argmax loops are Reduces; the body itself if it has none, or uses one in another way."""
     nodes = toposort(body)
-    if body.op is not Op.SINK or not any(u.op is Op.STORE and u.value.op is Op.WHERE for u in nodes):
+    conditions = Counter(u.value.condition for u in nodes if u.op is Op.STORE and u.value.op is Op.WHERE)
+    if body.op is not Op.SINK or max(conditions.values(), default=0) < 2 or not _OTHER_EFFECTS.isdisjoint(u.op for u in nodes):
         return body
-    if not _OTHER_EFFECTS.isdisjoint(u.op for u in nodes):
-        return body
-    loops = _BodyWithLoops(body)
+    loops = _BodyWithLoops(nodes)
     found = [s for u in loops.stores if (s := loops.match_argmax_loop(u)) is not None]
     rewritten = [loops.rewrite_choices(s) for s in found]
     if not found or any(choices is None for choices in rewritten):
@@ -75,8 +75,8 @@ def rewrite_argmax_loops_as_reduces(body: UOp) -> UOp:
 class _BodyWithLoops:
     """The Stores and loops of a body."""
 
-    def __init__(self, body: UOp) -> None:
-        self.nodes = toposort(body)
+    def __init__(self, nodes: Sequence[UOp]) -> None:
+        self.nodes = nodes
         self.users = collect_users(self.nodes)
         self.loops_around = open_ranges(self.nodes)
         self.stores = [u for u in self.nodes if u.op is Op.STORE]
@@ -92,13 +92,15 @@ class _BodyWithLoops:
         choice = update.value
         if choice.op is not Op.WHERE:
             return None
+        loops = self._find_loops_after_initialization(update)
+        if len(loops) != 1:
+            return None
         for other in self.stores:
             kept = other.value
             if other is update or kept.op is not Op.WHERE or kept.condition is not choice.condition:
                 continue
-            loops = self._find_loops_after_initialization(update)
-            is_one = len(loops) == 1 and loops == self._find_loops_after_initialization(other)
-            if is_one and _is_exceeded(kept.condition, kept.if_true, kept.if_false):
+            is_same = loops == self._find_loops_after_initialization(other)
+            if is_same and _is_exceeded(kept.condition, kept.if_true, kept.if_false):
                 s = _ArgmaxLoop(other, update, kept.if_true, choice.if_true, *loops)
                 return s if self._keeps_first_maximum(s) else None
         return None
@@ -168,8 +170,7 @@ class _BodyWithLoops:
         done = toposort(*ends)
         if not all(s.loop in u.ranges for u in ends) or s.update_of_index not in done or s.update_of_max not in done:
             return None
-        outside = (open_ranges(toposort(s.x, s.v))[s.x] | open_ranges(toposort(s.x, s.v))[s.v]) - {s.loop}
-        if not outside <= self.loops_around[choice]:
+        if not (self.loops_around[s.x] | self.loops_around[s.v]) - {s.loop} <= self.loops_around[choice]:
             return None
         lanes = range(int(math.prod(m.shape)))
         if not all((m, lane) in _list_leaves_of_max_tree(total, lane) for lane in lanes):
