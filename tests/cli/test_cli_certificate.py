@@ -68,6 +68,7 @@ DOES_NOT_HOLD: dict[str, tuple[Callable[[Json], Json], str]] = {
     "no claims":          (lambda m: {**m, "claims": []}, "the claims of the texts are not those written down"),
     "a claim twice":      (lambda m: {**m, "claims": [m["claims"][0], *m["claims"]]}, "not those written down"),
     "another solver":     (lambda m: {**m, "solver": "mine"}, "it was made with mine, expected"),
+    "another program":    (lambda m: {**m, "program": "0" * 64}, "its digest of the tensor graph is not that of the text"),
     "no rules":           (lambda m: {**m, "rules": {}}, "its rules are not those of its steps"),
     "a rule more":        (lambda m: {**m, "rules": {**m["rules"], "x\x1b": ""}}, "rule x\\x1b is not proved by the ledger"),
     "nothing is trusted": (lambda m: {**m, "trusted": []}, "the trusted base is not the one"),

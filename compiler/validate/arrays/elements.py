@@ -168,10 +168,6 @@ class ElementExpressions:
         """Return the index in the operand of an Expand."""
         return align_index(index, u.operand)
 
-    def take_first_of_replicated(self, u: UOp, index: Index) -> Index:
-        """Return the index in the operand of a Replicated: of the first of equal elements (R47)."""
-        return tuple(ZERO if k in u.arg.axes else i for k, i in enumerate(index))
-
     def shrink(self, u: UOp, index: Index) -> Index:
         """Return the index in the operand of a Shrink."""
         return tuple(B.add(i, o) for i, o in zip(index, self._list_entries(u.offsets), strict=True))
@@ -261,10 +257,9 @@ _OPERAND_INDEX: Mapping[Op, _Map] = {
     Op.FLIP: ElementExpressions.flip,
     Op.RESHAPE: ElementExpressions.reshape,
     Op.EXPAND: ElementExpressions.expand,
-    Op.REPLICATED: ElementExpressions.take_first_of_replicated,
     Op.SHRINK: ElementExpressions.shrink,
     Op.PAD: ElementExpressions.pad,
     Op.INDEX: ElementExpressions.index,
     Op.SLICE: ElementExpressions.slice,
-    **dict.fromkeys(MARKERS, ElementExpressions.same),
+    **dict.fromkeys(MARKERS | {Op.REPLICATED}, ElementExpressions.same),  # the index on a collapsed axis is 0 (R47)
 }

@@ -97,6 +97,18 @@ def test_a_loop_reads_at_multiples_of_its_counter_within_a_power_of_two(count: i
     assert program(given).buffers["p0"].tolist() == [factor * n % size for n in range(count)]
 
 
+@pytest.mark.parametrize(("count", "factor"), [(100, 3), (120, 5)])
+def test_a_loop_reads_at_multiples_of_its_counter_that_wrap_in_a_byte(count: int, factor: int) -> None:
+    """A cast to a byte is a remainder, too (P03)."""
+    k = B.range_(count, 0)
+    x, out = B.param(1, (256,), dt.int32), B.param(0, (count,), dt.int32)
+    position = B.cast(B.cast(B.mul(B.cast(k, dt.int32), factor), dt.uint8), dt.index)
+    graph = B.sink(B.end(B.store(B.at(out, k), B.load(B.at(x, position))), k), name="k")
+    given = {"p0": np.zeros(count, np.int32), "p1": np.arange(256, dtype=np.int32)}
+    program = Compiled(graph, target(), Config(reuse=False), Dialect.SCHEDULED)
+    assert program(given).buffers["p0"].tolist() == [factor * n % 256 for n in range(count)]
+
+
 def target() -> OpenClTarget:
     return OpenClTarget("pocl")
 

@@ -106,7 +106,9 @@ def test_places_that_are_used_otherwise_stay() -> None:
 # ------------------------------------------------------------------------------------------- sweeps that an adversary wrote
 
 
-def sweep(started_outside: str = "", is_guarded: bool = False) -> UOp:
+def sweep(
+    started_outside: str = "", is_guarded: bool = False, missing: int = 0, initial: int = dt.int32.min, maximum: int | None = None
+) -> UOp:
     """Return a sweep over each of 2 rows of 4 elements, one memory of which may be started once for all rows."""
     out, x = b.param(0, (2,), dt.int32), b.param(1, (8,), dt.int32)
     row, r = b.range_(2, 0), b.range_(4, 1, AxisType.REDUCE)
@@ -117,7 +119,7 @@ def sweep(started_outside: str = "", is_guarded: bool = False) -> UOp:
     def at(name: str, *effects: UOp) -> UOp:
         return UOp(Op.INDEX, (b.after(memories[name], *effects), zero))
 
-    starts = {"greatest": b.const(dt.int32.min, dt.int32), "place": b.const(4, dt.int32)}
+    starts = {"greatest": b.const(initial, dt.int32), "place": b.const(4, dt.int32)}
     loops = {name: () if name == started_outside else (row,) for name in memories}
     at_start = {name: UOp(Op.INDEX, (b.after(memories[name], *loops[name]), zero)) for name in memories}
     started = {name: b.group(b.store(at_start[name], starts[name])) for name in memories}
@@ -132,7 +134,8 @@ def sweep(started_outside: str = "", is_guarded: bool = False) -> UOp:
     stores = [b.store(address[name], b.where(better, new[name], old[name])) for name in memories]
     done = b.end(b.group(*stores, *(UOp(Op.ENDIF, (g,)) for g in guard)), r)
     greatest, place = (b.load(at(name, done)) for name in memories)
-    chosen = b.where(UOp(Op.CMPEQ, (greatest, greatest)), place, zero)
+    compared = greatest if maximum is None else b.const(maximum, dt.int32)
+    chosen = b.where(UOp(Op.CMPEQ, (greatest, compared)), place, b.const(missing, dt.int32))
     return b.sink(b.end(b.store(UOp(Op.INDEX, (out, b.cast(row, dt.int32))), chosen), row), name="k")
 
 
@@ -152,4 +155,18 @@ def test_memory_that_is_started_once_for_all_rows_is_not_restated(memory: str) -
 def test_a_guarded_sweep_is_not_restated() -> None:
     """An If may skip the Store of a place."""
     body = sweep(is_guarded=True)
+    assert rewrite_argmax_loops_as_reduces(body) is body
+
+
+@pytest.mark.parametrize(("missing", "is_rewritten"), [(1, True), (2, False)])
+def test_a_value_for_no_maximum_is_at_most_every_index(missing: int, is_rewritten: bool) -> None:
+    """A Max over the row would give it in place of a lesser index."""
+    body = sweep(missing=missing)
+    assert (rewrite_argmax_loops_as_reduces(body) is not body) is is_rewritten
+
+
+@pytest.mark.parametrize("fault", [{"initial": 0}, {"maximum": 7}], ids=["start", "comparison"])
+def test_a_loop_that_starts_higher_or_is_compared_with_no_maximum_is_not_rewritten(fault: dict[str, int]) -> None:
+    """Elements below the start are never seen, and a lesser element may equal what is no maximum."""
+    body = sweep(**fault)  # type: ignore[arg-type]
     assert rewrite_argmax_loops_as_reduces(body) is body
