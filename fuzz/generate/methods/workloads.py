@@ -40,6 +40,10 @@ DTYPES = (dt.float64, dt.float16, dt.bfloat16, dt.int8, dt.int16, dt.int64, dt.u
 WIDTHS = (8, 20, 48, 64, 100, 130, 200)
 #: Ways in which a wide program combines two values.
 COMBINATIONS = ("add", "add", "sub", "maximum", "where")
+#: Functions of rows. An argmax has data of its own in most cases.
+FUNCTIONS_OF_ROWS = ("argmax", "argmax", "argmin", "softmax", "layernorm", "nested", "centred", "columns")
+#: Functions of rows that read the value before them, and its rows twice.
+FUNCTIONS_OF_COMPUTED_ROWS = ("softmax", "layernorm", "nested", "centred", "centred")
 #: Number of elements of a large temporary of a wide program.
 LARGE = 1 << 18
 
@@ -131,9 +135,7 @@ class WorkloadMaker:
         k = self.draw_axis(t.ndim)
         n = t.shape[k]
         if form == "shrink":
-            first = self.draw.integer(0, min(3, n - 1))
-            last = self.draw.integer(max(first + 1, n - 3), n)
-            return t.shrink([(first, last) if j == k else None for j in range(t.ndim)])
+            return self._cut(t, k)
         if form == "flip":
             return t.flip(k)
         if form == "permute":
@@ -144,6 +146,16 @@ class WorkloadMaker:
             return t[(*(slice(None) for _ in range(k)), slice(self.draw.integer(0, 1) if n > 1 else 0, None, 2))]
         factors = [f for f in range(2, 9) if n % f == 0]
         return t.unflatten(k, (self.draw.choice(factors), -1)) if factors else t
+
+    def cut_columns(self, t: Tensor) -> Tensor:
+        """Cut up to three elements off each end of the rows of a computed value."""
+        return self._cut(t, t.ndim - 1) if t.ndim else t
+
+    def _cut(self, t: Tensor, k: int) -> Tensor:
+        n = t.shape[k]
+        first = self.draw.integer(0, min(3, n - 1))
+        last = self.draw.integer(max(first + 1, n - 3), n)
+        return t.shrink([(first, last) if j == k else None for j in range(t.ndim)])
 
     def apply_epilogue(self, t: Tensor) -> Tensor:
         """Apply up to three elementwise steps, as they follow a layer."""
@@ -271,12 +283,12 @@ def _make_rows(w: WorkloadMaker) -> Tensor:
     return _apply_function_of_rows(w, w.apply_epilogue(w.make_operand(w.draw_dtype(), *shape)))
 
 
-def _apply_function_of_rows(w: WorkloadMaker, t: Tensor) -> Tensor:
-    """Apply a norm, a softmax, an argmax, or reductions of reductions to a value."""
+def _apply_function_of_rows(w: WorkloadMaker, t: Tensor, forms: tuple[str, ...] = FUNCTIONS_OF_ROWS) -> Tensor:
+    """Apply a norm, a softmax, an argmax, or reductions of reductions to a value. `forms` are those to draw from."""
     if not t.numel() or not t.ndim:
         return t
     axis = w.draw_axis(t.ndim)
-    form = w.draw.choice(("argmax", "argmax", "argmin", "softmax", "layernorm", "nested", "centred", "columns"))
+    form = w.draw.choice(forms)
     if form in ("argmax", "argmin"):
         if w.draw.chance(50):
             t = w.make_data_with_ties(t.dtype, *t.shape)
@@ -301,7 +313,8 @@ def _make_chain(w: WorkloadMaker) -> Tensor:
     d = dt.float32 if w.draw.chance(60) else w.draw_dtype()
     t = w.apply_epilogue(w.make_operand(d, batch, m, k) @ w.make_operand(d, k, n))
     for _ in range(w.draw.choice((1, 1, 2))):
-        t = _apply_function_of_rows(w, w.apply_view(t) if w.draw.chance(70) else t)
+        t = w.cut_columns(t) if w.draw.chance(40) else w.apply_view(t) if w.draw.chance(50) else t
+        t = _apply_function_of_rows(w, t, FUNCTIONS_OF_COMPUTED_ROWS if w.draw.chance(80) else FUNCTIONS_OF_ROWS)
     return t
 
 
