@@ -1,13 +1,16 @@
 """The workloads beside the peers, in one run, as a table.
 
     python bench/performance.py [NAME...] [--peers P,...] [--python PYTHON] [--threads N] [--rounds R] [--seconds S]
-                                [--odd N] [--seed S] [--json FILE]
+                                [--odd N] [--gradients] [--seed S] [--json FILE]
 
 Every peer runs in a process of its own, with `--threads` threads, and gets the same seeded arrays. Blocks of `--seconds` rotate
 among the peers, `--rounds` times, so that a slow minute of the machine affects all of them. A figure is the best block's median;
 the ratio is the best peer's time over ours (above 1: faster than every peer). Results are first compared with NumPy's in float64,
 and a wrong one has no figure. `--python` runs the peers (an environment with the extra `bench`); a peer that cannot be imported is
 listed as absent. `--odd N` measures N seeded shapes that are in no list: primes, transposed and strided operands.
+
+`--gradients` measures each workload together with the gradients of its operands, for a random cotangent. A row's figure counts the
+operations of the result alone. The reference is then ours in float64, with which torch and JAX must agree, too.
 """
 
 from __future__ import annotations
@@ -36,12 +39,17 @@ from workloads import WORKLOADS, Workload, WorkloadInstance, relative_error
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "peers"))
 
-from protocol import LAYOUTS, to_layout, write_operands  # noqa: E402, the folder of the peers is no package
+from protocol import LAYOUTS, to_float64, to_layout, write_operands  # noqa: E402, the folder of the peers is no package
+from uops_peer import prepare_gradient  # noqa: E402
 
 PEERS = ("numpy", "torch", "jax", "ort", "tinygrad")
 OURS = "uops"
 #: Least ratio to the best peer, and the same for odd shapes.
 BAR, ODD_BAR = 0.8, 0.5
+#: Greatest error of a result or a gradient, as a share of its greatest element.
+GRADIENT_TOLERANCE = 1e-4
+#: Workloads that are measured with their gradients if none is named.
+WITH_GRADIENTS = ("gemm-512", "gemm-1024", "conv2d", "softmax", "layernorm", "attention", "encoder", "resnet18")
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,7 @@ class BenchCase:
     sizes: tuple[int, ...]
     layout: str = "plain"
     seed: int = 0
+    has_gradients: bool = False
 
     @property
     def workload(self) -> Workload:
@@ -60,7 +69,8 @@ class BenchCase:
 
     def __str__(self) -> str:
         standard = self.sizes == self.workload.full
-        return self.name if standard else f"{self.name} {'x'.join(map(str, self.sizes))} {self.layout}"
+        name = f"{self.name} and gradients" if self.has_gradients else self.name
+        return name if standard else f"{name} {'x'.join(map(str, self.sizes))} {self.layout}"
 
 
 @dataclass
@@ -127,19 +137,18 @@ class PeerProcess:
         answer: dict[str, Any] = json.loads(line)
         return answer
 
-    def prepare_and_check(self, case: BenchCase, arrays: Sequence[Any], reference: Any, built: WorkloadInstance) -> str | None:
+    def prepare_and_check(self, case: BenchCase, arrays: Sequence[Any], expected: Expected) -> str | None:
         """Prepare a case and return what is wrong with its result, or None."""
         write_operands(self.folder, list(arrays))
-        answer = self.ask(do="prepare", name=case.name, folder=str(self.folder), layout=case.layout)
+        request = {"name": case.name, "folder": str(self.folder), "layout": case.layout, "targets": expected.targets}
+        answer = self.ask(do="prepare", **request)
         if "error" in answer:
             return str(answer["error"])
         result = np.load(self.folder / "result.npy")
-        if result.shape != reference.shape:
-            return f"shape {result.shape} instead of {reference.shape}"
-        error, limit = relative_error(result, reference, built.scale(reference)), case.workload.tolerance
-        if limit and built.magnitude is None:
-            limit = max(limit, 1e-4)
-        return None if error <= limit else f"wrong by {error:.1e}"
+        if result.shape != expected.reference.shape:
+            return f"shape {result.shape} instead of {expected.reference.shape}"
+        error = relative_error(result, expected.reference, expected.scale)
+        return None if error <= expected.limit else f"wrong by {error:.1e}"
 
     def close(self) -> None:
         """Kill the process."""
@@ -147,15 +156,45 @@ class PeerProcess:
         self.process.wait()
 
 
+@dataclass(frozen=True)
+class Expected:
+    """What the result of a case must be: its reference, the unit of errors, the greatest error, and whose gradients it has."""
+
+    reference: Any
+    scale: Any
+    limit: float
+    targets: list[int] = field(default_factory=list)
+
+
+def expect_result(case: BenchCase, built: WorkloadInstance) -> Expected:
+    """Return what NumPy computes for a case, in float64."""
+    reference, limit = np.asarray(built.reference()), case.workload.tolerance
+    if limit and built.magnitude is None:
+        limit = max(limit, 1e-4)
+    return Expected(reference, built.scale(reference), limit)
+
+
+def expect_gradients(case: BenchCase, built: WorkloadInstance, arrays: Sequence[Any]) -> Expected:
+    """Return what we compute in float64 for a case and its gradients, in one dimension. The last array is the cotangent."""
+    wide = [a if a.dtype.kind in "iu" else a.astype(np.float64) for a in arrays]
+    values = [np.asarray(v) for v in prepare_gradient(case.name, wide, built.targets)()]
+    scale = np.concatenate([np.full(v.size, np.abs(v).max()) for v in values])
+    return Expected(to_float64(values), scale, GRADIENT_TOLERANCE, built.targets)
+
+
 def measure_case(case: BenchCase, peers: Sequence[PeerProcess], rounds: int, seconds: float) -> Row:
     """Return one row: every peer is prepared and checked, then timed in rotating blocks."""
     built = case.workload.make(case.sizes, np.random.default_rng(case.seed))
-    operands = [t.numpy() for t in built.inputs]
-    arrays, reference = [to_layout(a, case.layout) for a in operands], np.asarray(built.reference())
+    arrays = [to_layout(t.numpy(), case.layout) for t in built.inputs]
+    if case.has_gradients:
+        arrays.append(np.random.default_rng(case.seed + 1).standard_normal(built.output.shape, np.float32))
+        expected = expect_gradients(case, built, arrays)
+    else:
+        expected = expect_result(case, built)
     row = Row(str(case), case.name, case.workload.unit, case.workload.work(case.sizes))
     ready = []
     for p in peers:
-        wrong = p.prepare_and_check(case, arrays, reference, built)
+        wrong = p.prepare_and_check(case, arrays, expected)
         if wrong is None:
             ready.append(p)
         else:
@@ -212,13 +251,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.3)
     parser.add_argument("--odd", type=int, default=0, metavar="N")
+    parser.add_argument("--gradients", action="store_true", help=f"with gradients; by default of {', '.join(WITH_GRADIENTS)}")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write what was measured")
     o = parser.parse_args()
     if unknown := [n for n in o.names if n not in WORKLOADS]:
         parser.error(f"no workload {unknown[0]!r}; there are {', '.join(WORKLOADS)}")
     names = [p for p in o.peers.split(",") if p]
-    cases = [BenchCase(n, WORKLOADS[n].full) for n in o.names or ([] if o.odd else WORKLOADS)]
+    default = [] if o.odd else WITH_GRADIENTS if o.gradients else WORKLOADS
+    cases = [BenchCase(n, WORKLOADS[n].full, has_gradients=o.gradients) for n in o.names or default]
     cases += generate_odd_cases(o.odd, o.seed)
     rows: list[Row] = []
     console = Console(width=160)

@@ -26,7 +26,7 @@ class WorkloadInstance(NamedTuple):
 
     `output` is lazy; `reference()` is NumPy's result in float64 or int64, of the same shape. `peer()` computes it with NumPy in
     the dtypes of the inputs, if one formula serves both. `magnitude()` is, for sums, the sum of the magnitudes of each element's
-    terms, which bounds the error (R32: value of a Reduce).
+    terms, which bounds the error (R32: value of a Reduce). `constants` are the positions of inputs that training leaves alone.
     """
 
     output: Tensor
@@ -34,6 +34,12 @@ class WorkloadInstance(NamedTuple):
     reference: Callable[[], Array]
     peer: Callable[[], Array] | None = None
     magnitude: Callable[[], Array] | None = None
+    constants: frozenset[int] = frozenset()
+
+    @property
+    def targets(self) -> list[int]:
+        """The positions of the inputs that have a gradient."""
+        return [k for k, t in enumerate(self.inputs) if t.dtype.is_float and k not in self.constants]
 
     def scale(self, reference: Array) -> Array:
         """Return the unit of errors per element: the magnitude, or else the greatest magnitude of the reference."""
@@ -209,7 +215,10 @@ def _make_resnet18(s: Sizes, rng: np.random.Generator) -> WorkloadInstance:
     source = Tensor.from_numpy(x)
     tensors = {n: Tensor.from_numpy(a) for n, a in net.params.items()}
     out = net(source, tensors, TENSOR)
-    return WorkloadInstance(out, (source, *tensors.values()), lambda: net(x.astype(np.float64), net.params, NUMPY))
+    constants = frozenset([0, *(k for k, n in enumerate(tensors, 1) if n.endswith((".mean", ".var")))])
+    return WorkloadInstance(
+        out, (source, *tensors.values()), lambda: net(x.astype(np.float64), net.params, NUMPY), constants=constants
+    )
 
 
 class ResNetOps(NamedTuple):

@@ -35,5 +35,20 @@ def prepare(name, arrays, layout):
     return lambda: f(*on_device).block_until_ready()
 
 
+def prepare_gradient(name, arrays, targets):
+    """Return a function that computes a workload and the gradients of targets, and waits for them."""
+    *on_device, cotangent = map(jnp.asarray, arrays)
+
+    def run(cotangent, *operands):
+        def apply_to_targets(*chosen):
+            return TABLE[name]("plain", *(chosen[targets.index(k)] if k in targets else a for k, a in enumerate(operands)))
+
+        value, pull_back = jax.vjp(apply_to_targets, *(operands[k] for k in targets))
+        return [value, *pull_back(cotangent)]
+
+    f = jax.jit(run)
+    return lambda: jax.block_until_ready(f(cotangent, *on_device))
+
+
 if __name__ == "__main__":
-    serve(prepare, jax.__version__)
+    serve(prepare, jax.__version__, prepare_gradient)

@@ -1,14 +1,17 @@
 """Protocol between the harness and one peer: a process per peer, lines of JSON on its standard input and output.
 
-`serve(prepare, version)` answers three requests:
+`serve(prepare, version, prepare_gradient)` answers three requests:
 
 - `{"do": "version"}`
-- `{"do": "prepare", "name", "folder", "layout"}`: the processor time to prepare the peer and to call it once. The result goes to
-  `result.npy` in the folder.
+- `{"do": "prepare", "name", "folder", "layout", "targets"}`: the processor time to prepare the peer and to call it once. The result
+  goes to `result.npy` in the folder.
 - `{"do": "run", "seconds"}`: the wall times of calls.
 
 `prepare(name, arrays, layout)` returns a function without arguments that computes the workload once, to its end, and returns what
 `numpy.asarray` accepts. An error is an answer too, so that a peer that lacks a workload is shown as such.
+
+With `targets`, positions of operands, the last array is a cotangent of the workload's result. Then
+`prepare_gradient(name, arrays, targets)` returns a function that computes a list: the result, and the gradient of each target.
 
 Layouts: the arrays of `transposed` are the workload's, transposed in memory. Those of `strided` are every second element of the
 last axis of arrays twice as wide. Peers take their own views of them, inside the timed call.
@@ -27,6 +30,7 @@ import numpy as np
 
 Array = Any
 Prepare = Callable[[str, "list[Array]", str], Callable[[], Any]]
+PrepareGradient = Callable[[str, "list[Array]", "list[int]"], Callable[[], "list[Any]"]]
 LAYOUTS = ("plain", "transposed", "strided")
 
 
@@ -69,7 +73,7 @@ def read_operands(folder: Path) -> list[Array]:
     return operands
 
 
-def serve(prepare: Prepare, version: str) -> None:
+def serve(prepare: Prepare, version: str, prepare_gradient: PrepareGradient | None = None) -> None:
     """Answer requests until the input ends."""
     out, sys.stdout = sys.stdout, sys.stderr  # what a library prints is no answer
     action: Callable[[], Any] | None = None
@@ -80,8 +84,13 @@ def serve(prepare: Prepare, version: str) -> None:
             if request["do"] == "prepare":
                 folder = Path(request["folder"])
                 start = time.process_time()
-                action = prepare(request["name"], read_operands(folder), request["layout"])
-                np.save(folder / "result.npy", np.asarray(action()).astype(np.float64))
+                if not request["targets"]:
+                    action = prepare(request["name"], read_operands(folder), request["layout"])
+                elif prepare_gradient is not None:
+                    action = prepare_gradient(request["name"], read_operands(folder), request["targets"])
+                else:
+                    raise NotImplementedError("computes no gradients")
+                np.save(folder / "result.npy", to_float64(action()))
                 answer = {"first": time.process_time() - start}
             elif request["do"] == "run" and action is not None:
                 answer = {"times": time_calls(action, request["seconds"])}
@@ -90,6 +99,13 @@ def serve(prepare: Prepare, version: str) -> None:
         except Exception as e:  # whatever a peer raises is its answer
             answer = {"error": f"{type(e).__name__}: {e}"[:300]}
         print(json.dumps(answer), file=out, flush=True)
+
+
+def to_float64(result: Any) -> Array:
+    """Return a result as one array of float64; a list of results in one dimension, one after the other."""
+    if isinstance(result, list):
+        return np.concatenate([to_float64(r).ravel() for r in result])
+    return np.asarray(result).astype(np.float64)
 
 
 def time_calls(action: Callable[[], Any], seconds: float) -> list[float]:

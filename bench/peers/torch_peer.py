@@ -86,5 +86,17 @@ def prepare(name, arrays, layout):
     return action
 
 
+def prepare_gradient(name, arrays, targets):
+    """Return a function that computes a workload and the gradients of targets."""
+    *tensors, cotangent = map(tensor, arrays)
+    chosen = [tensors[k].requires_grad_() for k in targets]
+
+    def action():
+        value = TABLE[name](*tensors)
+        return [TorchResult(t) for t in (value.detach(), *torch.autograd.grad(value, chosen, cotangent))]
+
+    return action
+
+
 if __name__ == "__main__":
-    serve(prepare, torch.__version__)
+    serve(prepare, torch.__version__, prepare_gradient)

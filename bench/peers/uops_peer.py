@@ -24,11 +24,24 @@ def view_operand(t, layout):
 def prepare(name, arrays, layout):
     """Return a function that runs a compiled workload."""
     tensors = [Tensor.from_numpy(a) for a in arrays]
-    graph, inputs = capture(TABLE[name](*(view_operand(t, layout) for t in tensors)))
+    return compile_results(TABLE[name](*(view_operand(t, layout) for t in tensors)))
+
+
+def prepare_gradient(name, arrays, targets):
+    """Return a function that runs a compiled workload together with the gradients of targets."""
+    *tensors, cotangent = map(Tensor.from_numpy, arrays)
+    value = TABLE[name](*tensors)
+    run = compile_results(value, *value.gradient(*(tensors[k] for k in targets), gradient=cotangent))
+    return lambda: list(run())
+
+
+def compile_results(*results):
+    """Return a function that runs the compiled program of lazy results."""
+    graph, inputs = capture(*results)
     program = uops.compile(graph, backend=BACKEND)
     operands = [inputs[key] for key in program.keys]
     return lambda: program.function(*operands)
 
 
 if __name__ == "__main__":
-    serve(prepare, uops.__version__)
+    serve(prepare, uops.__version__, prepare_gradient)
