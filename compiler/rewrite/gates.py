@@ -234,6 +234,8 @@ def _simplify_and_bound_by_facts_on_left_side(u: UOp, facts: Sequence[_Fact], si
     for k, fact in enumerate(facts):
         variable = _variable_or_constant_of_fact(k, fact)
         one = _express_by_variable(total, fact, variable)
+        if one is None and u.op in DIVISION and u.rhs.op is Op.CONST:
+            one = _express_by_variable_and_multiples(total, fact, variable, int(u.rhs.arg.value))
         more = _express_by_variable(several, fact, variable)
         if one is not None and len(fact.terms) > 1:
             best = min(best, _simplify_with_left_side(u, one, {variable: fact.node}, simplify), key=weighted_tree_cost)
@@ -267,6 +269,24 @@ def _express_by_variable(total: AffineSum, fact: _Fact, variable: UOp) -> Affine
     if variable.op is Op.CONST:  # one node may stand for several facts, so it is no term
         return AffineSum(others, total.constant + factor * variable.arg.value)
     return AffineSum({variable: factor} | others, total.constant)
+
+
+def _express_by_variable_and_multiples(total: AffineSum, fact: _Fact, variable: UOp, divisor: int) -> AffineSum | None:
+    """Return a sum with a variable or constant for the fact's sum or its negation, if that leaves multiples of the divisor of its
+    terms.
+
+    With a fact about y - x, 58x + y by 59 becomes v + 59x.
+    """
+    inside = {u for u, _ in fact.terms}
+    others = {u: k for u, k in total.terms.items() if u not in inside}
+    for factor in (1, -1) if divisor else ():
+        rest = {u: left for u, k in fact.terms if (left := total.terms.get(u, 0) - factor * k)}
+        if len(rest) == len(fact.terms) or any(k % divisor for k in rest.values()):
+            continue
+        if variable.op is Op.CONST:
+            return AffineSum(others | rest, total.constant + factor * variable.arg.value)
+        return AffineSum({variable: factor} | others | rest, total.constant)
+    return None
 
 
 def _variable_or_constant_of_fact(number: int, fact: _Fact) -> UOp:

@@ -117,6 +117,29 @@ def _propose_split_by_factor_shared_with_a_term(binding: Binding) -> dict[str, U
     return {"q": parts[0], "r": parts[1], "g": index_constant(best), "d": index_constant(by // best)}
 
 
+def _split_with_coefficients_to_nearest(binding: Binding) -> dict[str, UOp] | None:
+    """Propose q and r with s = q*c + r and r between -c and c, where each coefficient of q is the nearest whole number.
+
+    So the remainder of 58x + y by 59 is that of y - x, which a comparison or a gate may bound further.
+    """
+    by = int(bound_node(binding, "c").arg.value)
+    total = extract_affine_sum(bound_node(binding, "s"))
+    if by <= 0:
+        return None
+    whole = {t: n for t, k in total.terms.items() if (n := (2 * k + by) // (2 * by))}
+    rest = {t: left for t, k in total.terms.items() if (left := k - by * whole.get(t, 0))}
+    added = build_affine_sum(AffineSum({t: k for t, k in rest.items() if k > 0}, total.constant))
+    taken = build_affine_sum(AffineSum({t: -k for t, k in rest.items() if k < 0}, 0))
+    r = UOp(Op.SUB, (added, taken))  # cheaper than a product with -1
+    if not whole or r.min_max is None or not -by < r.min_max[0] <= r.min_max[1] < by:
+        return None
+    return {"q": build_affine_sum(AffineSum(whole, 0)), "r": r}
+
+
+def _propose_least_remainder(binding: Binding) -> dict[str, UOp]:
+    return {"k": index_constant(bound_node(binding, "d").arg.value - bound_node(binding, "c").arg.value)}
+
+
 def _make_witness_merging_addend_if_sums_fit_int32(sum_op: Op) -> Witness:
     """Return the witness of the canonical form of x + m or x - m, where x is a sum, too, and int32 holds both x and that form.
 
@@ -161,6 +184,15 @@ RULES = (
     # floor((q*g + r) / (d*g)) = floor(q / d) for 0 <= r < g, and the remainder is g * (q mod d) + r.
     _sum_rule("div-factor", s // c, q // d, _FACTOR, _propose_split_by_factor_shared_with_a_term),
     _sum_rule("mod-factor", s % c, (q % d) * g + r, _FACTOR, _propose_split_by_factor_shared_with_a_term),
+    _sum_rule("mod-near-multiples", s % c, r % c, ne(c, 0) & eq(s, q * c + r), _split_with_coefficients_to_nearest),
+    # A remainder by c is below d where x is, if x is between d - c and c: a negative x has the remainder x + c, which is d or more.
+    Rule(
+        "lt-mod-window",
+        x % c < d,
+        (x >= 0) & (x < d),
+        when=(c > 0) & eq(k, d - c) & (x >= k) & (x < c),
+        witness=_propose_least_remainder,
+    ),
     Rule("div-div", (x // c) // d, x // k, when=(c > 0) & (d > 0) & eq(k, c * d), witness=_propose_product),
     # Division by a constant of the source's dtype stays in that dtype; int64 could not hold every uint64.
     Rule(

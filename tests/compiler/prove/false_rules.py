@@ -177,6 +177,8 @@ NEAR = (
     Rule("div-factor-loose-rest", (j * g + i) // (d * g), j // d, when=(d > 0) & (g > 0) & (i >= 0) & (i <= g)),
     Rule("div-factor-negative-rest", (j * g + i) // (d * g), j // d, when=(d > 0) & (g > 0) & (i < g)),
     Rule("mod-factor-without-scale", (j * g + i) % (d * g), j % d + i, when=(d > 0) & (g > 0) & (i >= 0) & (i < g)),
+    Rule("mod-window-too-low", i % c < d, (i >= 0) & (i < d), when=(c > 0) & (i >= d - c - 1) & (i < c)),
+    Rule("mod-window-to-its-end", i % c < d, (i >= 0) & (i < d), when=(c > 0) & (i >= d - c) & (i <= c)),
     Rule("mod-then-div-swapped", (i % (k * c)) // c, (i % k) // c, when=(k > 0) & (c > 0)),
     Rule("recomposition-swapped", (i // c) * c + i // c, i, when=c > 0),
     Rule("div-compare-strict", i // c <= d, i <= c * d, when=c > 0),

@@ -21,7 +21,7 @@ SIMPLIFY = Rewriter(INDEXING)
 EXTENTS = (6, 5, 4)
 LOOPS = [b.range_(n, k) for k, n in enumerate(EXTENTS)]
 POINTS = dict(zip(LOOPS, np.meshgrid(*map(np.arange, EXTENTS), indexing="ij")))
-OUTER, _, INNER = LOOPS
+OUTER, MIDDLE, INNER = LOOPS
 FUNCTIONS = {
     Op.ADD: np.add, Op.SUB: np.subtract, Op.MUL: np.multiply, Op.NEG: np.negative, Op.IDIV: np.floor_divide, Op.MOD: np.mod,
     Op.MAX: np.maximum, Op.CMPLT: np.less, Op.CMPLE: np.less_equal, Op.CMPGT: np.greater, Op.CMPGE: np.greater_equal,
@@ -79,6 +79,11 @@ FLAT = sum_of((20, 4, 1))
         (b.idiv(b.mod(FLAT, 7), 3), b.lt(b.mod(FLAT, 7), 3), b.index(0)),
         # an equality
         (b.mod(FLAT, 7), b.eq(FLAT, 17), b.index(3)),
+        # a difference that the gate bounds is part of the dividend, and the rest of it are multiples of the divisor
+        (b.idiv(sum_of((7, 1)), 8), b.ge(b.sub(MIDDLE, OUTER), 0), OUTER),
+        (b.mod(sum_of((7, 1)), 8), b.ge(b.sub(MIDDLE, OUTER), 0), b.sub(MIDDLE, OUTER)),
+        (b.idiv(sum_of((-7, -1)), 8), b.ge(b.sub(MIDDLE, OUTER), 3), sum_of((-1,), -1)),
+        (b.idiv(sum_of((15, 0, 1), 3), 16), both(b.ge(b.sub(INNER, OUTER), 1), b.lt(INNER, 9)), OUTER),
     ],
 )  # fmt: skip
 def test_what_a_gate_decides_is_not_computed(index: UOp, gate: UOp, expected: UOp) -> None:
@@ -86,6 +91,16 @@ def test_what_a_gate_decides_is_not_computed(index: UOp, gate: UOp, expected: UO
     assert are_equal_sums(shorter, SIMPLIFY(expected))
     inside = at_all_points(gate)
     assert inside.any() and np.array_equal(at_all_points(shorter)[inside], at_all_points(index)[inside])
+
+
+@pytest.mark.parametrize("d", range(1, 11))
+@pytest.mark.parametrize("constant", [-3, 0, 2])
+def test_a_remainder_that_is_compared_is_a_difference_where_that_is_small(d: int, constant: int) -> None:
+    """A row of 11 that begins one later than the one before: 10x + y by 11 is y - x, or too large."""
+    compared = b.lt(b.mod(sum_of((10, 1), constant), 11), d)
+    shorter = SIMPLIFY(compared)
+    np.testing.assert_array_equal(at_all_points(shorter), at_all_points(compared))
+    assert (divisions(shorter) == 0) == (-5 + constant >= d - 11)
 
 
 def test_a_gate_that_says_nothing_of_an_index_leaves_it() -> None:
