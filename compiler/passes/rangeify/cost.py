@@ -20,6 +20,7 @@ from uops.compiler.ir.work import READ_COST, RemainingReduce, estimate_work_per_
 from uops.compiler.passes.rangeify.elements import ClosedReduce
 from uops.compiler.passes.rangeify.kernels import ElementRef
 from uops.compiler.passes.rangeify.layouts import BIJECTIVE
+from uops.compiler.rewrite.costs import COSTS
 from uops.compiler.target import PLAIN, MachineModel
 from uops.spec.ir.node import UOp, collect_users, nodes_with_op
 from uops.spec.ir.ops import ALU, Op
@@ -35,6 +36,8 @@ _MAX_REFS = 8
 _WINDOW = 64
 #: Uses per operand element from which a sum of products is a contraction.
 _REUSE = 4
+#: Elements of an epilogue per element of its sum from which readers repeat cheap arithmetic.
+_REPEATED_SUM = 16
 #: Most nodes of an epilogue that are searched for its sum.
 _MAX_EPILOGUE = 64
 
@@ -140,7 +143,7 @@ class RealiseCostModel:
 
         A sum must not be computed twice. So if `u` is not realised, the sum is, at the same price but without the arithmetic. If
         `allow_smaller_sums` need `u`, sums that are the same for many elements count too. Otherwise each would be a kernel, and all
-        readers would repeat the arithmetic.
+        readers would repeat the arithmetic. They do so if it costs less than writing its result, as in x minus the mean of a row.
         """
         cone, pending, sums, elements = {u}, [u], list[UOp](), size(u)
         while pending and len(cone) <= _MAX_EPILOGUE:
@@ -152,6 +155,9 @@ class RealiseCostModel:
                 elif s.op in ALU or s.op in BIJECTIVE or s.op is Op.EXPAND:
                     pending.append(s)
                 cone.add(s)
+        arithmetic = sum(COSTS[v.op].work for v in cone if v.op in ALU and size(v) == elements)
+        if arithmetic <= WRITE_COST and all(_REPEATED_SUM * size(s) <= elements for s in sums):
+            return False
         return any(self._all_transitive_uses_in_cone(s, u, cone) for s in sums)
 
     def _all_transitive_uses_in_cone(self, value: UOp, root: UOp, cone: set[UOp]) -> bool:

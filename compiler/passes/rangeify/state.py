@@ -30,8 +30,8 @@ from uops.spec.ir.scope import VIEWS, strip_afters
 _CHEAP = VIEWS | {Op.EXPAND, Op.PAD, Op.REPLICATED}
 #: Values that are in memory or are constants.
 _LEAVES = COPIES | {Op.PARAM, Op.CONST, Op.BINARY}
-#: Ops that need each source element once if each of their own elements is needed once; elementwise ops only for equal shapes.
-_ONCE = ALU | BIJECTIVE | {Op.REDUCE, Op.CONTIGUOUS}
+#: Ops that need no source element twice if none of their own elements is needed twice; elementwise ops only for equal shapes.
+_ONCE = ALU | BIJECTIVE | {Op.REDUCE, Op.CONTIGUOUS, Op.SHRINK}
 
 
 class RangeifyState:
@@ -59,7 +59,7 @@ class RangeifyState:
         self.cost_model = RealiseCostModel(order, self.closed_reduces, machine)
         has_views = not BIJECTIVE.isdisjoint({u.op for u in order})
         self.layouts = map_stored_views_to_layouts(order, self.cost_model.use_counts, self.cheap) if has_views else {}
-        self.computed_once: set[Element] = set()  # references that name every element of a value once
+        self.computed_once: set[Element] = set()  # references that name no element of a value twice
         self.last_unique = highest_unique(arguments)
 
     # Consumers first: the elements of each value that are needed.
@@ -117,13 +117,13 @@ class RangeifyState:
         if u in self.cheap:
             return False
         value = self.layouts[u].value if u in self.layouts else u
-        if value.op in RESHAPING:  # its operand is realised, or not
-            return False
         refs = list(self.refs[u])
         first, has_loop = refs[0], self.cost_model.needs_reduce_loop(value)
         once = len(refs) == 1 and ((u, first) in self.computed_once or first.is_computed_once())
         if once:
             self.computed_once.add((u, first))
+        if value.op in RESHAPING:  # its operand is realised, or not
+            return False
         if not once and len(refs) == 1 and value in self.cost_model.noncontraction_values:
             once = first.kernel.try_nest_output_loops_around_reduce(first)
         if self.cost_model.should_realise_else_claim_as_kernel_contraction(value, refs, once):
@@ -150,7 +150,7 @@ class RangeifyState:
         for s, source_ref in sources:
             self.refs.setdefault(s, {})[source_ref] = None
         if u.op in _ONCE and element in self.computed_once and u not in self.closed_reduces:
-            keeps_all = u.op is Op.REDUCE or u.op in BIJECTIVE
+            keeps_all = u.op in (Op.REDUCE, Op.SHRINK) or u.op in BIJECTIVE
             self.computed_once.update(sources if keeps_all else [(s, r) for s, r in sources if s.shape == u.shape])
 
     def request_element(self, u: UOp, ref: ElementRef) -> Element:

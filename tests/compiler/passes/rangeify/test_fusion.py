@@ -163,6 +163,26 @@ def test_a_sum_that_several_use_is_stored_with_what_is_made_of_it() -> None:
     assert count(second, Op.PARAM) == 2  # written and read
 
 
+def test_what_readers_compute_for_less_than_a_store_is_not_stored() -> None:
+    """Two kernels need x minus the mean of a row: the means alone are stored, unless a row is short or the arithmetic is long."""
+
+    def count_loops_of_first_kernel(n: int, steps: int) -> int:
+        x = p(0, n, n)
+        centred = b.sub(x, b.mul(b.reduce(x, Op.ADD, (1,)), 1 / n))
+        for _ in range(steps):
+            centred = b.mul(centred, centred)
+        found = kernels(b.tuple_(b.reduce(centred, Op.ADD, (1,)), b.reduce(centred, Op.ADD, (0,))))
+        return count(found[0], Op.RANGE)
+
+    assert count_loops_of_first_kernel(64, 0) == 2  # rows, and the loop of their sum
+    assert count_loops_of_first_kernel(64, 6) == count_loops_of_first_kernel(8, 0) == 3  # rows, columns, and the loop of the sum
+
+
+def test_a_part_of_a_sum_is_computed_alone() -> None:
+    (kernel,) = kernels(b.shrink(product(p(0, 16, 8), p(1, 8, 16)), (1, 2), (12, 12)))
+    assert sorted(r.bound.arg.value for r in toposort(kernel) if r.op is Op.RANGE) == [8, 12, 12]
+
+
 def test_a_sum_that_something_else_needs_is_stored_itself() -> None:
     s = b.reduce(p(0, 16, 16), Op.ADD, (1,))
     found = kernels(b.tuple_(b.add(s, b.flip(b.add(s, 1.0), (True, False))), s))
