@@ -71,8 +71,9 @@ class NetworkMethods(ReductionMethods):
     def _slide_window_over_axis(self, axis: int, kernel: int, stride: int, dilation: int) -> Self:
         """Turn one axis of i elements into (o, k), where element (o, k) is that at o * s + k * d.
 
-        If windows do not overlap, the axis is cut into o groups of s. Otherwise it is repeated, so that position p holds element p
-        mod i, and cut into k rows of i + d. Row k then begins d later, and its first o * s elements are grouped by s.
+        If windows do not overlap, the axis is cut into o groups of s. Otherwise it is repeated k times, so that position p holds
+        element p mod i, and cut into k rows of i + d. Row k then begins d later, and its first o * s elements are grouped by s. No
+        window reads the zeros at the end, which complete the last row.
         """
         before, i, after = self.shape[:axis], self.shape[axis], self.shape[axis + 1 :]
         o = (i - dilation * (kernel - 1) - 1) // stride + 1
@@ -82,8 +83,7 @@ class NetworkMethods(ReductionMethods):
             return t.shrink([*unchanged[0], None, (0, kernel), *unchanged[1]])
         t = self._crop_or_pad_axis_at_end(axis, max(i, o * stride - dilation))
         i = t.shape[axis]
-        repeats = -(-kernel * (i + dilation) // i)
-        t = t.reshape(*before, 1, i, *after).expand(*before, repeats, i, *after).reshape(*before, repeats * i, *after)
+        t = t.reshape(*before, 1, i, *after).expand(*before, kernel, i, *after).reshape(*before, kernel * i, *after)
         t = t._crop_or_pad_axis_at_end(axis, kernel * (i + dilation)).reshape(*before, kernel, i + dilation, *after)
         t = t._crop_or_pad_axis_at_end(axis + 1, o * stride).reshape(*before, kernel, o, stride, *after)
         t = t._crop_or_pad_axis_at_end(axis + 2, 1).reshape(*before, kernel, o, *after)

@@ -15,6 +15,7 @@ from uops.spec.ir import build as b
 from uops.spec.ir.node import Dim, UOp
 from uops.spec.ir.ops import Op
 from uops.spec.ir.sizes import same_shape, show_shape
+from uops.spec.rows.gradients.windows import sum_products_of_windows
 
 Cotangent = UOp | tuple[UOp | None, ...]
 #: A rule: (node, its cotangent, the nodes that need one) -> pairs of a node and a summand of its cotangent.
@@ -82,7 +83,10 @@ def reshape_if_needed(g: UOp, shape: Sequence[Dim]) -> UOp:
 def sum_axes(g: UOp, axes: Iterable[int]) -> UOp:
     """Sum over `axes`, which become 1. A sum of narrow floats is accumulated in float32 and rounded once (R185)."""
     axes = tuple(axes)
-    return b.cast(b.reduce(b.cast(g, g.dtype.wide), Op.ADD, axes), g.dtype) if axes else g
+    if not axes:
+        return g
+    of_windows = sum_products_of_windows(g, axes)
+    return b.cast(b.reduce(b.cast(g, g.dtype.wide), Op.ADD, axes), g.dtype) if of_windows is None else of_windows
 
 
 def require_constant_extents(shape: Iterable[Dim], what: str) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ import math
 
 from uops.spec.ir import build as b
 from uops.spec.ir.node import UOp
-from uops.spec.ir.ops import Op
+from uops.spec.ir.ops import TO_SHAPE, Op
 from uops.spec.rows.gradients.base import Gradient, make_gradient_summing_broadcasts
 
 
@@ -31,13 +31,23 @@ def _differentiate_power(u: UOp, g: UOp) -> tuple[UOp, UOp]:
     return b.where(b.eq(e, 0.0), 0.0, by_base), b.where(is_constant, 0.0, by_exponent)
 
 
+def _scale(g: UOp, factor: UOp) -> UOp:
+    """Return `g * factor`: the factor itself where `g` is 1 everywhere, as at the beginning of a backward pass."""
+    ones = g
+    while ones.op in TO_SHAPE:
+        ones = ones.operand
+    if ones.op is Op.CONST and ones.arg.value == 1 and len(factor.shape) == len(g.shape):
+        return b.expand(factor, g.shape)
+    return b.mul(g, factor)
+
+
 # fmt: off
 GRADIENTS: dict[Op, Gradient] = {
     Op.ADD:    make_gradient_summing_broadcasts("g; g", lambda u, g: (g, g)),
     Op.SUB:    make_gradient_summing_broadcasts("g; -g", lambda u, g: (g, b.neg(g))),
     Op.NEG:    make_gradient_summing_broadcasts("-g", lambda u, g: (b.neg(g),)),
-    Op.MUL:    make_gradient_summing_broadcasts("g * b; g * a", lambda u, g: (b.mul(g, u.rhs), b.mul(g, u.lhs))),
-    Op.MULACC: make_gradient_summing_broadcasts("g * b; g * a; g", lambda u, g: (b.mul(g, u.rhs), b.mul(g, u.lhs), g)),
+    Op.MUL:    make_gradient_summing_broadcasts("g * b; g * a", lambda u, g: (_scale(g, u.rhs), _scale(g, u.lhs))),
+    Op.MULACC: make_gradient_summing_broadcasts("g * b; g * a; g", lambda u, g: (_scale(g, u.rhs), _scale(g, u.lhs), g)),
     Op.DIV:    make_gradient_summing_broadcasts("g / b; -(g / b) * y",
                                                    lambda u, g: (b.div(g, u.rhs), b.neg(b.mul(b.div(g, u.rhs), u)))),
     Op.RECIP:  make_gradient_summing_broadcasts("-g * y * y", lambda u, g: (b.neg(b.mul(g, b.mul(u, u))),)),

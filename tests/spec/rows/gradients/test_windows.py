@@ -1,0 +1,103 @@
+"""The gradient of overlapping windows is one sum of products, equal to the sum of sums that it replaces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from uops import Tensor
+from uops.compiler.tensor.realize import capture
+from uops.interp import run
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
+from uops.spec.rows.gradients import base
+from uops.spec.rows.gradients.windows import sum_products_of_windows
+
+Make = Callable[[Tensor, Tensor], Tensor]
+#: name -> function of an image and a filter, shapes, whether the sums over windows become one sum of products
+CONVOLUTIONS: dict[str, tuple[Make, tuple[int, ...], tuple[int, ...], bool]] = {
+    "plain": (lambda x, w: x.conv2d(w), (1, 2, 6, 5), (3, 2, 3, 3), True),
+    "padded": (lambda x, w: x.conv2d(w, padding=1), (1, 2, 6, 5), (3, 2, 3, 3), True),
+    "padded on one side": (lambda x, w: x.conv2d(w, padding=(2, 0, 0, 1)), (1, 2, 6, 5), (3, 2, 3, 2), True),
+    "batch": (lambda x, w: x.conv2d(w), (3, 1, 5, 4), (2, 1, 2, 3), True),
+    "groups": (lambda x, w: x.conv2d(w, groups=2), (1, 4, 5, 5), (6, 2, 3, 3), True),
+    "one axis": (lambda x, w: x.conv2d(w, padding=1), (2, 3, 9), (4, 3, 4), True),
+    "three axes": (lambda x, w: x.conv2d(w), (1, 2, 4, 4, 3), (2, 2, 2, 3, 2), True),
+    "stride": (lambda x, w: x.conv2d(w, stride=2), (1, 2, 9, 8), (2, 2, 3, 3), True),
+    "stride, with a rest": (lambda x, w: x.conv2d(w, stride=2, padding=1), (1, 2, 8, 9), (2, 2, 3, 3), True),
+    "dilation": (lambda x, w: x.conv2d(w, dilation=2), (1, 1, 9, 8), (2, 1, 3, 2), True),
+    "windows apart": (lambda x, w: x.conv2d(w, stride=3), (1, 2, 9, 9), (2, 2, 2, 2), False),
+    "a filter of one": (lambda x, w: x.conv2d(w), (1, 2, 4, 5), (3, 2, 1, 1), False),
+}
+
+
+def gradient_of(name: str, merges: bool) -> tuple[Any, Any, list[UOp]]:
+    """Return the gradients of a convolution by image and filter, as arrays, and the Reduces of the first one's graph."""
+    make, x_shape, w_shape, _ = CONVOLUTIONS[name]
+    rng = np.random.default_rng(3)
+    x, w = (Tensor(rng.integers(-9, 9, s).astype(np.float32)) for s in (x_shape, w_shape))
+    out = make(x, w)
+    cotangent = Tensor(rng.integers(-9, 9, out.shape).astype(np.float32))
+    with pytest.MonkeyPatch.context() as patch:
+        if not merges:
+            patch.setattr(base, "sum_products_of_windows", lambda g, axes: None)
+        by_x, by_w = out.gradient(x, w, gradient=cotangent)
+    reduces = [u for u in toposort(by_x.uop) if u.op is Op.REDUCE]
+    return by_x.numpy(), by_w.numpy(), reduces
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_the_gradient_is_that_of_the_sums_of_sums(name: str) -> None:
+    by_x, by_w, reduces = gradient_of(name, merges=True)
+    apart_x, apart_w, apart = gradient_of(name, merges=False)
+    np.testing.assert_array_equal(by_x, apart_x)
+    np.testing.assert_array_equal(by_w, apart_w)
+    assert CONVOLUTIONS[name][3] == (len(reduces) < len(apart))
+
+
+@pytest.mark.parametrize("name", [n for n, (*_, merges) in CONVOLUTIONS.items() if merges])
+def test_one_reduce_is_left(name: str) -> None:
+    *_, reduces = gradient_of(name, merges=True)
+    assert len(reduces) == 1
+
+
+def test_a_convolution_of_a_convolution_has_a_sum_for_each() -> None:
+    rng = np.random.default_rng(5)
+    x, v, w = (Tensor(rng.integers(-3, 3, s).astype(np.float32)) for s in ((1, 1, 7, 7), (2, 1, 3, 3), (1, 2, 2, 2)))
+    (g,) = x.conv2d(v).conv2d(w).sum().gradient(x)
+    assert sum(u.op is Op.REDUCE for u in toposort(g.uop)) == 2
+    graph, inputs = capture(g)
+    np.testing.assert_array_equal(g.numpy(), run(graph, inputs).values[0])
+
+
+def skewed_sum(support: int, extent: int, rows: int = 3, d: int = 1) -> tuple[UOp, tuple[int, ...]]:
+    """Return the sum of rows, each `d` later than the one before, of products that are zero from `support` on."""
+    z, w = b.param(0, (2, 1, support), dt.float32), b.param(1, (2, rows, 1), dt.float32)
+    sums = b.reshape(b.reduce(b.mul(b.expand(z, (2, rows, support)), w), Op.ADD, (0,)), (rows, support))
+    t = b.reshape(b.pad(sums, (0, 0), (rows, extent + d)), (rows * (extent + d),))
+    return b.reshape(b.shrink(t, (0,), (rows * extent,)), (rows, extent)), (0,)
+
+
+def test_rows_that_would_meet_another_weight_stay_as_they_are() -> None:
+    """A row's last elements are those of the row before, whose weight is another: they must be zeros."""
+    assert sum_products_of_windows(*skewed_sum(support=8, extent=10)) is not None
+    assert sum_products_of_windows(*skewed_sum(support=9, extent=10)) is not None
+    assert sum_products_of_windows(*skewed_sum(support=10, extent=10)) is None
+    assert sum_products_of_windows(*skewed_sum(support=8, extent=10, d=2)) is not None
+    assert sum_products_of_windows(*skewed_sum(support=9, extent=10, d=2)) is None
+
+
+@pytest.mark.parametrize("support", [1, 8, 9])
+def test_the_least_zeros_are_enough(support: int) -> None:
+    g, axes = skewed_sum(support, extent=10)
+    merged = sum_products_of_windows(g, axes)
+    assert merged is not None
+    rng = np.random.default_rng(support)
+    inputs = {"p0": rng.integers(1, 9, (2, 1, support)).astype(np.float32), "p1": rng.integers(1, 9, (2, 3, 1)).astype(np.float32)}
+    (got,), (want,) = run(merged, inputs).values, run(b.reduce(g, Op.ADD, axes), inputs).values
+    np.testing.assert_array_equal(got, want)
