@@ -1,19 +1,25 @@
-"""ONNX models of whole graphs, for the runtimes that take them. A value is a node of a model."""
+"""ONNX models of whole graphs, for the runtimes that take them. The operator of a node is the name of ONNX's."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from uops.backends.arrays import STORAGE
 from uops.backends.contract import Missing
-from uops.backends.subjects.evaluator import Evaluator
 from uops.backends.subjects.host import Array
-from uops.backends.subjects.library import GraphFunction, import_library
+from uops.backends.subjects.library import import_library
+from uops.backends.subjects.nodes import (
+    CompiledNodes,
+    Node,
+    NodeEvaluator,
+    as_positions,
+    make_elementwise_node,
+    make_node,
+    sort_nodes,
+)
 from uops.spec.errors import Unsupported
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
@@ -26,45 +32,29 @@ _SIGNED_SHIFT = "ONNX shifts unsigned integers alone"
 _SIGNED_DIVISION = "ONNX has no floor division: Div of integers truncates"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class OnnxValue:
-    """A node of a model: an array, an input (no array and no operator), or an operator with operands and attributes."""
-
-    dtype: DType
-    shape: tuple[int, ...]
-    array: Array | None = None
-    operator: str = ""
-    operands: tuple[OnnxValue, ...] = ()
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-
-
-def _node(operator: str, dtype: DType, shape: Sequence[int], *operands: OnnxValue, **attributes: Any) -> OnnxValue:
-    return OnnxValue(dtype, tuple(shape), None, operator, operands, attributes)
-
-
-def _elementwise_builder(operator: str, result_dtype: DType | None = None, bool_operator: str = "") -> Callable[..., OnnxValue]:
+def _elementwise_builder(operator: str, result_dtype: DType | None = None, bool_operator: str = "") -> Callable[..., Node]:
     """Return a builder of an operator that broadcasts; `result_dtype` is that of the result, if it is not the operands'."""
 
-    def build(*operands: OnnxValue) -> OnnxValue:
+    def build(*operands: Node) -> Node:
         name = bool_operator if bool_operator and operands[-1].dtype is dt.bool_ else operator
-        return _node(name, result_dtype or operands[-1].dtype, np.broadcast_shapes(*(x.shape for x in operands)), *operands)
+        return make_elementwise_node(name, operands, result_dtype)
 
     return build
 
 
-def _ints(numbers: Sequence[int]) -> OnnxValue:
+def _ints(numbers: Sequence[int]) -> Node:
     array = np.array(numbers, np.int64)
-    return OnnxValue(dt.int64, array.shape, array)
+    return Node(dt.int64, array.shape, array)
 
 
-def _make_unguarded_bit_shift_builder(direction: str) -> Callable[[OnnxValue, OnnxValue], OnnxValue]:
-    def build(x: OnnxValue, n: OnnxValue) -> OnnxValue:
-        return _node("BitShift", x.dtype, np.broadcast_shapes(x.shape, n.shape), x, n, direction=direction)
+def _make_unguarded_bit_shift_builder(direction: str) -> Callable[[Node, Node], Node]:
+    def build(x: Node, n: Node) -> Node:
+        return make_node("BitShift", x.dtype, np.broadcast_shapes(x.shape, n.shape), x, n, direction=direction)
 
     return build
 
 
-class OnnxEvaluator(Evaluator):
+class OnnxEvaluator(NodeEvaluator):
     """A runtime of ONNX models. A subclass runs a model."""
 
     lacks = (
@@ -74,7 +64,6 @@ class OnnxEvaluator(Evaluator):
         Missing("Movement/Bitcast", "*", "its runtimes have no operator that reinterprets bits"),
     )
     is_probed = True
-    has_eager_mode = False
 
     def __init__(self) -> None:
         self.onnx = import_library("onnx", self.extra)
@@ -92,7 +81,7 @@ class OnnxEvaluator(Evaluator):
         names = {dt.bool_: "BOOL", dt.float32: "FLOAT", dt.float64: "DOUBLE"}
         return {d: getattr(types, names.get(d, d.name.upper())) for d in dt.STORABLE if not d.ml_dtypes_name}
 
-    def list_functions(self) -> dict[Op, Callable[..., OnnxValue]]:
+    def list_functions(self) -> dict[Op, Callable[..., Node]]:
         """Return builders of ONNX operators. It has no Trunc, Exp2 and Log2."""
         names = {
             Op.CMPLT: "Less", Op.CMPGT: "Greater", Op.CMPGE: "GreaterOrEqual", Op.CMPLE: "LessOrEqual", Op.CMPEQ: "Equal",
@@ -116,99 +105,72 @@ class OnnxEvaluator(Evaluator):
         }
         # fmt: on
 
-    def import_array(self, array: Array, dtype: DType) -> OnnxValue:
-        """Return a copy, which is a constant unless `compile` makes an input of it."""
-        return OnnxValue(dtype, array.shape, np.array(array, order="C"))
-
-    def export_array(self, value: OnnxValue, dtype: DType) -> Array:
-        """Return a copy."""
-        return np.array(value.array if value.array is not None else self._run_model([value], {})[0], order="C")
-
-    def constant(self, value: bool | int | float, dtype: DType) -> OnnxValue:
-        """Return a constant of shape ()."""
-        return OnnxValue(dtype, (), np.array(value, STORAGE[dtype]))
-
-    def cast(self, x: OnnxValue, source: DType, target: DType) -> OnnxValue:
+    def cast(self, x: Node, source: DType, target: DType) -> Node:
         """Cast."""
-        return _node("Cast", target, x.shape, x, to=self.types[target])
+        return make_node("Cast", target, x.shape, x, to=self.types[target])
 
-    def bitcast(self, x: OnnxValue, source: DType, target: DType) -> OnnxValue:
+    def bitcast(self, x: Node, source: DType, target: DType) -> Node:
         """Refuse."""
         raise Unsupported("an operator that reinterprets bits", self.name)
 
-    def reshape(self, x: OnnxValue, shape: Sequence[int]) -> OnnxValue:
+    def reshape(self, x: Node, shape: Sequence[int]) -> Node:
         """Reshape; an extent of 0 is one."""
-        return _node("Reshape", x.dtype, shape, x, _ints(shape), allowzero=1)
+        return make_node("Reshape", x.dtype, shape, x, _ints(shape), allowzero=1)
 
-    def permute(self, x: OnnxValue, order: Sequence[int]) -> OnnxValue:
+    def permute(self, x: Node, order: Sequence[int]) -> Node:
         """Transpose."""
-        return _node("Transpose", x.dtype, [x.shape[k] for k in order], x, perm=list(order))
+        return make_node("Transpose", x.dtype, [x.shape[k] for k in order], x, perm=list(order))
 
-    def expand(self, x: OnnxValue, shape: Sequence[int]) -> OnnxValue:
+    def expand(self, x: Node, shape: Sequence[int]) -> Node:
         """Expand."""
-        return _node("Expand", x.dtype, shape, x, _ints(shape))
+        return make_node("Expand", x.dtype, shape, x, _ints(shape))
 
-    def flip(self, x: OnnxValue, axes: Sequence[int]) -> OnnxValue:
+    def flip(self, x: Node, axes: Sequence[int]) -> Node:
         """Slice backwards."""
         ends = [-(1 << 62)] * len(axes)
         operands = [_ints(n) for n in ([-1] * len(axes), ends, axes, [-1] * len(axes))]
-        return _node("Slice", x.dtype, x.shape, x, *operands) if axes else x
+        return make_node("Slice", x.dtype, x.shape, x, *operands) if axes else x
 
-    def pad(self, x: OnnxValue, widths: Sequence[tuple[int, int]]) -> OnnxValue:
+    def pad(self, x: Node, widths: Sequence[tuple[int, int]]) -> Node:
         """Pad with zeros."""
         shape = [low + n + high for n, (low, high) in zip(x.shape, widths, strict=True)]
         before, behind = [low for low, _ in widths], [high for _, high in widths]
-        return _node("Pad", x.dtype, shape, x, _ints([*before, *behind])) if widths else x
+        return make_node("Pad", x.dtype, shape, x, _ints([*before, *behind])) if widths else x
 
-    def shrink(self, x: OnnxValue, starts: Sequence[int], stops: Sequence[int]) -> OnnxValue:
+    def shrink(self, x: Node, starts: Sequence[int], stops: Sequence[int]) -> Node:
         """Slice."""
         shape = [b - a for a, b in zip(starts, stops, strict=True)]
-        return _node("Slice", x.dtype, shape, x, _ints(starts), _ints(stops)) if shape else x
+        return make_node("Slice", x.dtype, shape, x, _ints(starts), _ints(stops)) if shape else x
 
-    def take(self, x: OnnxValue, positions: Any, axis: int) -> OnnxValue:
+    def take(self, x: Node, positions: Any, axis: int) -> Node:
         """Gather."""
-        if isinstance(positions, np.ndarray):
-            positions = OnnxValue(dt.int64, positions.shape, positions)
+        positions = as_positions(positions)
         shape = (*x.shape[:axis], *positions.shape, *x.shape[axis + 1 :])
-        return _node("Gather", x.dtype, shape, x, positions, axis=axis)
+        return make_node("Gather", x.dtype, shape, x, positions, axis=axis)
 
-    def stack(self, values: Sequence[OnnxValue]) -> OnnxValue:
+    def stack(self, values: Sequence[Node]) -> Node:
         """Concatenate along a new axis."""
         first, axis = values[0], _ints([0])
-        parts = [_node("Unsqueeze", x.dtype, (1, *x.shape), x, axis) for x in values]
-        return _node("Concat", first.dtype, (len(values), *first.shape), *parts, axis=0)
+        parts = [make_node("Unsqueeze", x.dtype, (1, *x.shape), x, axis) for x in values]
+        return make_node("Concat", first.dtype, (len(values), *first.shape), *parts, axis=0)
 
-    def scatter(self, flat: OnnxValue, positions: Any, values: OnnxValue) -> OnnxValue:
+    def scatter(self, flat: Node, positions: Any, values: Node) -> Node:
         """Scatter elements."""
-        if isinstance(positions, np.ndarray):
-            positions = OnnxValue(dt.int64, positions.shape, positions)
-        return _node("ScatterElements", flat.dtype, flat.shape, flat, positions, values, axis=0)
+        positions = as_positions(positions)
+        return make_node("ScatterElements", flat.dtype, flat.shape, flat, positions, values, axis=0)
 
-    def reduce(self, op: Op, x: OnnxValue, axes: tuple[int, ...], dtype: DType) -> OnnxValue:
+    def reduce(self, op: Op, x: Node, axes: tuple[int, ...], dtype: DType) -> Node:
         """Reduce; on bools the maximum is or, and the minimum is and."""
         names = {Op.ADD: "ReduceSum", Op.MUL: "ReduceProd", Op.MAX: "ReduceMax"}
         name = names[op] if dtype is not dt.bool_ else "ReduceMin" if op is Op.MUL else "ReduceMax"
-        return _node(name, dtype, [1 if k in axes else n for k, n in enumerate(x.shape)], x, _ints(axes), keepdims=1)
+        return make_node(name, dtype, [1 if k in axes else n for k, n in enumerate(x.shape)], x, _ints(axes), keepdims=1)
 
-    def compile(self, function: GraphFunction) -> GraphFunction:
-        """Make one model of a function, with its arguments as inputs."""
-
-        def call(arrays: dict[str, OnnxValue]) -> tuple[OnnxValue, ...]:
-            inputs = {k: OnnxValue(x.dtype, x.shape) for k, x in arrays.items()}
-            outputs = function(inputs)
-            results = self._run_model(outputs, {k: (inputs[k], x.array) for k, x in arrays.items()})
-            return tuple(OnnxValue(x.dtype, x.shape, r) for x, r in zip(outputs, results, strict=True))
-
-        return call
-
-    def _run_model(self, outputs: Sequence[OnnxValue], inputs: Mapping[str, tuple[OnnxValue, Any]]) -> list[Array]:
-        """Build a model of the nodes below `outputs`, and run it in a session of its own."""
-        if not outputs:
-            return []
+    def build(self, outputs: Sequence[Node], inputs: Mapping[str, Node]) -> CompiledNodes:
+        """Build a model of the nodes below `outputs`; each call has a session of its own."""
         helper = self.onnx.helper
-        names = {id(node): key for key, (node, _) in inputs.items()}
+        names = {id(node): key for key, node in inputs.items()}
         nodes, constants, used = [], [], []
-        for x in _sort_nodes(outputs):
+        for x in sort_nodes(outputs):
             name = names.setdefault(id(x), f"v{len(names)}")
             if x.array is not None:
                 constants.append(self.onnx.numpy_helper.from_array(x.array, name))
@@ -221,21 +183,6 @@ class OnnxEvaluator(Evaluator):
             nodes.append(helper.make_node("Identity", [names[id(x)]], [f"out{k}"]))
             results.append(helper.make_tensor_value_info(f"out{k}", self.types[x.dtype], x.shape))
         graph = helper.make_graph(nodes, "g", used, results, constants)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10).SerializeToString()
         given = {i.name for i in used}
-        return self.run_model(model.SerializeToString(), {k: a for k, (_, a) in inputs.items() if k in given})
-
-
-def _sort_nodes(outputs: Sequence[OnnxValue]) -> list[OnnxValue]:
-    """Return the nodes below `outputs`, operands first."""
-    order: dict[int, OnnxValue] = {}
-    stack = [(x, False) for x in reversed(outputs)]
-    while stack:
-        x, is_expanded = stack.pop()
-        if id(x) in order:
-            continue
-        if is_expanded:
-            order[id(x)] = x
-        else:
-            stack += [(x, True), *((s, False) for s in reversed(x.operands))]
-    return list(order.values())
+        return lambda arrays: self.run_model(model, {k: a for k, a in arrays.items() if k in given})
