@@ -124,7 +124,7 @@ def _find_program_cause(changed: ChangedPrograms, segment: Segment, got: Array) 
 def _explains_segment(cause: ProgramCause, changed: ChangedPrograms, segment: Segment, got: Array) -> bool:
     """Return True if the changed program may give every element of the segment.
 
-    A program that leaves more elements open than the case's own explains nothing.
+    A program that leaves more elements open than the case's own explains nothing. For a cause that mixes, right elements count.
     """
     want, given = changed.expected.at(changed.level)[segment.output], changed.get_output(cause, segment.output)
     part = slice(segment.start, segment.stop)
@@ -135,7 +135,10 @@ def _explains_segment(cause: ProgramCause, changed: ChangedPrograms, segment: Se
     if changed.expected.by_bits:
         return bool(np.all((bits_of(got) == bits_of(given.best)).reshape(-1)[part]))
     with np.errstate(all="ignore"):
-        return bool(np.all(np.asarray(cause.accepts(given, got)).reshape(-1)[part]))
+        accepted = np.asarray(cause.accepts(given, got)).reshape(-1)[part]
+    if cause.mixes:
+        accepted = accepted | changed.expected.accepts(segment.output, got, changed.level)[part]
+    return bool(np.all(accepted))
 
 
 def _find_element_causes(want: AllowedSet, best: Array, got: Array, wrong: Mask) -> dict[str, Mask]:

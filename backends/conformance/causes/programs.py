@@ -23,7 +23,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import ReduceArg
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, rebuild, toposort
-from uops.spec.ir.ops import COMPARE, RING_OPS, Op
+from uops.spec.ir.ops import COMPARE, RING_OPS, SHIFT, Op
 
 Array = npt.NDArray[Any]
 Inputs = Mapping[str, Any]
@@ -44,12 +44,14 @@ class ProgramCause:
     """A cause: its id, a sentence about the backend, and the change of the program.
 
     `accepts` says which elements such a backend may give, by default those in the allowed sets of the changed program.
+    A cause that `mixes` holds for some elements, and the others are right.
     """
 
     id: str
     text: str
     change: Change
     accepts: Callable[[AllowedSet, Array], npt.NDArray[np.bool_]] = _contains
+    mixes: bool = False
 
 
 def _by_node(replace: Replacement) -> Change:
@@ -168,6 +170,19 @@ def _take_narrow_count_modulo_32(op: Op) -> Callable[[UOp, UOp], UOp | None]:
     return lambda x, count: UOp(op, (x, b.and_(count, b.const(31, count.dtype)))) if x.dtype.bits < 32 else None
 
 
+@_by_node
+def _mark_shifts_by_width_or_more(u: UOp) -> UOp | None:
+    """Return 1 in place of a shift by the width or more, and 0 in place of others. The count is read as unsigned."""
+    if u.op not in SHIFT or u.dtype is dt.index:
+        return None
+    count = b.bitcast(u.rhs, u.rhs.dtype.word)
+    return b.cast(b.ge(count, b.const(u.dtype.bits, count.dtype)), u.dtype)
+
+
+def _is_marked(changed: AllowedSet, got: Array) -> npt.NDArray[np.bool_]:
+    return np.asarray(np.asarray(changed.best) != 0)
+
+
 def _rounds_apart(x: UOp, y: UOp) -> UOp:
     """Return where the quotient rounded down is 1 less than the one rounded towards zero."""
     is_inexact = b.and_(b.ne(y, 0), b.ne(b.mod(x, y), 0))
@@ -186,6 +201,13 @@ def _remainder_of_truncating_division(x: UOp, y: UOp) -> UOp | None:
 def _remainder_of_truncating_division_or_zero(x: UOp, y: UOp) -> UOp | None:
     remainder = _remainder_of_truncating_division(x, y)
     return None if remainder is None else b.where(b.eq(y, 0), b.const(0, x.dtype), remainder)
+
+
+def _divide_least_by_minus_one_to_zero(x: UOp, y: UOp) -> UOp | None:
+    if not x.dtype.is_signed or x.dtype is dt.index:
+        return None
+    overflows = b.and_(b.eq(x, b.const(x.dtype.min, x.dtype)), b.eq(y, -1))
+    return b.where(overflows, b.const(0, x.dtype), b.idiv(x, y))
 
 
 def _divide_to_all_ones_by_zero(x: UOp, y: UOp) -> UOp:
@@ -241,6 +263,11 @@ def _assume_no_wrapping_in_comparisons(graph: UOp, inputs: Inputs) -> Program | 
 def _invert_opposite_comparison(builders: Mapping[Op, Callable[[UOp, UOp], UOp]]) -> Change:
     """Return the change that builds comparisons as complements of others."""
     return _by_node(lambda u: b.not_(builders[u.op](*u.src)) if u.op in builders else None)
+
+
+def _differ_as_numbers(x: UOp, y: UOp) -> UOp | None:
+    """Return an inequality that is False for NaN, as an ordered comparison of LLVM is."""
+    return b.and_(b.ne(x, y), b.and_(b.eq(x, x), b.eq(y, y))) if x.dtype.is_float else None
 
 
 @_by_node
@@ -401,6 +428,8 @@ PROGRAM_CAUSES = (
                  _by_op(Op.SHL, _take_narrow_count_modulo_32(Op.SHL))),
     ProgramCause("narrow-shift-right-count", "the count of a shift of 8 or 16 bits to the right is taken modulo 32",
                  _by_op(Op.SHR, _take_narrow_count_modulo_32(Op.SHR))),
+    ProgramCause("undefined-shift", "a shift by the width or more gives any value, as LLVM leaves it undefined (R06)",
+                 _mark_shifts_by_width_or_more, _is_marked, mixes=True),
     ProgramCause("truncating-division", "integer division rounds towards zero, where Idiv rounds down",
                  _by_op(Op.IDIV, _divide_truncating)),
     ProgramCause("truncating-remainder", "a remainder has the sign of the dividend, where Mod has that of the divisor",
@@ -409,6 +438,8 @@ PROGRAM_CAUSES = (
                  _by_op(Op.MOD, _take_remainder_by_zero_as_zero)),
     ProgramCause("truncating-remainder-or-zero", "a remainder has the sign of the dividend, and is zero for a zero divisor",
                  _by_op(Op.MOD, _remainder_of_truncating_division_or_zero)),
+    ProgramCause("least-by-minus-one", "the quotient of the least integer and -1 is zero, where Idiv wraps (R04)",
+                 _by_op(Op.IDIV, _divide_least_by_minus_one_to_zero)),
     ProgramCause("quotient-by-zero", "a quotient by zero has all bits set, where Idiv gives zero",
                  _by_op(Op.IDIV, _divide_to_all_ones_by_zero)),
     ProgramCause("quotient-by-zero-adjusted", "a quotient by zero has all bits set, less 1 unless the dividend is zero",
@@ -423,6 +454,8 @@ PROGRAM_CAUSES = (
                  _invert_opposite_comparison({Op.CMPLT: b.ge, Op.CMPGT: b.le})),
     ProgramCause("comparison-before-wrapping", "integer operands of a comparison are computed as if they did not wrap (R05)",
                  _assume_no_wrapping_in_comparisons),
+    ProgramCause("ordered-inequality", "CmpNe is False for NaN, which differs from every number (R12)",
+                 _by_op(Op.CMPNE, _differ_as_numbers)),
     ProgramCause("nan-to-bool", "NaN becomes False, where a Cast to bool asks for a value other than zero (R15)",
                  _convert_nan_to_false),
     ProgramCause("float-to-int32", "a float is converted to int32, or to the least one if out of range, and cut to the width",

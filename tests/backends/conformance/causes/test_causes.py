@@ -58,6 +58,9 @@ SHOWS: dict[str, tuple[UOp, Mapping[str, Any]]] = {
     "shift-right-count": on(b.shr, (I32, [-9, 300, 5]), (I32, [33, 1, 64])),
     "narrow-shift-left-count": on(b.shl, (dt.uint16, [1, 3, 5]), (dt.uint16, [33, 20, 40])),
     "narrow-shift-right-count": on(b.shr, (dt.int8, [-9, 100, 5]), (dt.int8, [33, 12, 65])),
+    "undefined-shift": on(b.shl, (I32, [1, 3, 5, 7]), (I32, [33, 1, -1, 2])),
+    "least-by-minus-one": on(b.idiv, (dt.int8, [-128, 7, -128]), (dt.int8, [-1, -1, 3])),
+    "ordered-inequality": on(b.ne, (F32, [NAN, 1.0, 2.0, 3.0]), (F32, [1.0, NAN, 3.0, 3.0])),
     "truncating-division": on(b.idiv, (I32, [-7, 7, -7, 8]), (I32, [2, -2, -2, 3])),
     "truncating-remainder": on(b.mod, (I32, [-7, 7, -7, 8, 5]), (I32, [2, -2, -2, 3, 0])),
     "remainder-by-zero": on(b.mod, (U8, [5, 7, 0]), (U8, [0, 4, 0])),
@@ -125,6 +128,8 @@ def result_with(cause_id: str) -> Any:
     graph, inputs = SHOWS[cause_id]
     if cause_id == "flush-subnormals":
         return np.array([0.0, 6.0, 0.0, 0.0], np.float32)
+    if cause_id == "undefined-shift":
+        return np.array([77, 6, 99, 28], np.int32)
     cause = next(c for c in PROGRAM_CAUSES if c.id == cause_id)
     changed = cause.change(graph, inputs)
     assert changed is not None
