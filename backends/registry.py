@@ -102,6 +102,7 @@ BUILT_IN: dict[str, BuiltIn] = {
         "uops.backends.subjects.onnxruntime_adapter:OnnxRuntime", "ONNX Runtime", _SUBJECTS_PAGE, is_subject=True
     ),
     "openvino": BuiltIn("uops.backends.subjects.openvino_adapter:OpenVino", "OpenVINO", _SUBJECTS_PAGE, is_subject=True),
+    "numba": BuiltIn("uops.backends.subjects.numba_adapter:Numba", "Numba, of one function", _SUBJECTS_PAGE, is_subject=True),
 }  # fmt: skip
 #: Built-in backends whose code an engine runs, as it is for another processor.
 CROSS_BACKENDS = tuple(name for name, b in BUILT_IN.items() if b.factory.startswith("uops.backends.cross."))
