@@ -35,6 +35,7 @@ NEEDS = {
     "onnxruntime": ("onnxruntime", "onnx"),
     "openvino": ("openvino", "onnx"),
     "numba": ("numba",),
+    "tvm": ("tvm",),
 }
 #: Rows that every subject meets.
 ROWS_MET = ("Movement/Permute", "Movement/Shrink", "Call/Call", "Ordering/After", "Elementwise/Xor", "Movement/Index")
@@ -136,7 +137,7 @@ def test_the_judge_finds_a_fault_in_movement(row: str, monkeypatch: pytest.Monke
     assert list_failing_cells(faulty, row, ("int64",))
 
 
-@pytest.mark.parametrize("subject", ["numpy", "jax", "mlx", "torch", "onnxruntime", "openvino", "numba"])
+@pytest.mark.parametrize("subject", ["numpy", "jax", "mlx", "torch", "onnxruntime", "openvino", "numba", "tvm"])
 def test_each_finding_has_a_script_of_the_library_alone(subject: str) -> None:
     prose = (FOLDER / f"{subject}.md").read_text(encoding="utf-8")
     scripts = {p.name for p in (FOLDER / "scripts").glob(f"{subject}-*.py")}
