@@ -33,7 +33,7 @@ class Node:
 
 
 #: Arrays of the inputs by key -> arrays of the outputs.
-CompiledNodes = Callable[[dict[str, Array]], list[Array]]
+CompiledNodes = Callable[[Mapping[str, Array]], list[Array]]
 
 
 class NodeEvaluator(Evaluator):

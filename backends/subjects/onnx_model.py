@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from uops.backends.contract import Missing
-from uops.backends.subjects.host import Array
 from uops.backends.subjects.library import import_library
 from uops.backends.subjects.nodes import (
     CompiledNodes,
@@ -72,8 +71,8 @@ class OnnxEvaluator(NodeEvaluator):
         super().__init__()
 
     @abstractmethod
-    def run_model(self, model: bytes, inputs: dict[str, Array]) -> list[Array]:
-        """Load a serialized model, and return its outputs in order."""
+    def load_document(self, document: bytes) -> CompiledNodes:
+        """Load a serialized model."""
 
     def list_dtypes(self) -> dict[DType, Any]:
         """Return the dtypes that it shares with NumPy; the other floats have few kernels on the processor."""
@@ -166,7 +165,7 @@ class OnnxEvaluator(NodeEvaluator):
         return make_node(name, dtype, [1 if k in axes else n for k, n in enumerate(x.shape)], x, _ints(axes), keepdims=1)
 
     def build(self, outputs: Sequence[Node], inputs: Mapping[str, Node]) -> CompiledNodes:
-        """Build a model of the nodes below `outputs`; each call has a session of its own."""
+        """Write a model of the nodes below `outputs`, and load it in a session of its own."""
         helper = self.onnx.helper
         names = {id(node): key for key, node in inputs.items()}
         nodes, constants, used = [], [], []
@@ -183,6 +182,6 @@ class OnnxEvaluator(NodeEvaluator):
             nodes.append(helper.make_node("Identity", [names[id(x)]], [f"out{k}"]))
             results.append(helper.make_tensor_value_info(f"out{k}", self.types[x.dtype], x.shape))
         graph = helper.make_graph(nodes, "g", used, results, constants)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10).SerializeToString()
-        given = {i.name for i in used}
-        return lambda arrays: self.run_model(model, {k: a for k, a in arrays.items() if k in given})
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
+        run, given = self.load_document(model.SerializeToString()), [i.name for i in used]
+        return lambda arrays: run({k: arrays[k] for k in given})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from uops.backends.subjects.host import Array
 from uops.backends.subjects.library import import_library
+from uops.backends.subjects.nodes import CompiledNodes
 from uops.backends.subjects.onnx_model import OnnxEvaluator
 from uops.spec.errors import Unsupported
 
@@ -26,9 +26,9 @@ class OnnxRuntime(OnnxEvaluator):
         state = self.runtime.capi.onnxruntime_pybind11_state
         return isinstance(error, (state.NotImplemented, state.InvalidGraph, Unsupported))
 
-    def run_model(self, model: bytes, inputs: dict[str, Array]) -> list[Array]:
-        """Run a model in a session of its own, with one thread."""
+    def load_document(self, document: bytes) -> CompiledNodes:
+        """Load a model into a session of its own, with one thread."""
         options = self.runtime.SessionOptions()
         options.intra_op_num_threads, options.log_severity_level = 1, 4
-        session = self.runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-        return list(session.run(None, inputs))
+        session = self.runtime.InferenceSession(document, options, providers=["CPUExecutionProvider"])
+        return lambda arrays: list(session.run(None, arrays))

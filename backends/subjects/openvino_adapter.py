@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 
 from uops.backends.subjects.host import Array
 from uops.backends.subjects.library import import_library
+from uops.backends.subjects.nodes import CompiledNodes
 from uops.backends.subjects.onnx_model import OnnxEvaluator
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
@@ -38,9 +40,13 @@ class OpenVino(OnnxEvaluator):
         words = ("not supported", "unsupported", "not implemented", "cannot be converted", "not allowed", "element type")
         return super().is_refusal(error) or (isinstance(error, RuntimeError) and any(w in str(error).lower() for w in words))
 
-    def run_model(self, model: bytes, inputs: dict[str, Array]) -> list[Array]:
-        """Compile a model for the processor and run it."""
+    def load_document(self, document: bytes) -> CompiledNodes:
+        """Compile a model for the processor."""
         options = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1}
-        compiled = self.core.compile_model(self.core.read_model(io.BytesIO(model)), "CPU", options)
-        results = compiled(inputs)
-        return [np.array(results[port]) for port in compiled.outputs]
+        compiled = self.core.compile_model(self.core.read_model(io.BytesIO(document)), "CPU", options)
+
+        def run(arrays: Mapping[str, Array]) -> list[Array]:
+            results = compiled(arrays)
+            return [np.array(results[port]) for port in compiled.outputs]
+
+        return run
