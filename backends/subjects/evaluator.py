@@ -106,8 +106,14 @@ class Evaluator(Library, Backend):
             if u.op not in FORMS:
                 raise Unsupported(f"{u.op.name} (the adapter has no form for it)", self.name)
             d = u.lhs.dtype if u.op in BINARY else u.dtype
-            if u.op in ALU and d is not dt.index and (missing := self._declared_and_probed_capabilities.missing(ROWS[u.op].id, d)):
-                raise Unsupported(f"{missing.row} of {d}: {missing.reason}", self.name)
+            if u.op in ALU and d is not dt.index:
+                self.require_function(u.op, d)
+
+    def require_function(self, op: Op, dtype: DType) -> None:
+        """Raise Unsupported if a row is declared to be missing."""
+        missing = self._declared_and_probed_capabilities.missing(ROWS[op].id, dtype)
+        if missing is not None:
+            raise Unsupported(f"{missing.row} of {dtype}: {missing.reason}", self.name)
 
     def _require_dtypes(self, graph: UOp) -> None:
         absent = next((u.dtype for u in toposort(graph) if u.dtype in dt.STORABLE and u.dtype not in self.dtypes), None)

@@ -117,6 +117,9 @@ class Library(ABC):
         """Return True for an exception by which the library says that it lacks something."""
         return isinstance(error, (NotImplementedError, Unsupported))
 
+    def require_function(self, op: Op, dtype: DType) -> None:  # noqa: B027 - a library lacks nothing unless it says so
+        """Raise Unsupported if the library lacks an elementwise op for a dtype."""
+
     def apply(self, op: Op, values: Sequence[Value]) -> Value:
         """Apply the library's function for an elementwise op. Raises Unsupported."""
         if op not in self.functions:

@@ -124,6 +124,8 @@ def _evaluate_elementwise(s: Scope, u: UOp) -> Cell:
     cells = [s.cells[x] for x in u.src]
     if all(isinstance(c, HostValue) for c in cells):
         return compute_host_value(u.op, cells)
+    if u.src[0].dtype is dt.index and dt.int64 in s.library.dtypes:  # the index is computed from data
+        s.library.require_function(u.op, dt.int64)
     values = [s.value(x) for x in u.src]
     if u.op is Op.WHERE and u.condition.dtype is not dt.bool_:
         d = u.condition.dtype
