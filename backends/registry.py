@@ -104,6 +104,8 @@ BUILT_IN: dict[str, BuiltIn] = {
     "openvino": BuiltIn("uops.backends.subjects.openvino_adapter:OpenVino", "OpenVINO", _SUBJECTS_PAGE, is_subject=True),
     "numba": BuiltIn("uops.backends.subjects.numba_adapter:Numba", "Numba, of one function", _SUBJECTS_PAGE, is_subject=True),
     "tvm": BuiltIn("uops.backends.subjects.tvm_adapter:Tvm", "Apache TVM, of one Relax function", _SUBJECTS_PAGE, is_subject=True),
+    "xla": BuiltIn("uops.backends.subjects.stablehlo.xla_adapter:Xla", "XLA, from StableHLO", _SUBJECTS_PAGE, is_subject=True),
+    "iree": BuiltIn("uops.backends.subjects.stablehlo.iree_adapter:Iree", "IREE, from StableHLO", _SUBJECTS_PAGE, is_subject=True),
 }  # fmt: skip
 #: Built-in backends whose code an engine runs, as it is for another processor.
 CROSS_BACKENDS = tuple(name for name, b in BUILT_IN.items() if b.factory.startswith("uops.backends.cross."))

@@ -54,5 +54,5 @@ def list_adapter_files(backend: str) -> list[str]:
         module = locate_factory(backend).module
     except (UnknownBackend, BrokenBackend):
         return []
-    base = Path(next(iter(subjects.__path__))).glob("*.py")
+    base = Path(next(iter(subjects.__path__))).rglob("*.py")
     return sorted({module.rpartition(".")[2] + ".py", *(p.name for p in base if p.name != "__init__.py")})

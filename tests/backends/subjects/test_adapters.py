@@ -27,6 +27,7 @@ FOLDER = Path(__file__).parents[3] / "docs" / "findings"
 #: Subject -> the modules that it needs, which are also its extra.
 NEEDS = {
     "numpy": (),
+    "iree": ("iree",),
     "jax": ("jax",),
     "jax:jit": ("jax",),
     "mlx": ("mlx",),
@@ -36,6 +37,7 @@ NEEDS = {
     "openvino": ("openvino", "onnx"),
     "numba": ("numba",),
     "tvm": ("tvm",),
+    "xla": ("jax",),
 }
 #: Rows that every subject meets.
 ROWS_MET = ("Movement/Permute", "Movement/Shrink", "Call/Call", "Ordering/After", "Elementwise/Xor", "Movement/Index")
@@ -137,7 +139,7 @@ def test_the_judge_finds_a_fault_in_movement(row: str, monkeypatch: pytest.Monke
     assert list_failing_cells(faulty, row, ("int64",))
 
 
-@pytest.mark.parametrize("subject", ["numpy", "jax", "mlx", "torch", "onnxruntime", "openvino", "numba", "tvm"])
+@pytest.mark.parametrize("subject", ["numpy", "iree", "jax", "mlx", "torch", "onnxruntime", "openvino", "numba", "tvm", "xla"])
 def test_each_finding_has_a_script_of_the_library_alone(subject: str) -> None:
     prose = (FOLDER / f"{subject}.md").read_text(encoding="utf-8")
     scripts = {p.name for p in (FOLDER / "scripts").glob(f"{subject}-*.py")}
