@@ -94,6 +94,14 @@ def _loses_subnormal(want: Array, got: Array, d: DType) -> Mask:
     return np.asarray((got == 0) & is_subnormal(want, d))
 
 
+def _repeats_right_element_before(want: Array, got: Array, d: DType) -> Mask:
+    expected, given = bits_of(want).reshape(-1), bits_of(got).reshape(-1)
+    repeats = np.zeros(given.shape, np.bool_)
+    for k in np.flatnonzero(expected != given):
+        repeats[k] = k > 0 and given[k] == given[k - 1] and (given[k - 1] == expected[k - 1] or repeats[k - 1])
+    return repeats
+
+
 # fmt: off
 #: All causes of this kind, in the order in which they are asked; the strong ones first.
 ELEMENT_CAUSES = (
@@ -104,6 +112,8 @@ ELEMENT_CAUSES = (
     ElementCause("zero-sign", "a zero has the other sign", _floats_alone(_are_both_zero)),
     ElementCause("subnormal-result", "a subnormal result becomes zero", _floats_alone(_loses_subnormal)),
     ElementCause("early-infinity", "infinity is given where the result is finite", _floats_alone(_overflows_early)),
+    ElementCause("repeated", "a right element stands at the places behind it, too, as if an update read what it has written",
+                 _repeats_right_element_before, weak=True),
     ElementCause("inaccurate", f"a result is off by more than is allowed, by at most {INACCURATE_ULP} ulp",
                  _floats_alone(_is_near), weak=True),
     ElementCause("one-off", "an integer is greater or less by 1", _integers_alone(_is_one_off), weak=True),

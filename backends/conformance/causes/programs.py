@@ -137,6 +137,18 @@ def _keep_intermediates_in_float32(graph: UOp, inputs: Inputs) -> Program | None
     return b.cast(done[graph], graph.dtype), inputs
 
 
+#: Dtype -> the exponent of the one number for which XLA's logarithm takes each subnormal: half of the smallest one.
+_EXPONENTS = {dt.bfloat16: -150.0, dt.float32: -150.0, dt.float64: -1075.0}
+
+
+def _take_subnormal_bases_for_one_number(x: UOp, y: UOp) -> UOp | None:
+    if x.dtype not in _EXPONENTS:
+        return None
+    is_subnormal = b.and_(b.lt(0.0, x), b.lt(x, x.dtype.smallest_normal))
+    exponent = b.cast(b.mul(b.cast(y, dt.float64), _EXPONENTS[x.dtype]), x.dtype)
+    return b.where(is_subnormal, b.exp2(exponent), UOp(Op.POW, (x, y)))
+
+
 def _divide_by_reciprocal(x: UOp, y: UOp) -> UOp | None:
     return b.mul(x, b.recip(y)) if x.dtype.is_float else None
 
@@ -316,6 +328,20 @@ def _convert_float_by_way_of(wide: DType) -> Change:
     return _by_node(replace)
 
 
+@_by_node
+def _convert_fp8_by_instructions_without_nan(u: UOp) -> UOp | None:
+    """Convert fp8e4m3 to integers, its NaNs as 480. What is out of range gives all bits set, or the least integer if signed."""
+    if u.op is not Op.CAST or not u.dtype.is_integer or u.operand.dtype is not dt.fp8e4m3:
+        return None
+    is_negative = b.lt(b.bitcast(u.operand, dt.int8), 0)
+    number = b.where(_is_nan(u.operand), b.where(is_negative, -480.0, 480.0), b.cast(u.operand, dt.float64))
+    wide = dt.int32 if u.dtype.bits == 8 else u.dtype if u.dtype.bits > 16 else dt.uint32 if u.dtype is dt.uint16 else dt.int32
+    if wide.is_signed:
+        return b.cast(_convert_or_least(number, wide), u.dtype)
+    is_inside = b.lt(-1.0, number)  # no number of fp8 exceeds an unsigned integer of 32 bits
+    return b.cast(b.where(is_inside, b.cast(number, wide), b.const(wide.max, wide)), u.dtype)
+
+
 #: Ops whose result depends on whether the operands have a sign.
 _SIGN_AWARE = frozenset({
     Op.CMPLT, Op.CMPGT, Op.CMPLE, Op.CMPGE, Op.MAX, Op.IDIV, Op.MOD, Op.SHR, Op.CAST
@@ -468,6 +494,12 @@ PROGRAM_CAUSES = (
                  _convert_finite_float_by_way_of_int64),
     ProgramCause("unsigned-as-signed", "an unsigned integer is taken for a signed one", _take_unsigned_as_signed),
     ProgramCause("through-float32", "a narrow float is computed in float32 and rounded twice", _round_each_through_float32),
+    ProgramCause("through-float32-flushed", "a narrow float is computed in float32 and rounded twice, and subnormals become zero",
+                 _round_each_through_float32, _contains_or_is_flushed),
+    ProgramCause("power-of-subnormal", "a power takes each subnormal base for one number, half of the smallest subnormal",
+                 _by_op(Op.POW, _take_subnormal_bases_for_one_number), _contains_or_is_flushed),
+    ProgramCause("fp8-nan-as-number", "a NaN of fp8e4m3 is 480, and an integer out of range has all bits set or is the least one",
+                 _convert_fp8_by_instructions_without_nan),
     ProgramCause("float64-in-float32", "a function of float64 is computed in float32",
                  _compute_functions_of_float64_in_float32),
     ProgramCause("excess-precision", "intermediate results of a narrow float stay in float32", _keep_intermediates_in_float32),

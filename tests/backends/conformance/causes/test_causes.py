@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from uops.backends.arrays import flush_subnormals
 from uops.backends.conformance import judge
 from uops.backends.conformance.causes import find as f
 from uops.backends.conformance.causes.elements import ELEMENT_CAUSES, INACCURATE_ULP, are_elements_misplaced
@@ -80,6 +81,9 @@ SHOWS: dict[str, tuple[UOp, Mapping[str, Any]]] = {
     "float-to-int-modulo": on(convert_to(U8), (F32, [1.5, -3.0, 300.0, INF, -INF])),
     "unsigned-as-signed": on(b.lt, (U32, [1, 2**31, 7]), (U32, [2**32 - 1, 3, 9])),
     "through-float32": on(convert_to(F16), (F64, [1 + 2**-11 + 2**-40, 2.0, 3.5])),
+    "through-float32-flushed": on(convert_to(dt.bfloat16), (F64, [1 + 2**-8 + 2**-30, 1e-40, 2.0])),
+    "power-of-subnormal": on(lambda x, y: UOp(Op.POW, (x, y)), (F32, [1e-40, 4.0, 2.0]), (F32, [0.5, 0.5, 3.0])),
+    "fp8-nan-as-number": on(convert_to(dt.int16), (dt.fp8e4m3, [NAN, 3.0, -3.0])),
     "float64-in-float32": on(b.sin, (F64, [2.5, 1e39, 0.0])),
     "excess-precision": on(lambda x, y: b.mul(b.add(x, y), y), (F16, [1.0, 2048.0, 3.0]), (F16, [2.0, 3.0, 4.0])),
     "reciprocal-division": on(b.div, (F32, [1.0, 5.0, 7.0, 9.0]), (F32, [3.0, 3.0, 11.0, 49.0])),
@@ -133,7 +137,8 @@ def result_with(cause_id: str) -> Any:
     cause = next(c for c in PROGRAM_CAUSES if c.id == cause_id)
     changed = cause.change(graph, inputs)
     assert changed is not None
-    return run(*changed).values[0]
+    value = run(*changed).values[0]
+    return flush_subnormals(value) if cause_id == "through-float32-flushed" else value
 
 
 def test_every_cause_that_is_a_program_has_a_program_with_which_it_shows() -> None:
@@ -176,6 +181,7 @@ ELEMENTS: dict[str, tuple[DType, list[Any], list[Any]]] = {
     "subnormal-result": (F32, [1e-40, 1.0], [0.0, 1.0]),
     "saturated-float": (dt.fp8e4m3, [NAN, 1.0], [448.0, 1.0]),
     "early-infinity": (F16, [65504.0, 1.0], [INF, 1.0]),
+    "repeated": (I32, [7, 9, 4, 3], [7, 7, 7, 3]),
     "inaccurate": (F32, [1.0, 2.0], [1.0 + 2**-18, 2.0]),
     "one-off": (I32, [7, 9, 4], [8, 9, 3]),
     "extreme-integer": (I32, [700, 9, 4], [2**31 - 1, 9, -(2**31)]),
