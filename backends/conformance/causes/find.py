@@ -135,6 +135,8 @@ def _explains_segment(cause: ProgramCause, changed: ChangedPrograms, segment: Se
     if changed.expected.by_bits:
         return bool(np.all((bits_of(got) == bits_of(given.best)).reshape(-1)[part]))
     with np.errstate(all="ignore"):
+        if cause.flushes_too and np.all(np.asarray(cause.accepts(want, got)).reshape(-1)[part]):
+            return False
         accepted = np.asarray(cause.accepts(given, got)).reshape(-1)[part]
     if cause.mixes:
         accepted = accepted | changed.expected.accepts(segment.output, got, changed.level)[part]

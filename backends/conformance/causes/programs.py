@@ -44,7 +44,8 @@ class ProgramCause:
     """A cause: its id, a sentence about the backend, and the change of the program.
 
     `accepts` says which elements such a backend may give, by default those in the allowed sets of the changed program.
-    A cause that `mixes` holds for some elements, and the others are right.
+    A cause that `mixes` holds for some elements, and the others are right. One that `flushes_too` explains nothing where a flush to
+    zero alone explains all.
     """
 
     id: str
@@ -52,6 +53,7 @@ class ProgramCause:
     change: Change
     accepts: Callable[[AllowedSet, Array], npt.NDArray[np.bool_]] = _contains
     mixes: bool = False
+    flushes_too: bool = False
 
 
 def _by_node(replace: Replacement) -> Change:
@@ -88,6 +90,13 @@ def _contains_or_is_flushed(changed: AllowedSet, got: Array) -> npt.NDArray[np.b
     if not changed.dtype.is_float:
         return _contains(changed, got)
     return np.asarray(_contains(changed, got) | ((got == 0) & is_subnormal(np.asarray(changed.best), changed.dtype)))
+
+
+def _contains_or_is_flushed_before_rounding(changed: AllowedSet, got: Array) -> npt.NDArray[np.bool_]:
+    if not changed.dtype.is_float:
+        return _contains(changed, got)
+    best = np.asarray(changed.best).astype(np.float64)
+    return np.asarray(_contains(changed, got) | ((got == 0) & (np.abs(best) <= changed.dtype.smallest_normal)))
 
 
 # ------------------------------------------------------------------------------------------------------------------ floats
@@ -495,9 +504,9 @@ PROGRAM_CAUSES = (
     ProgramCause("unsigned-as-signed", "an unsigned integer is taken for a signed one", _take_unsigned_as_signed),
     ProgramCause("through-float32", "a narrow float is computed in float32 and rounded twice", _round_each_through_float32),
     ProgramCause("through-float32-flushed", "a narrow float is computed in float32 and rounded twice, and subnormals become zero",
-                 _round_each_through_float32, _contains_or_is_flushed),
+                 _round_each_through_float32, _contains_or_is_flushed_before_rounding, flushes_too=True),
     ProgramCause("power-of-subnormal", "a power takes each subnormal base for one number, half of the smallest subnormal",
-                 _by_op(Op.POW, _take_subnormal_bases_for_one_number), _contains_or_is_flushed),
+                 _by_op(Op.POW, _take_subnormal_bases_for_one_number), _contains_or_is_flushed_before_rounding, flushes_too=True),
     ProgramCause("fp8-nan-as-number", "a NaN of fp8e4m3 is 480, and an integer out of range has all bits set or is the least one",
                  _convert_fp8_by_instructions_without_nan),
     ProgramCause("float64-in-float32", "a function of float64 is computed in float32",

@@ -13,7 +13,7 @@ import numpy as np
 from uops.backends.arrays import STORAGE
 from uops.backends.contract import Missing
 from uops.backends.subjects.host import Array
-from uops.backends.subjects.nodes import CompiledNodes, NodeEvaluator, Node, make_node, sort_nodes
+from uops.backends.subjects.nodes import CompiledNodes, Node, NodeEvaluator, make_node, sort_nodes
 from uops.spec.errors import Unsupported
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType

@@ -374,3 +374,12 @@ def test_a_changed_program_is_evaluated_once_for_all_segments(monkeypatch: pytes
     for start in (0, 2):
         assert list(f.find_causes(changed, Segment("half", 0, start, start + 2), got)) == ["remainder-by-zero"]
     assert len(evaluated) == len({graph for graph, *_ in evaluated})
+
+
+@pytest.mark.parametrize("cause_id", [c.id for c in PROGRAM_CAUSES if c.flushes_too])
+def test_a_cause_that_flushes_too_explains_no_result_that_is_only_flushed(cause_id: str) -> None:
+    base = (F32, [1e-20, 4.0]) if cause_id == "power-of-subnormal" else (F64, [1e-40, 2.0])
+    program = on(lambda x: UOp(Op.POW, (x, b.const(2.0, F32))), base) if base[0] is F32 else on(convert_to(dt.bfloat16), base)
+    expected, segment = expect(program)
+    got = flush_subnormals(run(*program).values[0])
+    assert list(causes_of(expected, segment, got, STRICT)) == ["subnormal-result"]
