@@ -94,6 +94,10 @@ def _loses_subnormal(want: Array, got: Array, d: DType) -> Mask:
     return np.asarray((got == 0) & is_subnormal(want, d))
 
 
+def _loses_smallest_normal(want: Array, got: Array, d: DType) -> Mask:
+    return np.asarray((got == 0) & (np.abs(want.astype(np.float64)) == d.smallest_normal))
+
+
 def _repeats_right_element_before(want: Array, got: Array, d: DType) -> Mask:
     expected, given = bits_of(want).reshape(-1), bits_of(got).reshape(-1)
     repeats = np.zeros(given.shape, np.bool_)
@@ -111,6 +115,8 @@ ELEMENT_CAUSES = (
     ElementCause("nan-payload", "a NaN has other bits than the expected one (R28)", _floats_alone(_has_other_payload)),
     ElementCause("zero-sign", "a zero has the other sign", _floats_alone(_are_both_zero)),
     ElementCause("subnormal-result", "a subnormal result becomes zero", _floats_alone(_loses_subnormal)),
+    ElementCause("smallest-normal-result", "a result that is the smallest normal number becomes zero",
+                 _floats_alone(_loses_smallest_normal)),
     ElementCause("early-infinity", "infinity is given where the result is finite", _floats_alone(_overflows_early)),
     ElementCause("repeated", "a right element stands at the places behind it, too, as if an update read what it has written",
                  _repeats_right_element_before, weak=True),

@@ -351,6 +351,14 @@ def _convert_fp8_by_instructions_without_nan(u: UOp) -> UOp | None:
     return b.cast(b.where(is_inside, b.cast(number, wide), b.const(wide.max, wide)), u.dtype)
 
 
+@_by_node
+def _compare_negative_nan_of_fp8_as_number(u: UOp) -> UOp | None:
+    if u.op not in COMPARE or u.src[0].dtype is not dt.fp8e4m3:  # the left operand
+        return None
+    is_negative_nan = [b.eq(b.bitcast(s, dt.uint8), 0xFF) for s in u.src]
+    return u.replace(src=tuple([b.where(n, -480.0, b.cast(s, dt.float32)) for n, s in zip(is_negative_nan, u.src)]))
+
+
 #: Ops whose result depends on whether the operands have a sign.
 _SIGN_AWARE = frozenset({
     Op.CMPLT, Op.CMPGT, Op.CMPLE, Op.CMPGE, Op.MAX, Op.IDIV, Op.MOD, Op.SHR, Op.CAST
@@ -509,6 +517,7 @@ PROGRAM_CAUSES = (
                  _by_op(Op.POW, _take_subnormal_bases_for_one_number), _contains_or_is_flushed_before_rounding, flushes_too=True),
     ProgramCause("fp8-nan-as-number", "a NaN of fp8e4m3 is 480, and an integer out of range has all bits set or is the least one",
                  _convert_fp8_by_instructions_without_nan),
+    ProgramCause("fp8-nan-compared", "a NaN of fp8e4m3 with a sign is compared as -480", _compare_negative_nan_of_fp8_as_number),
     ProgramCause("float64-in-float32", "a function of float64 is computed in float32",
                  _compute_functions_of_float64_in_float32),
     ProgramCause("excess-precision", "intermediate results of a narrow float stay in float32", _keep_intermediates_in_float32),
