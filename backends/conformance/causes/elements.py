@@ -70,8 +70,13 @@ def _is_one_off(want: Array, got: Array, d: DType) -> Mask:
     return np.asarray((distance == 1) | (distance == -1), np.bool_)
 
 
+def measure_inaccuracy_limit(d: DType) -> int:
+    """Return the greatest distance, in units in the last place, at which a float counts as inaccurate."""
+    return int(min(INACCURATE_ULP, 2 ** (d.man_bits - 2)))
+
+
 def _is_near(want: Array, got: Array, d: DType) -> Mask:
-    return np.asarray(ulp_distance(want, got, d.bits) <= min(INACCURATE_ULP, 2 ** (d.man_bits - 2)))
+    return np.asarray(ulp_distance(want, got, d.bits) <= measure_inaccuracy_limit(d))
 
 
 def _has_other_payload(want: Array, got: Array, d: DType) -> Mask:

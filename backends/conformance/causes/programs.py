@@ -17,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from uops.backends.arrays import flush_subnormals, is_subnormal
+from uops.backends.conformance.causes.elements import measure_inaccuracy_limit
+from uops.backends.conformance.judge import ulp_distance
 from uops.interp.allowed import AllowedSet
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -44,8 +46,8 @@ class ProgramCause:
     """A cause: its id, a sentence about the backend, and the change of the program.
 
     `accepts` says which elements such a backend may give, by default those in the allowed sets of the changed program.
-    A cause that `mixes` holds for some elements, and the others are right. One that `flushes_too` explains nothing where a flush to
-    zero alone explains all.
+    A cause that `mixes` holds for some elements, and the others are right. One that `flushes_too` explains nothing where it explains
+    all of the program that is not changed, too.
     """
 
     id: str
@@ -156,6 +158,62 @@ def _take_subnormal_bases_for_one_number(x: UOp, y: UOp) -> UOp | None:
     is_subnormal = b.and_(b.lt(0.0, x), b.lt(x, x.dtype.smallest_normal))
     exponent = b.cast(b.mul(b.cast(y, dt.float64), _EXPONENTS[x.dtype]), x.dtype)
     return b.where(is_subnormal, b.exp2(exponent), UOp(Op.POW, (x, y)))
+
+
+#: Relative error of an argument of a sine that is reduced in float32, and the greatest argument of which the reduction is finite.
+_ARGUMENT_ERROR, _GREATEST_REDUCED = 2.0**-21, 2.0**24
+
+
+def _give_argument_of_sine(graph: UOp, inputs: Inputs) -> Program | None:
+    """Return the argument of the sine that a program is, from which `_is_sine_of_rounded_argument` judges the result."""
+    return (graph.operand, inputs) if graph.op is Op.SIN and graph.dtype is not dt.float64 else None
+
+
+def _is_sine_of_rounded_argument(argument: AllowedSet, got: Array) -> npt.NDArray[np.bool_]:
+    """Return which results are sines of an argument nearby, if one of all is too far off to be a matter of accuracy."""
+    x, given = np.asarray(argument.best).astype(np.float64), got.astype(np.float64)
+    sine = np.sin(x).astype(got.dtype)
+    steps = 2.0**-argument.dtype.man_bits * np.abs(np.sin(x))
+    error = np.abs(given - np.sin(x))
+    is_close = error <= np.maximum(np.abs(x), 1) * _ARGUMENT_ERROR + 2 * steps
+    is_nan = np.isnan(given) & ~np.isfinite(x)
+    infinite = ~np.isfinite(given) & (np.abs(x) > _GREATEST_REDUCED)
+    far = ~is_nan & ~(ulp_distance(sine, got, argument.dtype.bits) <= measure_inaccuracy_limit(argument.dtype))
+    return np.asarray((is_close | is_nan | infinite) & far.any())
+
+
+#: Dtype -> the dtype of the intermediate results of a power, where it is not the same.
+_WIDER = {dt.bfloat16: dt.float32}
+
+
+def _compute_power_by_logarithm(x: UOp, y: UOp) -> UOp | None:
+    """Return exp(y ln x), with intermediate results rounded."""
+    if not x.dtype.is_float:
+        return None
+    d = _WIDER.get(x.dtype, x.dtype)
+    logarithm = b.cast(b.mul(b.log2(b.cast(x, dt.float64)), math.log(2)), d)
+    product = b.mul(b.cast(y, d), logarithm)
+    return b.cast(b.cast(b.exp2(b.mul(b.cast(product, dt.float64), 1 / math.log(2))), d), x.dtype)
+
+
+@_by_node
+def _compute_powers_by_logarithms(u: UOp) -> UOp | None:
+    if u.op is Op.EXP2:
+        return _compute_power_by_logarithm(b.const(2.0, u.dtype), u.operand)
+    return _compute_power_by_logarithm(*u.src) if u.op is Op.POW else None
+
+
+def _flush_inputs_and_compute_powers_by_logarithms(graph: UOp, inputs: Inputs) -> Program | None:
+    changed = _compute_powers_by_logarithms(graph, inputs)
+    if changed is None or graph.dtype not in (dt.bfloat16, dt.float32, dt.float64):
+        return changed
+    return _flush_inputs(*changed) or changed
+
+
+def _is_near_or_flushed(changed: AllowedSet, got: Array) -> npt.NDArray[np.bool_]:
+    """Return what is flushed, or near enough to be a matter of accuracy."""
+    near = ulp_distance(np.asarray(changed.best), got, changed.dtype.bits) <= measure_inaccuracy_limit(changed.dtype)
+    return np.asarray(near | _contains_or_is_flushed_before_rounding(changed, got))
 
 
 def _divide_by_reciprocal(x: UOp, y: UOp) -> UOp | None:
@@ -337,18 +395,36 @@ def _convert_float_by_way_of(wide: DType) -> Change:
     return _by_node(replace)
 
 
+def _convert_or_all_ones(x: UOp, d: DType) -> UOp:
+    """Return a float64 as an unsigned integer; all bits set for what the dtype does not hold, as instructions of x86 do."""
+    return b.where(b.and_(b.lt(-1.0, x), b.lt(x, float(d.max))), b.cast(x, d), b.const(d.max, d))
+
+
+def _convert_by_instructions(x: UOp, d: DType) -> UOp:
+    """Return a float64 as an integer by way of one that x86 converts to, cut to the width."""
+    wide = dt.uint32 if d is dt.uint16 else d if d.bits > 16 else dt.int32
+    return b.cast(_convert_or_least(x, wide) if wide.is_signed else _convert_or_all_ones(x, wide), d)
+
+
+@_by_node
+def _convert_float_to_unsigned_or_all_ones(u: UOp) -> UOp | None:
+    if u.op is not Op.CAST or u.dtype not in (dt.uint16, dt.uint32, dt.uint64) or not u.operand.dtype.is_float:
+        return None
+    return _convert_by_instructions(b.cast(u.operand, dt.float64), u.dtype)
+
+
+def _read_nan_of_fp8_as_number(x: UOp) -> UOp:
+    """Return fp8 as float64, with the number for NaN that its exponent and mantissa spell."""
+    bits = b.bitcast(x, dt.uint8)
+    number = b.add(65536.0, b.mul(b.cast(b.and_(bits, 3), dt.float64), 16384.0)) if x.dtype.has_inf else b.const(480.0, dt.float64)
+    return b.where(_is_nan(x), b.where(b.lt(bits, 128), number, b.neg(number)), b.cast(x, dt.float64))
+
+
 @_by_node
 def _convert_fp8_by_instructions_without_nan(u: UOp) -> UOp | None:
-    """Convert fp8e4m3 to integers, its NaNs as 480. What is out of range gives all bits set, or the least integer if signed."""
-    if u.op is not Op.CAST or not u.dtype.is_integer or u.operand.dtype is not dt.fp8e4m3:
+    if u.op is not Op.CAST or not u.dtype.is_integer or u.operand.dtype not in (dt.fp8e4m3, dt.fp8e5m2):
         return None
-    is_negative = b.lt(b.bitcast(u.operand, dt.int8), 0)
-    number = b.where(_is_nan(u.operand), b.where(is_negative, -480.0, 480.0), b.cast(u.operand, dt.float64))
-    wide = dt.int32 if u.dtype.bits == 8 else u.dtype if u.dtype.bits > 16 else dt.uint32 if u.dtype is dt.uint16 else dt.int32
-    if wide.is_signed:
-        return b.cast(_convert_or_least(number, wide), u.dtype)
-    is_inside = b.lt(-1.0, number)  # no number of fp8 exceeds an unsigned integer of 32 bits
-    return b.cast(b.where(is_inside, b.cast(number, wide), b.const(wide.max, wide)), u.dtype)
+    return _convert_by_instructions(_read_nan_of_fp8_as_number(u.operand), u.dtype)
 
 
 @_by_node
@@ -507,6 +583,8 @@ PROGRAM_CAUSES = (
                  _convert_float_by_way_of(dt.int64)),
     ProgramCause("float-to-unsigned", "a float is converted as to the signed integer, from 2^(n-1) on after that is subtracted",
                  _convert_float_to_unsigned_by_two_signed_conversions),
+    ProgramCause("float-to-unsigned-all-ones", "a float out of range of uint32 or uint64 has all bits set, and is cut to the width",
+                 _convert_float_to_unsigned_or_all_ones),
     ProgramCause("float-to-int-modulo", "a finite float out of range wraps, by way of int64, and an infinity saturates",
                  _convert_finite_float_by_way_of_int64),
     ProgramCause("unsigned-as-signed", "an unsigned integer is taken for a signed one", _take_unsigned_as_signed),
@@ -515,7 +593,11 @@ PROGRAM_CAUSES = (
                  _round_each_through_float32, _contains_or_is_flushed_before_rounding, flushes_too=True),
     ProgramCause("power-of-subnormal", "a power takes each subnormal base for one number, half of the smallest subnormal",
                  _by_op(Op.POW, _take_subnormal_bases_for_one_number), _contains_or_is_flushed_before_rounding, flushes_too=True),
-    ProgramCause("fp8-nan-as-number", "a NaN of fp8e4m3 is 480, and an integer out of range has all bits set or is the least one",
+    ProgramCause("power-by-logarithm", "a power is exp(y ln x), rounded in between: NaN for a negative base, and for 0^0",
+                 _flush_inputs_and_compute_powers_by_logarithms, _is_near_or_flushed, flushes_too=True),
+    ProgramCause("sine-of-reduced-argument", "a sine is off by as much as an argument in float32 is rounded, or infinite",
+                 _give_argument_of_sine, _is_sine_of_rounded_argument),
+    ProgramCause("fp8-nan-as-number", "a NaN of fp8 is converted as a number, and one out of range has all bits set or is least",
                  _convert_fp8_by_instructions_without_nan),
     ProgramCause("fp8-nan-compared", "a NaN of fp8e4m3 with a sign is compared as -480", _compare_negative_nan_of_fp8_as_number),
     ProgramCause("float64-in-float32", "a function of float64 is computed in float32",

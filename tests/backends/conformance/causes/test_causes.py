@@ -78,12 +78,15 @@ SHOWS: dict[str, tuple[UOp, Mapping[str, Any]]] = {
     "float-to-int32": on(convert_to(dt.int16), (F32, FLOATS)),
     "float-to-int64": on(convert_to(I64), (F64, FLOATS)),
     "float-to-unsigned": on(convert_to(U64), (F64, FLOATS)),
+    "float-to-unsigned-all-ones": on(convert_to(dt.uint16), (F32, [-3.0, 70000.0, INF, 1.5])),
     "float-to-int-modulo": on(convert_to(U8), (F32, [1.5, -3.0, 300.0, INF, -INF])),
     "unsigned-as-signed": on(b.lt, (U32, [1, 2**31, 7]), (U32, [2**32 - 1, 3, 9])),
     "through-float32": on(convert_to(F16), (F64, [1 + 2**-11 + 2**-40, 2.0, 3.5])),
     "through-float32-flushed": on(convert_to(dt.bfloat16), (F64, [1 + 2**-8 + 2**-30, 1e-40, 2.0])),
     "power-of-subnormal": on(lambda x, y: UOp(Op.POW, (x, y)), (F32, [1e-40, 4.0, 2.0]), (F32, [0.5, 0.5, 3.0])),
     "fp8-nan-as-number": on(convert_to(dt.int16), (dt.fp8e4m3, [NAN, 3.0, -3.0])),
+    "power-by-logarithm": on(lambda x, y: UOp(Op.POW, (x, y)), (F32, [-2.0, 0.0, 4.0]), (F32, [3.0, 0.0, 0.5])),
+    "sine-of-reduced-argument": on(b.sin, (F32, [1e6, 0.5, 1e30])),
     "fp8-nan-compared": on(b.lt, (dt.fp8e4m3, [-NAN, NAN, -3.0]), (dt.fp8e4m3, [-7.0, 2.0, 4.0])),
     "float64-in-float32": on(b.sin, (F64, [2.5, 1e39, 0.0])),
     "excess-precision": on(lambda x, y: b.mul(b.add(x, y), y), (F16, [1.0, 2048.0, 3.0]), (F16, [2.0, 3.0, 4.0])),
@@ -138,6 +141,8 @@ def result_with(cause_id: str) -> Any:
     cause = next(c for c in PROGRAM_CAUSES if c.id == cause_id)
     changed = cause.change(graph, inputs)
     assert changed is not None
+    if cause_id == "sine-of-reduced-argument":
+        return np.array([np.sin(1e6 + 0.25), np.sin(0.5), INF], np.float32)
     value = run(*changed).values[0]
     return flush_subnormals(value) if cause_id == "through-float32-flushed" else value
 
@@ -380,7 +385,7 @@ def test_a_changed_program_is_evaluated_once_for_all_segments(monkeypatch: pytes
 
 @pytest.mark.parametrize("cause_id", [c.id for c in PROGRAM_CAUSES if c.flushes_too])
 def test_a_cause_that_flushes_too_explains_no_result_that_is_only_flushed(cause_id: str) -> None:
-    base = (F32, [1e-20, 4.0]) if cause_id == "power-of-subnormal" else (F64, [1e-40, 2.0])
+    base = (F32, [1e-20, 4.0]) if cause_id.startswith("power") else (F64, [1e-40, 2.0])
     program = on(lambda x: UOp(Op.POW, (x, b.const(2.0, F32))), base) if base[0] is F32 else on(convert_to(dt.bfloat16), base)
     expected, segment = expect(program)
     got = flush_subnormals(run(*program).values[0])
