@@ -46,8 +46,8 @@ class ProgramCause:
     """A cause: its id, a sentence about the backend, and the change of the program.
 
     `accepts` says which elements such a backend may give, by default those in the allowed sets of the changed program.
-    A cause that `mixes` holds for some elements, and the others are right. One that `flushes_too` explains nothing where it explains
-    all of the program that is not changed, too.
+    A cause that `mixes` holds for some elements, and the others are right. One that `flushes_too` explains nothing where it
+    explains all of the program that is not changed, too.
     """
 
     id: str
