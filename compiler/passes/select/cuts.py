@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 from uops.compiler.passes.select.positions import NOTHING, SCALAR, IndexLanes, IndexSums, LanePositions, index_of, size
@@ -11,12 +12,17 @@ from uops.spec.ir.ops import ALU, Op
 
 
 def cut_store_pieces(index_sums: IndexSums, u: UOp, width: int) -> list[LanePositions]:
-    """Cut a Store into pieces of at most `width` lanes, contiguous in memory where possible, else in row-major order."""
+    """Cut a Store into pieces of at most `width` lanes: contiguous in memory, or else the same distance apart.
+
+    Otherwise they are in row-major order.
+    """
     n = size(u.value)
     if n == 1 or width == 1:
         return [(p,) for p in range(n)]
     lanes = index_sums.derive_index_lanes_if_affine(index_of(u), tuple(range(n)))
     runs = find_contiguous_runs(lanes, n) if lanes is not None else [list(range(n))]
+    if lanes is not None and max(map(len, runs)) == 1:
+        runs = find_contiguous_runs(lanes, n, _least_distance(lanes))
     if max(map(len, runs)) == 1:
         runs = [list(range(n))]
     return [piece for run in runs for piece in split_run_into_vectors(run, width)]
@@ -32,8 +38,14 @@ def split_run_into_vectors(run: Sequence[int], width: int) -> Iterator[LanePosit
         k += width
 
 
-def find_contiguous_runs(lanes: IndexLanes, n: int) -> list[list[int]]:
-    """Group `n` positions into runs of consecutive addresses, which are the lanes of `lanes`."""
+def _least_distance(lanes: IndexLanes) -> int:
+    """Return the least distance of two addresses that differ in their constants."""
+    constants = sorted(set(lanes.constant))
+    return min((b - a for a, b in itertools.pairwise(constants)), default=1)
+
+
+def find_contiguous_runs(lanes: IndexLanes, n: int, distance: int = 1) -> list[list[int]]:
+    """Group `n` positions into runs of addresses that are `distance` apart, which are the lanes of `lanes`."""
     if lanes.constant_lane_offsets == tuple(range(n)):
         return [list(range(n))]
     by_terms: dict[tuple[int, ...], list[tuple[int, int]]] = {}  # coefficients -> (constant, position)
@@ -47,19 +59,21 @@ def find_contiguous_runs(lanes: IndexLanes, n: int) -> list[list[int]]:
     runs: list[list[int]] = []
     for accesses in by_terms.values():
         if len(dict(accesses)) < len(accesses):
-            runs += _find_fixed_stride_runs_of_repeated_addresses(accesses)
+            runs += _find_fixed_stride_runs_of_repeated_addresses(accesses, distance)
             continue
         last = None
         for c, p in sorted(accesses):
-            if last is None or c != last + 1:
+            if last is None or c != last + distance:
                 runs.append([])
             runs[-1].append(p)
             last = c
     return sorted(runs)
 
 
-def _find_fixed_stride_runs_of_repeated_addresses(address_position_pairs: Sequence[tuple[int, int]]) -> list[list[int]]:
-    """Group (address, position) pairs with equal addresses into runs of consecutive addresses and of one stride in position.
+def _find_fixed_stride_runs_of_repeated_addresses(
+    address_position_pairs: Sequence[tuple[int, int]], distance: int
+) -> list[list[int]]:
+    """Group (address, position) pairs with equal addresses into runs of one distance and of one stride in position.
 
     Addresses are equal where a row is padded: its last positions, which are gated off, have the addresses of the next row's first.
     """
@@ -71,9 +85,9 @@ def _find_fixed_stride_runs_of_repeated_addresses(address_position_pairs: Sequen
     remaining = dict.fromkeys(sorted(address))
     while remaining:
         p = next(iter(remaining))
-        stride = min((q - p for q in positions_at.get(address[p] + 1, ()) if q > p and q in remaining), default=0)
+        stride = min((q - p for q in positions_at.get(address[p] + distance, ()) if q > p and q in remaining), default=0)
         run = [p]
-        while stride and address.get(run[-1] + stride) == address[run[-1]] + 1 and run[-1] + stride in remaining:
+        while stride and address.get(run[-1] + stride) == address[run[-1]] + distance and run[-1] + stride in remaining:
             run.append(run[-1] + stride)
         runs.append(run)
         for q in run:

@@ -3,8 +3,8 @@
 `schedule_for_cpu_vectors` applies the OptOps that it chooses, all of them legal. On a machine without vectors it changes nothing.
 In order, it decides:
 
-1. Nested loops that walk through memory as one are flattened, so that no vector ends at an inner extent. An argmax is computed in
-   one pass (`argmax`).
+1. An output loop of a product is split where addresses divide it (`phases`). Nested loops that walk through memory as one are
+   flattened, so that no vector ends at an inner extent. An argmax is computed in one pass (`argmax`).
 2. One output loop becomes vector lanes (UPCAST) if the kernel stores contiguous elements along it and most loads are contiguous or
    invariant there. Otherwise reduce loops become lanes (UNROLL) where their loads are contiguous, only one of several nested
    Reduces. Loads that are contiguous along another output loop get lanes of both: a square tile, transposed in registers.
@@ -24,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from uops.compiler.ir.extents import constant_extent
 from uops.compiler.ir.work import estimate_work_per_element
 from uops.compiler.passes.optimize.heuristics.argmax import fuse_max_and_argmax
+from uops.compiler.passes.optimize.heuristics.phases import split_output_loops_into_phases
 from uops.compiler.passes.optimize.heuristics.products import (
     REDUCE_VECTORS,
     find_loop_that_reuses_lane_loads,
@@ -78,6 +79,8 @@ FEW_ROWS = 16
 ROWS_TOGETHER = 8
 #: Most rows added together, times the rows of a product that share the columns.
 ROWS_BESIDE = 32
+#: Fewest products per sum from which sums may be stored one by one.
+DEEP = 64
 #: Fewest iterations of a loop whose lanes pay for a square tile, which is transposed by shuffles.
 CROSSED = 4
 
@@ -88,7 +91,7 @@ def schedule_for_cpu_vectors(s: Schedule, machine: MachineModel, uniques: Iterat
         return s
     if any(r.bound.op is not Op.CONST for r in s.ranges):
         return vectorize_contiguous_loops_if_machine_masks(s, machine)
-    s = flatten_loop_nests(s)
+    s = flatten_loop_nests(split_output_loops_into_phases(s))
     argmax = fuse_max_and_argmax(s, machine, uniques)
     if argmax is not None:
         return argmax
@@ -151,12 +154,33 @@ def _choose_lane_loop_unless_reduces_are_cheaper(
         return None
     inner = [u for u in f.reduces if lane in f.enclosing_loops[u.operand]]
     rows = find_loop_that_reuses_lane_loads(s, f, lane)
+    if inner and 2 * constant_extent(lane) <= lanes:
+        longer = _find_longer_lane_loop_of_deep_product(s, f, lane, machine)
+        if longer is not None:
+            return longer
     if not inner or (rows is not None and constant_extent(rows) >= machine.thresholds.reused_rows):
         return lane
     across = sum(f.gather_cost(lane, f.direct_loads(u)) for u in inner)
     last = [r for u in inner if constant_extent(r := ranges_closed_by(u)[-1]) >= lanes]
     along = [_gather_cost_along(f, u, last) for u in inner]
     return None if None not in along and sum(filter(None, along)) < across else lane
+
+
+def _find_longer_lane_loop_of_deep_product(s: Schedule, f: VectorizationFacts, short: UOp, machine: MachineModel) -> UOp | None:
+    """Return an output loop with contiguous loads that is longer than `short`, for a deep product; None if there is none.
+
+    The Store is contiguous along `short` alone. So the sums are stored one by one, once per DEEP products or more.
+    """
+    if min(math.prod(map(constant_extent, ranges_closed_by(u))) for u in f.reduces) < DEEP:
+        return None
+    for r in reversed(s.outputs):
+        rows = find_loop_that_reuses_lane_loads(s, f, r)
+        reused = rows is not None and constant_extent(rows) >= machine.thresholds.reused_rows
+        loads = [a for u in f.reduces for a in f.direct_loads(u) if a.stride(r) != 0]
+        is_longer = constant_extent(r) > 2 * constant_extent(short)
+        if is_longer and r not in f.unvectorizable and reused and all(a.stride(r) == 1 for a in loads):
+            return r
+    return None
 
 
 def _gather_cost_along(f: VectorizationFacts, u: UOp, last: Sequence[UOp]) -> int | None:

@@ -115,7 +115,8 @@ def _find_second_column_loop(s: Schedule, f: VectorizationFacts, row_loop: UOp, 
     rows."""
     (*_, u) = (u for u in f.reduces if lane_loop in f.enclosing_loops[u.operand])
     row_loads = [a.node for a in f.direct_loads(u) if row_loop in f.enclosing_loops[a.node]]
-    excluded = f.unvectorizable | {row_loop, lane_loop}
+    scattered = {r for r in s.outputs for a in f.direct_loads(u) if a.stride(r) is None}
+    excluded = f.unvectorizable | scattered | {row_loop, lane_loop}
     others = (r for r in reversed(s.outputs) if r not in excluded and r in f.enclosing_loops[u.operand])
     return next((r for r in others if not any(r in f.enclosing_loops[a] for a in row_loads)), None)
 
