@@ -61,6 +61,12 @@ SECTIONS = {
         ("bench/performance.py",),
         blocks=True,
     ),
+    "gradients": Section(
+        "With gradients",
+        "Each workload together with the gradients of its operands, for a random cotangent. Figures count the operations of the result.",
+        ("bench/performance.py", "--gradients"),
+        blocks=True,
+    ),
     "odd": Section(
         "Odd shapes",
         "Prime extents, drawn by seed. Operands are plain, transposed, or strided (every second element of an array).",
