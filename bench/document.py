@@ -63,7 +63,8 @@ SECTIONS = {
     ),
     "gradients": Section(
         "With gradients",
-        "Each workload together with the gradients of its operands, for a random cotangent. Figures count the operations of the result.",
+        "Each workload together with the gradients of its operands, for a random cotangent. Figures count the operations of the "
+        "result.",
         ("bench/performance.py", "--gradients"),
         blocks=True,
     ),
