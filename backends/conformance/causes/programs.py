@@ -319,7 +319,7 @@ def _saturate(subtracts_by_negation: bool) -> Change:
             return _clamp(b.add(minuend, b.cast(_clamp(b.neg(subtrahend), u.dtype), dt.index)), u.dtype)
         if u.op is Op.MULACC:
             x, y, addend = exact
-            return _clamp(b.add(b.mul(x, y), addend), u.dtype)
+            return _clamp(b.add(b.cast(_clamp(b.mul(x, y), u.dtype), dt.index), addend), u.dtype)
         return _clamp(u.replace(src=tuple(exact)), u.dtype)
 
     return _by_node(replace)
@@ -468,12 +468,25 @@ def _compute_integers_in_float(wide: DType) -> Change:
         if u.op is Op.MOD:  # a remainder of floats is exact
             return b.cast(b.mod(*[b.cast(x, dt.int64) for x in floats]), d)
         if u.op is Op.IDIV:
-            quotient = b.div(*floats)
-            floor = b.trunc(quotient)
-            return b.cast(b.where(b.lt(quotient, floor), b.sub(floor, 1.0), floor), u.dtype)
+            return b.cast(_round_quotient_down(*floats), u.dtype)
         return b.cast(u.replace(src=tuple(floats)), u.dtype)
 
     return _by_node(replace)
+
+
+def _round_quotient_down(x: UOp, y: UOp) -> UOp:
+    quotient = b.div(x, y)
+    floor = b.trunc(quotient)
+    return b.where(b.lt(quotient, floor), b.sub(floor, 1.0), floor)
+
+
+def _compute_remainder_of_rounded_quotient(x: UOp, y: UOp) -> UOp | None:
+    """Return x - y floor(x / y) in float32, each step rounded. A remainder by zero is NaN, which becomes the least integer."""
+    if not x.dtype.is_signed or x.dtype.bits < 32 or x.dtype is dt.index:
+        return None
+    m, n = b.cast(x, dt.float32), b.cast(y, dt.float32)
+    remainder = b.cast(b.sub(m, b.mul(n, _round_quotient_down(m, n))), x.dtype)
+    return b.where(b.eq(y, 0), b.const(x.dtype.min, x.dtype), remainder)
 
 
 def _add_bools_as_bits(x: UOp, y: UOp) -> UOp | None:
@@ -612,6 +625,8 @@ PROGRAM_CAUSES = (
                  _by_op(Op.MAX, _maximum_by_swapped_comparison)),
     ProgramCause("integers-in-float64", "integers are computed in float64", _compute_integers_in_float(dt.float64)),
     ProgramCause("integers-in-float32", "integers are computed in float32", _compute_integers_in_float(dt.float32)),
+    ProgramCause("remainder-of-rounded-quotient", "an integer remainder is x - y floor(x / y) in float32, or the least integer",
+                 _by_op(Op.MOD, _compute_remainder_of_rounded_quotient)),
     ProgramCause("bools-as-bits", "a sum of bools is their exclusive or, where Add is their or",
                  _by_op(Op.ADD, _add_bools_as_bits)),
     ProgramCause("sum-of-bools-as-bits", "a Reduce of bools by Add counts modulo 2", _sum_bools_as_bits),

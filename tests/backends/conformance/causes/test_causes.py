@@ -95,6 +95,7 @@ SHOWS: dict[str, tuple[UOp, Mapping[str, Any]]] = {
     "maximum-second": on(b.maximum, (F32, [NAN, 1.0, 2.0]), (F32, [1.0, NAN, 3.0])),
     "maximum-first": on(b.maximum, (F32, [1.0, NAN, 2.0]), (F32, [NAN, 1.0, 3.0])),
     "integers-in-float64": on(b.add, (I64, [2**53, 5, 2**60 + 1]), (I64, [1, 6, 7])),
+    "remainder-of-rounded-quotient": on(b.mod, (I32, [1505919583, 5, 588245967]), (I32, [6, 0, 10])),
     "integers-in-float32": on(b.mul, (I32, [4097, 3, 70001]), (I32, [4097, 5, 3])),
     "bools-as-bits": on(b.add, (dt.bool_, [True, False, True]), (dt.bool_, [True, True, False])),
     "sum-of-bools-as-bits": on(lambda x: b.reduce(x, Op.ADD, (0,)), (dt.bool_, [True, True, False])),
