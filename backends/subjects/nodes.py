@@ -83,6 +83,16 @@ def make_elementwise_node(operator: Any, operands: Sequence[Node], result_dtype:
     return make_node(operator, result_dtype or operands[-1].dtype, np.broadcast_shapes(*(x.shape for x in operands)), *operands)
 
 
+def make_elementwise_builder(operator: Any, result_dtype: DType | None = None, bool_operator: Any = None) -> Callable[..., Node]:
+    """Return a builder of an operator that broadcasts; bools may have another operator."""
+
+    def build(*operands: Node) -> Node:
+        is_bool = bool_operator is not None and operands[-1].dtype is dt.bool_
+        return make_elementwise_node(bool_operator if is_bool else operator, operands, result_dtype)
+
+    return build
+
+
 def as_positions(positions: Node | Array) -> Node:
     """Return positions, which may be an array of the host, as a node."""
     return Node(dt.int64, positions.shape, positions) if isinstance(positions, np.ndarray) else positions

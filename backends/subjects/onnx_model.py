@@ -15,7 +15,7 @@ from uops.backends.subjects.nodes import (
     Node,
     NodeEvaluator,
     as_positions,
-    make_elementwise_node,
+    make_elementwise_builder,
     make_node,
     sort_nodes,
 )
@@ -29,16 +29,6 @@ OPSET = 22
 _SIGNED = (dt.int8, dt.int16, dt.int32, dt.int64)
 _SIGNED_SHIFT = "ONNX shifts unsigned integers alone"
 _SIGNED_DIVISION = "ONNX has no floor division: Div of integers truncates"
-
-
-def _elementwise_builder(operator: str, result_dtype: DType | None = None, bool_operator: str = "") -> Callable[..., Node]:
-    """Return a builder of an operator that broadcasts; `result_dtype` is that of the result, if it is not the operands'."""
-
-    def build(*operands: Node) -> Node:
-        name = bool_operator if bool_operator and operands[-1].dtype is dt.bool_ else operator
-        return make_elementwise_node(name, operands, result_dtype)
-
-    return build
 
 
 def _ints(numbers: Sequence[int]) -> Node:
@@ -82,25 +72,26 @@ class OnnxEvaluator(NodeEvaluator):
 
     def list_functions(self) -> dict[Op, Callable[..., Node]]:
         """Return builders of ONNX operators. It has no Trunc, Exp2 and Log2."""
+        make = make_elementwise_builder
         names = {
             Op.CMPLT: "Less", Op.CMPGT: "Greater", Op.CMPGE: "GreaterOrEqual", Op.CMPLE: "LessOrEqual", Op.CMPEQ: "Equal",
         }  # fmt: skip
         add, mul, equal = (
-            _elementwise_builder("Add", None, "Or"),
-            _elementwise_builder("Mul", None, "And"),
-            _elementwise_builder("Equal", dt.bool_),
+            make("Add", None, "Or"),
+            make("Mul", None, "And"),
+            make("Equal", dt.bool_),
         )
         # fmt: off
         return {
-            Op.ADD: add, Op.SUB: _elementwise_builder("Sub"), Op.MUL: mul, Op.DIV: _elementwise_builder("Div"), Op.NEG:
-            _elementwise_builder("Neg"), Op.MAX: _elementwise_builder("Max", None, "Or"), Op.IDIV: _elementwise_builder("Div"),
-            Op.MOD: _elementwise_builder("Mod"), Op.RECIP: _elementwise_builder("Reciprocal"), Op.XOR:
-            _elementwise_builder("BitwiseXor", None, "Xor"), Op.OR: _elementwise_builder("BitwiseOr", None, "Or"), Op.AND:
-            _elementwise_builder("BitwiseAnd", None, "And"), Op.SHL: _make_unguarded_bit_shift_builder("LEFT"), Op.SHR:
-            _make_unguarded_bit_shift_builder("RIGHT"), Op.NOT: _elementwise_builder("Not"), **{op: _elementwise_builder(names[op],
-            dt.bool_) for op in COMPARE - {Op.CMPNE}}, Op.CMPNE: lambda a, b: _elementwise_builder("Not")(equal(a, b)), Op.WHERE:
-            _elementwise_builder("Where"), Op.SIN: _elementwise_builder("Sin"), Op.SQRT: _elementwise_builder("Sqrt"), Op.POW:
-            _elementwise_builder("Pow"), Op.MULACC: lambda a, b, c: add(mul(a, b), c),
+            Op.ADD: add, Op.SUB: make("Sub"), Op.MUL: mul, Op.DIV: make("Div"), Op.NEG:
+            make("Neg"), Op.MAX: make("Max", None, "Or"), Op.IDIV: make("Div"),
+            Op.MOD: make("Mod"), Op.RECIP: make("Reciprocal"), Op.XOR:
+            make("BitwiseXor", None, "Xor"), Op.OR: make("BitwiseOr", None, "Or"), Op.AND:
+            make("BitwiseAnd", None, "And"), Op.SHL: _make_unguarded_bit_shift_builder("LEFT"), Op.SHR:
+            _make_unguarded_bit_shift_builder("RIGHT"), Op.NOT: make("Not"), **{op: make(names[op],
+            dt.bool_) for op in COMPARE - {Op.CMPNE}}, Op.CMPNE: lambda a, b: make("Not")(equal(a, b)), Op.WHERE:
+            make("Where"), Op.SIN: make("Sin"), Op.SQRT: make("Sqrt"), Op.POW:
+            make("Pow"), Op.MULACC: lambda a, b, c: add(mul(a, b), c),
         }
         # fmt: on
 

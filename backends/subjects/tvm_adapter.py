@@ -13,23 +13,13 @@ from uops.backends.subjects.nodes import (
     Node,
     NodeEvaluator,
     as_positions,
-    make_elementwise_node,
+    make_elementwise_builder,
     make_node,
     sort_nodes,
 )
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.ops import COMPARE, Op
-
-
-def _elementwise_builder(operator: Any, result_dtype: DType | None = None, bool_operator: Any = None) -> Callable[..., Node]:
-    """Return a builder of an operator that broadcasts; bools may have another operator."""
-
-    def build(*operands: Node) -> Node:
-        is_bool = bool_operator is not None and operands[-1].dtype is dt.bool_
-        return make_elementwise_node(bool_operator if is_bool else operator, operands, result_dtype)
-
-    return build
 
 
 class Tvm(NodeEvaluator):
@@ -58,7 +48,7 @@ class Tvm(NodeEvaluator):
 
     def list_functions(self) -> dict[Op, Callable[..., Node]]:
         """Return operators of Relax, and those of tensor expressions that Relax lacks. There is no Recip and no Threefry."""
-        r, make = self.relax.op, _elementwise_builder
+        r, make = self.relax.op, make_elementwise_builder
         compare = {
             Op.CMPLT: r.less, Op.CMPNE: r.not_equal, Op.CMPGT: r.greater, Op.CMPGE: r.greater_equal, Op.CMPLE: r.less_equal,
             Op.CMPEQ: r.equal,
