@@ -46,8 +46,8 @@ PEERS = ("numpy", "torch", "jax", "ort", "tinygrad")
 OURS = "uops"
 #: Least ratio to the best peer, and the same for odd shapes.
 BAR, ODD_BAR = 0.8, 0.5
-#: Greatest error of a result or a gradient, as a share of its greatest element.
-GRADIENT_TOLERANCE = 1e-4
+#: Error of a float result that every peer may have, and greatest error of a gradient, as a share of the greatest element.
+FLOAT_TOLERANCE = 1e-4
 #: Workloads that are measured with their gradients if none is named.
 WITH_GRADIENTS = ("gemm-512", "gemm-1024", "conv2d", "softmax", "layernorm", "attention", "encoder", "resnet18")
 
@@ -170,7 +170,7 @@ def expect_result(case: BenchCase, built: WorkloadInstance) -> Expected:
     """Return what NumPy computes for a case, in float64."""
     reference, limit = np.asarray(built.reference()), case.workload.tolerance
     if limit and built.magnitude is None:
-        limit = max(limit, 1e-4)
+        limit = max(limit, FLOAT_TOLERANCE)
     return Expected(reference, built.scale(reference), limit)
 
 
@@ -179,7 +179,7 @@ def expect_gradients(case: BenchCase, built: WorkloadInstance, arrays: Sequence[
     wide = [a if a.dtype.kind in "iu" else a.astype(np.float64) for a in arrays]
     values = [np.asarray(v) for v in prepare_gradient(case.name, wide, built.targets)()]
     scale = np.concatenate([np.full(v.size, np.abs(v).max()) for v in values])
-    return Expected(to_float64(values), scale, GRADIENT_TOLERANCE, built.targets)
+    return Expected(to_float64(values), scale, FLOAT_TOLERANCE, built.targets)
 
 
 def measure_case(case: BenchCase, peers: Sequence[PeerProcess], rounds: int, seconds: float) -> Row:
