@@ -23,7 +23,8 @@ def _constant_value(binding: Binding, name: str) -> int:
     return int(n.arg.value)
 
 
-def _propose_difference(binding: Binding) -> dict[str, UOp]:
+def propose_difference(binding: Binding) -> dict[str, UOp]:
+    """Propose k = d - c."""
     return {"k": index_constant(_constant_value(binding, "d") - _constant_value(binding, "c"))}
 
 
@@ -37,8 +38,8 @@ _SHIFTED = eq(k, d - c)
 
 RULES = (
     # x + c = d is x = d - c.
-    Rule("eq-shifted", eq(x + c, d), eq(x, k), _SHIFTED, _propose_difference),
-    Rule("ne-shifted", ne(x + c, d), ne(x, k), _SHIFTED, _propose_difference),
+    Rule("eq-shifted", eq(x + c, d), eq(x, k), _SHIFTED, propose_difference),
+    Rule("ne-shifted", ne(x + c, d), ne(x, k), _SHIFTED, propose_difference),
     # c x = d has a solution where c divides d.
     Rule("eq-scaled", eq(x * c, d), eq(x, k), ne(c, 0) & eq(d, c * k), _propose_quotient),
     Rule("ne-scaled", ne(x * c, d), ne(x, k), ne(c, 0) & eq(d, c * k), _propose_quotient),

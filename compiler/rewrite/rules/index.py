@@ -27,6 +27,7 @@ from uops.compiler.rewrite.pattern import (
 )
 from uops.compiler.rewrite.rewriter import weighted_tree_cost
 from uops.compiler.rewrite.rule import Rule, Witness
+from uops.compiler.rewrite.rules.comparisons import propose_difference
 from uops.spec.ir.args import ConstArg
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
@@ -136,10 +137,6 @@ def _split_with_coefficients_to_nearest(binding: Binding) -> dict[str, UOp] | No
     return {"q": build_affine_sum(AffineSum(whole, 0)), "r": r}
 
 
-def _propose_least_remainder(binding: Binding) -> dict[str, UOp]:
-    return {"k": index_constant(bound_node(binding, "d").arg.value - bound_node(binding, "c").arg.value)}
-
-
 def _make_witness_merging_addend_if_sums_fit_int32(sum_op: Op) -> Witness:
     """Return the witness of the canonical form of x + m or x - m, where x is a sum, too, and int32 holds both x and that form.
 
@@ -191,7 +188,7 @@ RULES = (
         x % c < d,
         (x >= 0) & (x < d),
         when=(c > 0) & eq(k, d - c) & (x >= k) & (x < c),
-        witness=_propose_least_remainder,
+        witness=propose_difference,
     ),
     Rule("div-div", (x // c) // d, x // k, when=(c > 0) & (d > 0) & eq(k, c * d), witness=_propose_product),
     # Division by a constant of the source's dtype stays in that dtype; int64 could not hold every uint64.
