@@ -9,17 +9,17 @@ R49.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from uops.compiler.ir.affine import index_constant
-from uops.spec.errors import Crash
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import CastArg
 from uops.spec.ir.derive.shape import dim_node
 from uops.spec.ir.node import Dim, UOp
 from uops.spec.ir.ops import Op
+from uops.spec.ir.sizes import match_axis_groups
 
 #: An index node per axis.
 Index = tuple[UOp, ...]
@@ -165,7 +165,7 @@ def reshape_index(arith: IndexArithmetic, from_shape: Sequence[Dim], to_shape: S
     Row-major positions are equal in both shapes, hence in each group of axes with one number of elements.
     """
     coords: list[UOp] = []
-    for from_axes, to_axes in _match_axis_groups(from_shape, to_shape):
+    for from_axes, to_axes in match_axis_groups(from_shape, to_shape):
         group, old, new = index_in_from_shape[from_axes], from_shape[from_axes], to_shape[to_axes]
         if [n for n in old if n != 1] == [n for n in new if n != 1]:  # only axes of 1 are added or dropped
             remaining = iter([i for i, n in zip(group, old, strict=True) if n != 1])
@@ -173,37 +173,6 @@ def reshape_index(arith: IndexArithmetic, from_shape: Sequence[Dim], to_shape: S
         else:
             coords += arith.unflatten(arith.flatten(group, old), new)
     return tuple(coords)
-
-
-def _match_axis_groups(old: Sequence[Dim], new: Sequence[Dim]) -> Iterator[tuple[slice, slice]]:
-    """Yield the smallest groups of consecutive axes of both shapes that have as many elements.
-
-    Axes of 1 go with the group before them. Of symbolic shapes, only leading axes that are the same are groups of their own.
-    """
-    i = j = 0
-    if 0 in old or any(isinstance(n, UOp) for n in (*old, *new)):
-        lead = 0
-        while lead < min(len(old), len(new)) - 1 and old[lead] is new[lead] and 0 not in old:
-            yield slice(lead, lead + 1), slice(lead, lead + 1)
-            lead += 1
-        yield slice(lead, None), slice(lead, None)
-        return
-    while i < len(old) or j < len(new):
-        a, b, m, n = i, j, 1, 1
-        while True:
-            if i < len(old) and (m <= n or j == len(new)):
-                m, i = m * int(old[i]), i + 1
-            elif j < len(new):
-                n, j = n * int(new[j]), j + 1
-            elif m != n:
-                raise Crash(f"a reshape of {tuple(old)} to {tuple(new)} changes the number of elements")
-            if m == n and (j > b or j == len(new)) and (i > a or i == len(old)):
-                break
-        while i < len(old) and old[i] == 1:
-            i += 1
-        while j < len(new) and new[j] == 1:
-            j += 1
-        yield slice(a, i), slice(b, j)
 
 
 def _index_through_expand(arith: IndexArithmetic, u: UOp, index: Index) -> SourceElement:

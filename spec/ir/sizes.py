@@ -4,13 +4,16 @@ A symbolic extent becomes a polynomial over *atoms*: named variables, and index 
 are equal if their polynomials are. `a <= b` holds if interval arithmetic over the atoms' min_max bounds b - a below by zero. What
 this cannot prove counts as false. Polynomials have at most `LIMIT` terms, and those of sums and products at most `BITS` bits,
 which bounds the cost of hostile sizes.
+
+`match_axis_groups` says which axes of a reshape have the same elements.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
+from uops.spec.errors import Crash
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import Dim, MinMax, UOp, toposort
 from uops.spec.ir.ops import Op
@@ -174,3 +177,34 @@ def show_extent_as_number_name_or_op(extent: Dim) -> str:
 def show_shape(s: tuple[Dim, ...]) -> str:
     """Return a shape as text for a message."""
     return "(" + ",".join(map(show_extent_as_number_name_or_op, s)) + ")"
+
+
+def match_axis_groups(old: Sequence[Dim], new: Sequence[Dim]) -> Iterator[tuple[slice, slice]]:
+    """Yield the smallest groups of consecutive axes of both shapes that have as many elements.
+
+    Axes of 1 go with the group before them. Of symbolic shapes, only leading axes that are the same are groups of their own.
+    """
+    i = j = 0
+    if 0 in old or any(isinstance(n, UOp) for n in (*old, *new)):
+        lead = 0
+        while lead < min(len(old), len(new)) - 1 and old[lead] is new[lead] and 0 not in old:
+            yield slice(lead, lead + 1), slice(lead, lead + 1)
+            lead += 1
+        yield slice(lead, None), slice(lead, None)
+        return
+    while i < len(old) or j < len(new):
+        a, b, m, n = i, j, 1, 1
+        while True:
+            if i < len(old) and (m <= n or j == len(new)):
+                m, i = m * int(old[i]), i + 1
+            elif j < len(new):
+                n, j = n * int(new[j]), j + 1
+            elif m != n:
+                raise Crash(f"a reshape of {tuple(old)} to {tuple(new)} changes the number of elements")
+            if m == n and (j > b or j == len(new)) and (i > a or i == len(old)):
+                break
+        while i < len(old) and old[i] == 1:
+            i += 1
+        while j < len(new) and new[j] == 1:
+            j += 1
+        yield slice(a, i), slice(b, j)

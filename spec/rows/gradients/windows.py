@@ -18,6 +18,7 @@ from uops.spec.ir import build as b
 from uops.spec.ir.derive.shape import shape_operand_dims
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import RESHAPING, Op
+from uops.spec.ir.sizes import match_axis_groups
 
 _MOVEMENT = RESHAPING - {Op.EXPAND}
 Shape = tuple[int, ...]
@@ -192,36 +193,19 @@ def _pad_or_shrink(op: Op, f: _Factor, full: Shape, offsets: Sequence[int], shap
 def _reshape(f: _Factor, full: Shape, lead: int, target: Shape) -> None:
     """Reshape the axes behind the first `lead`. Of a group of axes the factor stays repeated if it is on all of them."""
     expanded, own, support = [*f.node.shape], [*f.node.shape[:lead]], f.support[:lead]
-    for before, after in _group_axes(full[lead:], target):
-        at = [lead + k for k in before]
+    for before, after in match_axis_groups(full[lead:], target):
+        at = range(lead, len(full))[before]
         is_repeated = any(f.repeats(k, full[k]) for k in at) and all(f.node.shape[k] == 1 for k in at)
         for k in at if not is_repeated else ():
             expanded[k] = full[k]
-        extents = [target[k] for k in after]
+        extents = target[after]
         own += [1] * len(extents) if is_repeated else extents
-        if len(after) == 1 and before:
+        if len(extents) == 1:
             inner = [full[k] for k in at]
             support.append(1 + sum((f.support[k] - 1) * math.prod(inner[j + 1 :]) for j, k in enumerate(at)))
         else:
             support += extents
     f.node, f.support = b.reshape(b.expand(f.node, expanded), own), support
-
-
-def _group_axes(before: Shape, after: Shape) -> Iterator[tuple[list[int], list[int]]]:
-    """Yield the least groups of neighbouring axes of two shapes with equal numbers of elements."""
-    i = j = 0
-    while i < len(before) or j < len(after):
-        left, right = [i] if i < len(before) else [], [j] if j < len(after) else []
-        m, n = math.prod(before[k] for k in left), math.prod(after[k] for k in right)
-        while m != n:
-            if m < n:
-                left.append(i + len(left))
-                m *= before[left[-1]]
-            else:
-                right.append(j + len(right))
-                n *= after[right[-1]]
-        yield left, right
-        i, j = i + len(left), j + len(right)
 
 
 def _skew(step: _Skew, f: _Factor, full: Shape, lead: int, carries_zeros: bool) -> bool:
