@@ -101,3 +101,11 @@ def test_the_least_zeros_are_enough(support: int) -> None:
     inputs = {"p0": rng.integers(1, 9, (2, 1, support)).astype(np.float32), "p1": rng.integers(1, 9, (2, 3, 1)).astype(np.float32)}
     (got,), (want,) = run(merged, inputs).values, run(b.reduce(g, Op.ADD, axes), inputs).values
     np.testing.assert_array_equal(got, want)
+
+
+def test_zeros_in_front_move_the_end_of_what_is_not_zero() -> None:
+    z, w = b.param(0, (2, 1, 9), dt.float32), b.param(1, (2, 3, 1), dt.float32)
+    sums = b.reshape(b.reduce(b.mul(b.expand(z, (2, 3, 9)), w), Op.ADD, (0,)), (3, 9))
+    for offset, is_merged in ((0, True), (1, False)):
+        rows = b.reshape(b.shrink(b.reshape(b.pad(sums, (0, offset), (3, 11)), (33,)), (0,), (30,)), (3, 10))
+        assert (sum_products_of_windows(rows, (0,)) is not None) == is_merged
