@@ -6,7 +6,6 @@ first. A pattern fills the slack on its other side. For use in worker processes.
 
 from __future__ import annotations
 
-import ctypes
 import mmap
 from collections.abc import Mapping
 from enum import Enum
@@ -14,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from uops.backends.testing.sparse import forbid_access, is_sparse
 from uops.compiler import Compiled, Config, Target
 from uops.compiler.runtime.arguments import BufferOrigin, BufferSlot
 from uops.spec.errors import Unsound
@@ -24,11 +24,6 @@ from uops.spec.verify.dialects import Dialect
 PAGE = mmap.PAGESIZE
 #: The byte that fills slack and uninitialized memory.
 _PATTERN = 0xA5
-_NO_ACCESS = 0
-
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-_libc.mprotect.restype = ctypes.c_int
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -60,8 +55,7 @@ class GuardedMemory:
         self.address = base + PAGE + start
         self._slack = self._inner[:start] if side is GuardSide.END else self._inner[size:]
         for page in (base, base + PAGE + inner_size):
-            if _libc.mprotect(page, PAGE, _NO_ACCESS):
-                raise OSError(ctypes.get_errno(), "mprotect of a guard page")
+            forbid_access(page, PAGE)
 
     def check_slack_unwritten(self) -> None:
         """Raise Unsound if the slack was written."""
@@ -106,8 +100,10 @@ class GuardedProgram(Compiled):
         return {}
 
     def _prepare_array(self, slot: BufferSlot, inputs: Mapping[str, Any], variables: Mapping[str, int]) -> Any:
-        """Return the array that the program would use, moved between guard pages."""
+        """Return the array that the program would use, moved between guard pages. A sparse array stays where it is."""
         array = np.ascontiguousarray(super()._prepare_array(slot, inputs, variables))
+        if is_sparse(array):
+            return array
         memory = GuardedMemory(array.nbytes, self.side)
         self._guarded.append(memory)
         if slot.origin is not BufferOrigin.FRESH:

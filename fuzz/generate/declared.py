@@ -13,7 +13,8 @@ import functools
 from collections.abc import Iterable
 from typing import Any, Protocol, TypeVar
 
-from uops.backends.contract import Capabilities, Missing
+from uops.backends.contract import COMPILED_SURFACES, Capabilities, Missing
+from uops.compiler.target import Ability
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, toposort
@@ -38,10 +39,14 @@ N = TypeVar("N", bound=HasRequiredOps)
 
 @dataclass(frozen=True, slots=True)
 class SupportedOpDtypes:
-    """The rows and dtypes that a backend supports. `missing` holds globs of the (row, dtype) cells that it lacks."""
+    """The rows and dtypes that a backend supports. `missing` holds globs of the (row, dtype) cells that it lacks.
+
+    A backend that `reads_inputs_in_place` may be given arrays that are too large to be copied.
+    """
 
     dtypes: tuple[DType, ...] = dt.STORABLE
     missing: tuple[tuple[str, str], ...] = ()
+    reads_inputs_in_place: bool = False
 
     @property
     def supports_everything(self) -> bool:
@@ -52,25 +57,30 @@ class SupportedOpDtypes:
     def from_capabilities(cls, capabilities: Capabilities) -> SupportedOpDtypes:
         """Return the cells that a backend declares."""
         dtypes = tuple(d for d in dt.STORABLE if d in capabilities.dtypes)
-        return cls(dtypes, tuple(dict.fromkeys((m.row, m.dtype) for m in capabilities.unsupported)))
+        missing = tuple(dict.fromkeys((m.row, m.dtype) for m in capabilities.unsupported))
+        is_lent_memory = Ability.LENDING.name.lower() in capabilities.abilities
+        return cls(dtypes, missing, capabilities.surfaces == COMPILED_SURFACES and not is_lent_memory)
 
     def intersect(self, other: SupportedOpDtypes) -> SupportedOpDtypes:
         """Return the cells that both backends declare."""
         dtypes = tuple(d for d in self.dtypes if d in other.dtypes)
-        return SupportedOpDtypes(dtypes, tuple(dict.fromkeys((*self.missing, *other.missing))))
+        missing = tuple(dict.fromkeys((*self.missing, *other.missing)))
+        return SupportedOpDtypes(dtypes, missing, self.reads_inputs_in_place and other.reads_inputs_in_place)
 
     def to_json(self) -> Json | None:
-        """Return a JSON object, or None if everything is supported."""
-        if self.supports_everything:
+        """Return a JSON object, or None for `EVERYTHING`."""
+        if self == EVERYTHING:
             return None
-        return {"dtypes": [d.name for d in self.dtypes], "missing": [list(m) for m in self.missing]}
+        names = [d.name for d in self.dtypes]
+        return {"dtypes": names, "missing": [list(m) for m in self.missing], "in_place": self.reads_inputs_in_place}
 
     @classmethod
     def from_json(cls, document: Json | None) -> SupportedOpDtypes:
         """Return the cells that `to_json` wrote."""
         if document is None:
             return EVERYTHING
-        return cls(tuple(dt.DTYPES[d] for d in document["dtypes"]), tuple((row, d) for row, d in document["missing"]))
+        missing = tuple((row, d) for row, d in document["missing"])
+        return cls(tuple(dt.DTYPES[d] for d in document["dtypes"]), missing, document["in_place"])
 
     def filter_dtypes(self, dtypes: tuple[DType, ...]) -> tuple[DType, ...]:
         """Keep the supported dtypes, repetitions included; all of them if none is supported."""

@@ -26,6 +26,7 @@ from uops.fuzz.generate.kernels.written_by_hand import generate_launch_of_kernel
 from uops.fuzz.generate.maker import GraphMaker
 from uops.fuzz.generate.methods import chains, references, sessions, workloads
 from uops.fuzz.generate.producers import ELEMENTWISE, FEATURES, LEAVES, PRODUCERS, make_constant_expression
+from uops.fuzz.generate.sparse import generate_program_on_sparse_memory
 from uops.fuzz.reduce.corpus import OF_BESTIARY
 from uops.spec.choices import ChoiceSource
 from uops.spec.errors import UopsError
@@ -39,7 +40,7 @@ from uops.spec.suggest import format_did_you_mean
 from uops.spec.verify.dialects import Dialect
 
 #: The version of the generator; it changes whenever some (seed, k, kinds, declared) gives another case.
-VERSION = 53
+VERSION = 54
 #: The version of the draws: only a change of this one gives every kind other cases.
 DRAWS = 18
 #: Numbers of nodes and of elements of one graph; small ones are more frequent, since most bugs show in small graphs.
@@ -213,6 +214,8 @@ KINDS: dict[str, ProgramKind] = {k.name: k for k in (
                 Dialect.TENSOR, references.generate_method_call, 6, records_choices=True),
     ProgramKind("sessions", "statements of the front end in a row: views, assignments, compiled functions, gradients",
                 Dialect.TENSOR, sessions.generate_session, 3, records_choices=True),
+    ProgramKind("sparse", "reads of memory of more than 2^31 elements, most of them zero",
+                Dialect.TENSOR, generate_program_on_sparse_memory),
 )}
 # fmt: on
 #: The kinds of a campaign that names none.

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from uops.backends.answer import memory_key
 from uops.backends.arrays import STORAGE
+from uops.backends.testing.sparse import is_sparse
 from uops.backends.worker.guard import GuardedMemory, GuardSide
 from uops.compiler.runtime.host_functions import HostFunctionKernel, make_host_function_kernel
 from uops.compiler.target import Kernel, Target, load_or_remake_kernel
@@ -35,8 +36,8 @@ def load_and_run_first_calls(
     compiled_program: UOp, target: Target, inputs: Mapping[str, Any], call_count: int | None = None,
     guard_side: GuardSide | None = None,
 ) -> dict[str, Array]:  # fmt: skip
-    """Return the memory after the first `call_count` Calls, or after all of them, as flat arrays. The input arrays are not
-    changed.
+    """Return the memory after the first `call_count` Calls, or after all of them, as flat arrays. The input arrays are copied,
+    except for sparse ones.
 
     With `guard_side`, all memory lies between guard pages. An access beyond it then ends the process or raises Unsound
     afterwards.
@@ -44,7 +45,8 @@ def load_and_run_first_calls(
     calls = compiled_program.src[:call_count]
     arguments = [base_memory(a) for c in compiled_program.src for a in c.arguments]
     memory = {m: _contents_from_input_or_pattern(m, inputs) for m in arguments if not is_variable(m)}
-    guards = {} if guard_side is None else {m: GuardedMemory(a.nbytes, guard_side) for m, a in memory.items()}
+    guarded = {} if guard_side is None else {m: a for m, a in memory.items() if not is_sparse(a)}
+    guards = {m: GuardedMemory(a.nbytes, guard_side or GuardSide.END) for m, a in guarded.items()}
     for m, g in guards.items():
         g.data[:] = memory[m].view(np.uint8)
         memory[m] = g.data.view(memory[m].dtype)
@@ -57,7 +59,7 @@ def load_and_run_first_calls(
                 kernels[c](addresses, [*[_argument_scalar(a, inputs) for a in c.arguments], *sizes])
     for g in guards.values():
         g.check_slack_unwritten()
-    return {memory_key(m): a.copy() if guards else a for m, a in memory.items() if m.op is not Op.BINARY}
+    return {memory_key(m): a.copy() if m in guards else a for m, a in memory.items() if m.op is not Op.BINARY}
 
 
 def _load_binary_or_make_host_kernel(call: UOp, target: Target) -> Kernel:
@@ -85,7 +87,8 @@ def _contents_from_input_or_pattern(memory: UOp, inputs: Mapping[str, Any]) -> A
     if memory.op is Op.BINARY:
         return np.frombuffer(memory.arg.data, np.uint8)
     if memory_key(memory) in inputs:
-        array = np.array(inputs[memory_key(memory)])
+        given = np.asarray(inputs[memory_key(memory)])
+        array = given if is_sparse(given) else given.copy()
         return np.ascontiguousarray(array.astype(_storage_dtype(memory.dtype), copy=False)).reshape(-1)
     contents = np.zeros(memory.arg.size, _storage_dtype(memory.dtype))
     contents.view(np.uint8)[...] = 1 if memory.dtype is dt.bool_ else _PATTERN

@@ -606,6 +606,8 @@ STEPS = "steps"
 #: Names of the oracles that judge the front end, whose samples must keep their choices. One is that of its kind, too.
 NUMPY, SESSIONS = "numpy", "sessions"
 
+#: The part of sparse memory that an oracle judges which copies the inputs: none.
+_NOT_OF_SPARSE = (("sparse", 0),)
 #: The dialects of kinds that are launches.
 _OF_LAUNCHES = frozenset({Dialect.KERNEL, Dialect.SCHEDULED})
 
@@ -629,20 +631,20 @@ ORACLES: dict[str, Oracle] = {o.name: o for o in (
     Oracle("forced",      "with schedules of `--opts forced` the same is given", _check_forced_schedule, 8, frozenset({COMPILER}),
            compilation=lambda c: Compilation(c.sample, None, _draw_forced_config(c))),
     Oracle("beam",        "with schedules that a beam search finds or has stored the same is given", _check_beam_search, 64,
-           frozenset({COMPILER})),
+           frozenset({COMPILER}), every_of_kind=_NOT_OF_SPARSE),
     _oracle_of_scaled_machine("scaled", "for a machine so small that the program is large the same is given", 2),
     *(_oracle_of_scaled_machine(f"scaled-{k}", f"for another such machine, number {k}, too", 0) for k in (2, 3, 4)),
     Oracle("called",      "called from Python, with arguments of any form, it does what it does otherwise",
-           _check_calls_for_aliasing_and_stale_caches, 8, frozenset({COMPILER})),
+           _check_calls_for_aliasing_and_stale_caches, 8, frozenset({COMPILER}), every_of_kind=_NOT_OF_SPARSE),
     Oracle("shipped",     "the backend with its own settings, called in the ways that users call it, is right too",
-           _check_shipped_backend, 8),
+           _check_shipped_backend, 8, every_of_kind=_NOT_OF_SPARSE),
     Oracle("cached",      "with a cache on disk of other programs and settings, whose files are harmed, the same is given",
            _check_with_disk_cache, 64, frozenset({COMPILER})),
     Oracle("native",      "with Stores of its kernels as native text the same is given", _check_native_stores, 2,
            frozenset({COMPILER})),
     Oracle("illegal",     "illegal OptOps are rejected with a reason", _check_illegal_optops, 8, frozenset({COMPILER})),
     Oracle("related",     "a related program gives the same", _check_one_metamorphic_relation, 4,
-           freeze_choices=_freeze_relation_choice),
+           freeze_choices=_freeze_relation_choice, every_of_kind=_NOT_OF_SPARSE),
     Oracle("rule-off",    "without one of the rewrite rules the same is given", _check_with_one_applied_index_rule_disabled, 16,
            frozenset({COMPILER})),
     Oracle("again",       "a second compilation gives the same bits", _check_same_bits_on_second_compile, 32),

@@ -1,6 +1,7 @@
 """File tests: `.uops` programs whose comments say on what inputs they run and what must come out.
 
     ; input p0: 1 -2 0x7fc00000          elements in row-major order, numbers or bit patterns; the shape is the Param's
+    ; input p1: at 5000000000 1 -2       elements from position 5000000000 on; all others are zero, and there may be more `at`
     ; input n: 3                         a variable
     ; check 0: 5 nan 0x80000000          the first value; a bit pattern is compared by bits, `nan` is any NaN, `*` is anything
     ; check b7: 1 2                      the final contents of a Buffer
@@ -25,6 +26,7 @@ import numpy.typing as npt
 
 from uops.backends.answer import collect_caller_input_nodes, is_variable
 from uops.backends.arrays import STORAGE
+from uops.backends.testing.sparse import fill_runs
 from uops.interp import run
 from uops.spec.errors import SpecError, Trap
 from uops.spec.ir import build as b
@@ -40,6 +42,8 @@ Array = npt.NDArray[Any]
 _DIRECTIVE = re.compile(r"^;\s*(input|check|error|trap)\b\s*([^:]*?)\s*(?::\s*(.*))?$")
 
 
+#: Word before the position of a run of elements.
+_AT = "at"
 #: Start of the line that says how a campaign found a program (`uops.fuzz.reduce.reproducer`).
 HEADER = "; uops fuzz: "
 
@@ -145,9 +149,9 @@ def _parse_input(test: FileTest, name: str, words: list[str], line: int) -> Any:
         shape = tuple(evaluate_extent(dim, test.inputs) for dim in leaf.shape)
     except (SpecError, Trap) as e:
         raise SpecError(f"line {line}: the shape of {name} is not known: {e}", line=line, column=1) from e
-    if len(words) != math.prod(shape):
+    if words[:1] != [_AT] and len(words) != math.prod(shape):
         raise SpecError(f"line {line}: {name} has shape {shape}, got {len(words)} elements", line=line, column=1)
-    return _parse_array(words, leaf.dtype, shape)
+    return parse_array(words, leaf.dtype, shape)
 
 
 def evaluate_extent(dim: Dim, inputs: Mapping[str, Any]) -> int:
@@ -167,11 +171,20 @@ def _find_leaf(graph: UOp, name: str) -> UOp | None:
     return leaf or next((u for u in toposort(graph) if u.op in OF_BESTIARY and OF_BESTIARY[u.op](u) == name), None)
 
 
-def _parse_array(words: list[str], d: DType, shape: tuple[int, ...]) -> Array:
+def parse_array(words: list[str], d: DType, shape: tuple[int, ...]) -> Array:
+    """Parse the elements of an array, all of them or its runs. Raises ValueError if a run lies outside of the array."""
+    if words[:1] != [_AT]:
+        return _parse_elements(words, d).reshape(shape)
+    starts = [k for k, w in enumerate(words) if w == _AT]
+    runs = ((int(words[k + 1]), _parse_elements(words[k + 2 : end], d)) for k, end in zip(starts, [*starts[1:], None], strict=True))
+    return fill_runs(shape, np.dtype(STORAGE[d]), runs)
+
+
+def _parse_elements(words: list[str], d: DType) -> Array:
     elements = np.empty(len(words), STORAGE[d])
     for k, w in enumerate(words):
         elements[k] = parse_element(w, d)
-    return elements.reshape(shape)
+    return elements
 
 
 def parse_element(word: str, d: DType) -> Array:

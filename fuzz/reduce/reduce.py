@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from uops.backends.testing.sparse import is_sparse
 from uops.fuzz.generate.kinds import KINDS, ProgramSample
 from uops.fuzz.reduce.reproducer import count_nodes
 from uops.fuzz.reduce.shrinks import SHRINKS, Shrink, nonzero
@@ -58,8 +59,11 @@ def reduce_sample(
     """Return the smallest failing sample found.
 
     With `fails_in_fresh_process` it is the smallest of the last candidates that fails there, or `sample` itself.
-    `before_each_candidate` is called before each candidate; an exception that it raises ends the reduction.
+    `before_each_candidate` is called before each candidate; an exception that it raises ends the reduction. A sample with a
+    sparse array is returned as it is, since shrinks copy arrays.
     """
+    if any(isinstance(v, np.ndarray) and is_sparse(v) for v in sample.inputs.values()):
+        return sample
     if fails_in_fresh_process is None:
         return _SampleReducer(sample, fails, max_questions, before_each_candidate).reduce_until_stable()
     last = min(LAST, max_questions // 2)

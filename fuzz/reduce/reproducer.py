@@ -21,8 +21,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from uops.backends.answer import collect_caller_input_nodes
 from uops.backends.arrays import decode_arrays, encode_arrays
 from uops.backends.conformance.judge import bits_of
+from uops.backends.testing.sparse import is_sparse, list_nonzero_runs
 from uops.fuzz.generate.draw import CheckedReplayDraw
 from uops.fuzz.generate.kinds import (
     KINDS,
@@ -211,10 +213,12 @@ def count_nodes(sample: ProgramSample) -> int:
 
 
 def format_elements(value: Any) -> str:
-    """Format elements in row-major order: integers as they are, floats by bits."""
+    """Format elements in row-major order: integers as they are, floats by bits. Of sparse arrays, only runs are written."""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     a = np.asarray(value)
+    if is_sparse(a):
+        return " ".join(f"at {first} {format_elements(run)}" for first, run in list_nonzero_runs(a)) or "at 0"
     if a.dtype.kind in "biuO":
         return " ".join(str(int(v)) for v in a.reshape(-1))
     digits = 2 * a.dtype.itemsize
@@ -223,14 +227,20 @@ def format_elements(value: Any) -> str:
 
 def to_packet(sample: ProgramSample) -> tuple[Json, bytes]:
     """Encode a sample as a JSON header and a binary body."""
-    header, body = encode_arrays(sample.inputs)
+    sparse = {k: v for k, v in sample.inputs.items() if isinstance(v, np.ndarray) and is_sparse(v)}
+    header, body = encode_arrays({k: v for k, v in sample.inputs.items() if k not in sparse})
+    runs = {k: [v.shape, format_elements(v)] for k, v in sparse.items()}
     choices = sample.choices and list(sample.choices)
-    return {"kind": sample.kind, "text": show(sample.graph), "opts": sample.opts, "choices": choices, "inputs": header}, body
+    fields = {"kind": sample.kind, "text": show(sample.graph), "opts": sample.opts, "choices": choices}
+    return {**fields, "inputs": header, "sparse": runs}, body
 
 
 def from_packet(header: Mapping[str, Any], body: bytes) -> ProgramSample:
     """Decode a sample. Raises LookupError, TypeError, BadFrame or SpecError."""
 
-    choices = header.get("choices")
+    choices, graph = header.get("choices"), parse(header["text"])
     inputs = decode_arrays(header["inputs"], body)
-    return ProgramSample(header["kind"], parse(header["text"]), inputs, header["opts"], None if choices is None else tuple(choices))
+    leaves = collect_caller_input_nodes(graph)
+    for name, (shape, elements) in header["sparse"].items():
+        inputs[name] = corpus.parse_array(elements.split(), leaves[name].dtype, tuple(shape))
+    return ProgramSample(header["kind"], graph, inputs, header["opts"], None if choices is None else tuple(choices))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -90,9 +91,10 @@ def test_two_backends_are_asked_for_what_both_declare(monkeypatch: pytest.Monkey
     assert both.supports_graph(b.add(x, x))
     assert not both.supports_graph(b.mul(x, x))
     assert EVERYTHING.intersect(integers) == integers.intersect(EVERYTHING) == integers
-    assert CaseRunner(Setup("llvm", against="c")).declared == EVERYTHING
+    assert CaseRunner(Setup("llvm", against="c")).declared == replace(EVERYTHING, reads_inputs_in_place=True)
     monkeypatch.syspath_prepend(HERE)
-    assert CaseRunner(Setup("interp", against="planted_backends:Few")).declared.dtypes == (dt.int32, dt.float32)
+    few = CaseRunner(Setup("interp", against="planted_backends:Few")).declared
+    assert (few.dtypes, few.reads_inputs_in_place) == ((dt.int32, dt.float32), False)
 
 
 def test_the_order_of_dtypes_is_no_matter() -> None:
@@ -176,7 +178,8 @@ def test_another_declaration_is_another_campaign(tmp_path: Path) -> None:
     ran(tmp_path, 32)
     with pytest.raises(JournalMismatch, match=r"campaign\.declared .* use another --report"):
         Campaign(setup(dtypes=["int32"]), tmp_path)
-    assert "declared" not in Campaign(Setup("interp"), tmp_path / "all")._journal_heading()["campaign"]
+    everything = Campaign(Setup("interp"), tmp_path / "all")._journal_heading()["campaign"]["declared"]
+    assert SupportedOpDtypes.from_json(everything) == replace(EVERYTHING, reads_inputs_in_place=True)
 
 
 class Narrow(CompilerBackend):
