@@ -51,7 +51,7 @@ def digest_rule(rule: Rule) -> str:
         _serialize_pattern(rule.rhs),
         "" if rule.when is None else _serialize_pattern(rule.when),
     ]
-    evaluated: Pattern | None = getattr(rule.witness, "evaluates", None)
+    evaluated = rule.evaluated_pattern
     parts.append("" if evaluated is None else _serialize_pattern(evaluated))
     parts.append("" if rule.types is None else rule.types.__qualname__ if hasattr(rule.types, "__qualname__") else "relation")
     if rule.assumes is not None:

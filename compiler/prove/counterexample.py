@@ -15,7 +15,6 @@ from uops.compiler.prove.obligations import gives_index_as_word
 from uops.compiler.prove.solver.solver import Number
 from uops.compiler.prove.typings import RuleTyping, TypedPattern, enumerate_rule_typings
 from uops.compiler.prove.verdicts import ProofVerdict
-from uops.compiler.rewrite.pattern import Pattern
 from uops.compiler.rewrite.rule import Rule
 from uops.spec.errors import Crash
 from uops.spec.ir import build as b
@@ -82,7 +81,7 @@ class RuleCounterexample:
                 inputs[f"p{slot}"] = (d, value)
         a = self.typing if self.rule.assumes is None else _retype_floats_in_patterns_as_float64(self.typing)
         rhs = None if a.rhs is None else instantiate_typed_pattern(a.rhs, env)
-        evaluated: Pattern | None = getattr(self.rule.witness, "evaluates", None)
+        evaluated = self.rule.evaluated_pattern
         equation = (instantiate_typed_pattern(a.lhs, env), env["k"]) if evaluated is self.rule.lhs else None
         return CounterexampleGraphs(
             instantiate_typed_pattern(a.lhs, env), rhs, tuple(instantiate_typed_pattern(c, env) for c in a.when), equation, inputs

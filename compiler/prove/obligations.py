@@ -8,7 +8,8 @@ defined and the condition hold. Then the right side is defined and may replace t
   equality of canonical sums.
 - A rule that `assumes` something has its condition on values as one more conjunct. Definedness of its left side is claimed, not
   assumed.
-- A witness with an attribute `evaluates` promises that its variable `k` is the value of that pattern, by the constant folder.
+- The variable `k` of an `EvaluationWitness` is the value of its pattern, by the constant folder. What another witness says of its
+  variables is not believed.
 - A plan with a condition also has a query whether left side and condition are satisfiable: if not, the rule is vacuous.
 """
 
@@ -32,7 +33,7 @@ from uops.compiler.prove.semantics import encode_op
 from uops.compiler.prove.solver import smt
 from uops.compiler.prove.solver.smt import Encoding, Term
 from uops.compiler.prove.typings import RuleTyping, TypedPattern, annotate_dtypes_if_well_typed, enumerate_rule_typings
-from uops.compiler.rewrite.pattern import Pattern, variables
+from uops.compiler.rewrite.pattern import variables
 from uops.compiler.rewrite.rule import Rule
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
@@ -307,7 +308,7 @@ def _assume_witness_value_equals_evaluated_pattern(
     on_cast: Callable[[EncodedValue, EncodedValue], None],
 ) -> list[Term]:
     """State the promise of a witness that evaluates a pattern: `k` is its value."""
-    evaluated: Pattern | None = getattr(rule.witness, "evaluates", None)
+    evaluated = rule.evaluated_pattern
     if evaluated is None or "k" not in env:
         return []
     if evaluated is rule.lhs:

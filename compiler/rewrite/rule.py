@@ -13,6 +13,7 @@ from enum import Enum
 
 from uops.compiler.ir.affine import are_equal_sums
 from uops.compiler.rewrite.pattern import Binding, Pattern, format_pattern, instantiate, match_pattern_and_bind
+from uops.compiler.rewrite.witness import EvaluationWitness
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
@@ -67,6 +68,12 @@ class Rule:
     witness: Witness | None = None
     types: TypeRelation | None = None
     assumes: Assumptions | None = None
+
+    @property
+    def evaluated_pattern(self) -> Pattern | None:
+        """The pattern whose value the constant folder gives the variable `k`, or None."""
+        witness = self.witness
+        return witness.evaluates if type(witness) is EvaluationWitness else None
 
     def __str__(self) -> str:
         condition = "" if self.when is None else f" when {format_pattern(self.when)}"

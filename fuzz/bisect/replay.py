@@ -64,7 +64,7 @@ _TOLERANCE = 1e-6
 def _replay_in_fractions_then_with_tolerance(counterexample: RuleCounterexample) -> ReplayOutcome:
     graphs, rule = counterexample.build_graphs_and_inputs(), counterexample.rule
     inputs = {name: _decode_bits(d, v) for name, (d, v) in graphs.inputs.items()}
-    witness = getattr(rule.witness, "evaluates", None)
+    witness = rule.evaluated_pattern
     values = counterexample.values
     if any(evaluate_exactly(p, values) in (False, None) for p in conditions(rule)):
         return ReplayOutcome(False, "not confirmed: what the rule assumes does not hold")

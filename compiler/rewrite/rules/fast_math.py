@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from uops.compiler.prove.admission import select_proved_rules_and_warn
 from uops.compiler.rewrite.pattern import (
     BOOL,
-    Binding,
     Pattern,
     TypeVar,
     as_pattern,
@@ -29,7 +28,8 @@ from uops.compiler.rewrite.pattern import (
     where,
 )
 from uops.compiler.rewrite.rule import Assumptions, Flaw, Rule
-from uops.compiler.rewrite.rules.folding import FOLDS, SWAPS, EvaluationWitness
+from uops.compiler.rewrite.rules.folding import FOLDS, SWAPS
+from uops.compiler.rewrite.witness import EvaluationWitness
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import REDUCTIONS, Op
@@ -78,22 +78,19 @@ def minus(a: object, b: object) -> Pattern:
     return operation(Op.SUB, a, b)
 
 
-class NormalNumberWitness(EvaluationWitness):
-    """A witness that proposes `k` only if its value is near the exact one.
+def _is_finite(k: UOp) -> bool:
+    """Return True if the value of a constant is finite, as it is if it is near the exact one."""
+    return bool(abs(k.arg.value) <= k.dtype.max_finite)
 
-    The value must be finite. A product or quotient must be a normal number too, because it may have underflowed.
-    """
 
-    __slots__ = ()
+def _is_normal_number(k: UOp) -> bool:
+    """Return True if a constant is a finite normal number. A product or quotient that is none may have underflowed."""
+    return _is_finite(k) and abs(k.arg.value) >= k.dtype.smallest_normal
 
-    def __call__(self, binding: Binding) -> dict[str, UOp] | None:
-        proposed = super().__call__(binding)
-        if proposed is None:
-            return None
-        k = proposed["k"]
-        least, most = k.dtype.smallest_normal, k.dtype.max_finite
-        is_sum = self.evaluates.op in (Op.ADD, Op.SUB)
-        return proposed if abs(k.arg.value) <= most and (is_sum or abs(k.arg.value) >= least) else None
+
+def _make_witness_near_exact_value(p: Pattern) -> EvaluationWitness:
+    """Return a witness that proposes the value of a pattern only if it is near the exact one."""
+    return EvaluationWitness(p, _is_finite if p.op in (Op.ADD, Op.SUB) else _is_normal_number)
 
 
 def _enumerate_orders_of_nonconstant_operands(q: Pattern) -> Iterator[Pattern]:
@@ -140,7 +137,7 @@ def _generate_commuted_rules(
                 order,
                 rhs,
                 when,
-                None if value_of_constant_k is None else NormalNumberWitness(value_of_constant_k),
+                None if value_of_constant_k is None else _make_witness_near_exact_value(value_of_constant_k),
                 assumes=Assumptions(flaws, assumed_condition),
             )
 

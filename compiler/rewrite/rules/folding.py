@@ -5,9 +5,7 @@ The folded constant is a witness that `uops.compiler.rewrite.fold` computes. For
 
 from __future__ import annotations
 
-import math
-
-from uops.compiler.rewrite.fold import FOLD, fold_constant
+from uops.compiler.rewrite.fold import FOLD
 from uops.compiler.rewrite.pattern import (
     BOOL,
     COMMUTATIVE,
@@ -18,14 +16,13 @@ from uops.compiler.rewrite.pattern import (
     bitcast,
     cast,
     cst,
-    instantiate,
     operation,
     var,
 )
 from uops.compiler.rewrite.rule import Rule, Witness
+from uops.compiler.rewrite.witness import EvaluationWitness
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import ConstArg
-from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.operands import OPERANDS
 from uops.spec.ir.ops import BITWISE, COMPARE, Op
@@ -39,29 +36,6 @@ _FOLDED = (
     *(Op.WHERE, Op.MULACC),
 )
 assert {*_FOLDED, Op.CAST, Op.BITCAST} == FOLD.keys(), f"compiler/rewrite/rules/folding.py: add {FOLD.keys() - {*_FOLDED}}"
-
-
-class EvaluationWitness:
-    """A witness that proposes `k`, the value of the pattern `evaluates` under a binding of its constants.
-
-    A proof of the rule assumes that the folder computes this value.
-    """
-
-    __slots__ = ("evaluates",)
-
-    def __init__(self, evaluates: Pattern) -> None:
-        self.evaluates = evaluates
-
-    def __call__(self, binding: Binding) -> dict[str, UOp] | None:
-        node = instantiate(self.evaluates, binding)
-        return propose_constant_unless_nan(fold_constant(node), node.dtype)
-
-
-def propose_constant_unless_nan(value: bool | int | float | None, d: DType) -> dict[str, UOp] | None:
-    """Return the witness `k` for a folded value; None for a NaN, since a constant would fix its sign and payload."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return None
-    return {"k": UOp(Op.CONST, (), ConstArg(value, d))}
 
 
 def _op_fold_rule(op: Op) -> Rule:

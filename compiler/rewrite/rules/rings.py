@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from uops.compiler.rewrite.pattern import ALL_INTS, MACHINE_INTS, Pattern, as_pattern, cst, maximum, operation, var
 from uops.compiler.rewrite.rule import Rule
-from uops.compiler.rewrite.rules.folding import EvaluationWitness
+from uops.compiler.rewrite.witness import EvaluationWitness
 from uops.spec.ir.ops import Op
 
 x, y = var("x", ALL_INTS), var("y", ALL_INTS)

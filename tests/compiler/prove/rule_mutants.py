@@ -121,7 +121,7 @@ def mutants() -> Iterator[Mutant]:
     """All of them, in the order of the rules."""
     for rules in (THEMES | further.THEMES).values():
         for rule in rules:
-            if getattr(rule.witness, "evaluates", None) is None:
+            if rule.evaluated_pattern is None:
                 yield from _of(rule)
 
 

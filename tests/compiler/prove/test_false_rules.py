@@ -9,10 +9,13 @@ from uops.compiler.prove.counterexample import RuleCounterexample
 from uops.compiler.prove.obligations import obligations
 from uops.compiler.prove.solver.solver import SolverWorker
 from uops.compiler.prove.verdicts import ProofStatus, ProofVerdict, decide_obligation
-from uops.compiler.rewrite.pattern import BOOL, INDEX, Pattern, cast, cst, eq, maximum, operation, var, where
+from uops.compiler.rewrite.pattern import BOOL, INDEX, Binding, Pattern, cast, cst, eq, maximum, operation, var, where
 from uops.compiler.rewrite.rule import Rule
+from uops.compiler.rewrite.witness import EvaluationWitness
 from uops.fuzz.bisect.replay import replay_counterexample
+from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
 
@@ -38,6 +41,25 @@ def test_a_false_rule_is_refuted_and_the_interpreter_agrees(name: str, worker: S
             return
         said.append(f"{o.name}: {found.status.value} {found.by}")
     pytest.fail("\n".join(said))
+
+
+class Liar:
+    """A witness that says which pattern its constant is the value of, and proposes another."""
+
+    evaluates = cst("c", INDEX) + cst("d", INDEX)
+
+    def __call__(self, binding: Binding) -> dict[str, UOp]:
+        return {"k": b.index(7)}
+
+
+def test_what_a_witness_says_of_its_value_is_not_believed(worker: SolverWorker) -> None:
+    """The same rule with a witness whose value the folder computes is proved."""
+    c, d, k = cst("c", INDEX), cst("d", INDEX), cst("k", INDEX)
+    verdicts = [
+        {decide_obligation(worker, o).status for o in obligations(Rule("sum", c + d, k, witness=w))}
+        for w in (EvaluationWitness(c + d), Liar(), EvaluationWitness(c + c))
+    ]
+    assert verdicts == [{ProofStatus.PROVED}, {ProofStatus.REFUTED}, {ProofStatus.REFUTED}]
 
 
 @pytest.mark.parametrize(("by", "word"), [("bits", 2**72 - 1), ("whole native", -1), ("slice", True)])

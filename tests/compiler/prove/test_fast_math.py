@@ -90,7 +90,7 @@ def sides(rule: Rule) -> tuple[Array, Array, dict[Flaw, npt.NDArray[np.bool_]], 
         d = dt.bool_ if v.dtypes == (dt.bool_,) else dt.float32
         inputs[f"p{slot}"] = np.array([pt[slot] for pt in points], np.bool_ if d is dt.bool_ else np.float32)
         env[name] = b.param(slot, (len(points),), d)
-    form: Pattern | None = getattr(rule.witness, "evaluates", None)
+    form = rule.evaluated_pattern
     typed = typing(rule)
     assert typed.rhs is not None
     if form is not None:
@@ -266,7 +266,7 @@ def difference(rule: Rule) -> str | None:
     a = next(iter(enumerate_rule_typings(rule)))
     rng = np.random.default_rng(len(rule.name))
     env, inputs = dict[str, UOp](), dict[str, Array]()
-    form: Pattern | None = getattr(rule.witness, "evaluates", None)
+    form = rule.evaluated_pattern
     for slot, (name, d) in enumerate((n, d) for n, d in a.types.items() if isinstance(n, str) and n in names(rule)):
         if name == "k" and form is not None:
             continue

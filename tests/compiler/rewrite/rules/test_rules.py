@@ -134,7 +134,7 @@ def conjuncts(p: Pattern | None) -> list[Pattern]:
 
 def solved(rule: Rule) -> dict[str, Pattern]:
     """Variables that the condition defines by an equation over others, s == q*c + r, or the folder by a pattern."""
-    promised: Pattern | None = getattr(rule.witness, "evaluates", None)
+    promised = rule.evaluated_pattern
     found: dict[str, Pattern] = {} if promised is None else {"k": promised}
     for c in conjuncts(rule.when):
         if c.op is Op.CMPEQ:
