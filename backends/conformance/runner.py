@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from uops.backends.conformance.cases import generate_cases
+from uops.backends.conformance.cases import generate_cases, generate_optional_cases
 from uops.backends.conformance.cases.compiled import enters_pipeline_at_or_before
 from uops.backends.conformance.cases.native import translate_native_text
 from uops.backends.conformance.causes.find import classify_run_without_result, judge_and_explain
@@ -52,6 +52,7 @@ from uops.spec.ir.node import toposort
 from uops.spec.ir.ops import ALU, Op
 from uops.spec.ir.text import show
 from uops.spec.rows.named.base import RowSubject
+from uops.spec.rows.optional import list_nodes_outside_optional_bodies
 from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.infer import infer_tensor_kernel_or_bestiary_dialect
 
@@ -105,19 +106,22 @@ def run_conformance(
     backend: str, backend_info: BackendInfo, *, tier: ConformanceTier = ConformanceTier.SMOKE, rows: str = "*", jobs: int = 2,
     progress: Progress | None = None, limits: client.Limits = LIMITS, schedules: SchedulePolicy = CHOSEN,
     journal: Path | None = None, dialect: Dialect | None = None, sample: int | None = None, sample_seed: int = 0,
+    subject: RowSubject = RowSubject.BACKEND,
 ) -> ConformanceRun:  # fmt: skip
     """Run the suite on a backend that `backend_info` describes; with `dialect`, on programs that the compiler lowers to it first.
 
-    Programs of later dialects are then none of the suite. `sample` is a number of cases. `sample_seed` draws them
+    Programs of later dialects are then none of the suite. With the subject OPTIONAL, the suite is that of the optional rows.
+    `sample` is a number of cases. `sample_seed` draws them
     among those that the backend can be asked.
 
     Ctrl-C ends the run early: judged cases are kept, the rest is `not run`, and `complete` is False. Raises JournalMismatch if the
     journal belongs to another run, and JournalInUse.
     """
     start = time.monotonic()
-    run = ConformanceRun(backend, backend_info.version, tier, rows, {level: {} for level in ConformanceLevel})
+    run = ConformanceRun(backend, backend_info.version, tier, rows, {level: {} for level in ConformanceLevel}, subject=subject)
     capabilities = backend_info.capabilities
-    required = [c for c in generate_cases(tier, rows) if dialect is None or enters_pipeline_at_or_before(c, dialect)]
+    generate = generate_optional_cases if subject is RowSubject.OPTIONAL else generate_cases
+    required = [c for c in generate(tier, rows) if dialect is None or enters_pipeline_at_or_before(c, dialect)]
     if sample is not None:
         run.sample = SampleOrigin(sample_seed, len(required), frozenset(c.row for c in required))
         required = draw_sample([c for c in required if _is_declared(c, capabilities)], sample, sample_seed)
@@ -128,6 +132,7 @@ def run_conformance(
     _initialize_cells(run, required, capabilities)
     heading = journal_heading(backend, run.version, tier, schedules) | ({"dialect": dialect.value} if dialect else {})
     heading |= {"traits": list(run.traits)} if run.traits else {}
+    heading |= {"subject": subject.value} if subject is not RowSubject.BACKEND else {}
     to_worker_case = functools.partial(_to_worker_case, capabilities=capabilities, dialect=dialect)
     with nullcontext() if journal is None else closing(Journal(journal, heading)) as open_journal:
         records = {} if open_journal is None else read_case_records(open_journal, supported)
@@ -159,7 +164,7 @@ def _find_declared_gap(case: ConformanceCase, capabilities: Capabilities) -> Mis
     if gap := capabilities.missing(case.row, case.dtype):
         return gap
     undeclared = [d for d in dt.STORABLE if d not in capabilities.dtypes]
-    used = {u.dtype for u in toposort(case.graph)} if undeclared else ()
+    used = {u.dtype for u in list_nodes_outside_optional_bodies(case.graph)} if undeclared else ()
     absent = next((d for d in undeclared if d in used), None)
     return None if absent is None else Missing(case.row, absent.name, f"no dtype {absent.name}, which a value in the program has")
 

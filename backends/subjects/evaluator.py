@@ -27,9 +27,10 @@ from uops.backends.subjects.walk import FORMS, GraphRun, Scope
 from uops.spec.errors import Unsupported
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
-from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import ALU, BINARY, Op
 from uops.spec.result import Result
+from uops.spec.rows.optional import OPTIONAL, find_optional_function, list_nodes_outside_optional_bodies
 from uops.spec.rows.rows import ROWS
 
 #: The most programs of which a compiled form is kept, for further calls.
@@ -78,7 +79,7 @@ class Evaluator(Library, Backend):
         missing = [
             *self.lacks,
             Missing("Movement/Replicated", "*", f"{self.name} has no op that checks copies to be equal"),
-            *(Missing(ROWS[op].id, "*", f"{self.name} has no such function") for op in FUNCTION_OPS if op not in self.functions),
+            *(Missing(row, "*", f"{self.name} has no such function") for row in self._list_rows_without_function()),
         ]
         for d in self.dtypes if self.is_probed else ():
             declared = Capabilities(tuple(self.dtypes), tuple(missing))
@@ -86,6 +87,10 @@ class Evaluator(Library, Backend):
                 if declared.missing(rows[0], d) is None and (reason := self._run_on_ones_and_describe_refusal(graph)):
                     missing += [Missing(row, d.name, reason) for row in rows]
         return Capabilities(tuple(self.dtypes), tuple(missing), traits=self.traits)
+
+    def _list_rows_without_function(self) -> list[str]:
+        optional = [f.row for name, f in OPTIONAL.items() if name not in (*self.optional_functions, "cast_by_c")]
+        return [*(ROWS[op].id for op in FUNCTION_OPS if op not in self.functions), *optional]
 
     def _run_on_ones_and_describe_refusal(self, graph: UOp) -> str | None:
         """Return in the library's words why it refuses a program, or None."""
@@ -102,21 +107,29 @@ class Evaluator(Library, Backend):
     def _require_declared_ops_and_dtypes(self, graph: UOp) -> None:
         """Raise Unsupported for an op or dtype that the library lacks, before anything is evaluated."""
         self._require_dtypes(graph)
-        for u in toposort(graph):
+        for u in list_nodes_outside_optional_bodies(graph):
             if u.op not in FORMS:
                 raise Unsupported(f"{u.op.name} (the adapter has no form for it)", self.name)
             d = u.lhs.dtype if u.op in BINARY else u.dtype
             if u.op in ALU and d is not dt.index:
                 self.require_function(u.op, d)
+            elif u.op is Op.FUNCTION and (function := find_optional_function(u)) is not None:
+                self._require_row(function.row, u.arguments[0].dtype)
 
     def require_function(self, op: Op, dtype: DType) -> None:
         """Raise Unsupported if a row is declared to be missing."""
-        missing = self._declared_and_probed_capabilities.missing(ROWS[op].id, dtype)
+        self._require_row(ROWS[op].id, dtype)
+
+    def _require_row(self, row: str, dtype: DType) -> None:
+        missing = self._declared_and_probed_capabilities.missing(row, dtype)
         if missing is not None:
             raise Unsupported(f"{missing.row} of {dtype}: {missing.reason}", self.name)
 
     def _require_dtypes(self, graph: UOp) -> None:
-        absent = next((u.dtype for u in toposort(graph) if u.dtype in dt.STORABLE and u.dtype not in self.dtypes), None)
+        absent = next(
+            (u.dtype for u in list_nodes_outside_optional_bodies(graph) if u.dtype in dt.STORABLE and u.dtype not in self.dtypes),
+            None,
+        )
         if absent is not None:
             raise Unsupported(f"dtype {absent}", self.name)
 

@@ -99,6 +99,15 @@ def list_numpy_functions(module: Any) -> dict[Op, Callable[..., Any]]:
     return functions | {Op.MULACC: lambda a, b, c: module.add(module.multiply(a, b), c)}
 
 
+def list_numpy_optional_functions(module: Any) -> dict[str, Callable[..., Any]]:
+    """Return the functions of a module with NumPy's names for optional rows. NumPy has no quotient that is rounded toward zero."""
+    return {
+        "floor": module.floor, "ceil": module.ceil, "round_to_even": module.rint, "fmod": module.fmod,
+        "floor_mod": module.remainder, "floor_divide": module.floor_divide, "trunc_remainder": module.fmod,
+        "sort": module.sort, "argsort": lambda x: module.argsort(x, kind="stable"),
+    }  # fmt: skip
+
+
 def compute_host_value(op: Op, operands: Sequence[HostValue]) -> HostValue:
     """Return an elementwise op of host values. Raises Unsupported for an op that index values lack."""
     if op not in _FUNCTIONS:

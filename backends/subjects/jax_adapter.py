@@ -11,7 +11,7 @@ import numpy as np
 from uops.backends.arrays import STORAGE
 from uops.backends.contract import FLUSHES_SUBNORMALS, Missing
 from uops.backends.subjects.evaluator import Evaluator
-from uops.backends.subjects.host import Array, list_numpy_functions
+from uops.backends.subjects.host import Array, list_numpy_functions, list_numpy_optional_functions
 from uops.backends.subjects.library import GraphFunction, import_library
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
@@ -45,6 +45,12 @@ class Jax(Evaluator):
     def list_functions(self) -> dict[Op, Callable[..., Any]]:
         """Return functions of `jax.numpy`, Exp2 of `jax.lax`, and Threefry of `jax.extend`."""
         return list_numpy_functions(self.jnp) | {Op.EXP2: self.lax.exp2, Op.THREEFRY: self._threefry}
+
+    def list_optional_functions(self) -> dict[str, Callable[..., Any]]:
+        """Return functions of `jax.numpy`, and of `jax.lax` where NumPy has none."""
+        away = {"round_away": lambda x: self.lax.round(x, self.lax.RoundingMethod.AWAY_FROM_ZERO), "trunc_divide": self.lax.div}
+        sorting = {"argsort": lambda x: self.jnp.argsort(x, stable=True)}
+        return list_numpy_optional_functions(self.jnp) | away | sorting
 
     def _threefry(self, counter: Any, key: Any) -> Any:
         """Apply the block cipher under `jax.random` to the words of a counter and a key."""

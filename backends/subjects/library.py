@@ -16,6 +16,7 @@ from uops.spec.extras import install_command
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.ops import ALU, Op
+from uops.spec.rows.optional import OptionalFunction
 from uops.spec.rows.rows import ROWS
 
 Value = Any
@@ -37,6 +38,7 @@ class Library(ABC):
     def __init__(self) -> None:
         self.dtypes: Mapping[DType, Any] = self.list_dtypes()
         self.functions: Functions = self.list_functions()
+        self.optional_functions: Mapping[str, Callable[..., Value]] = self.list_optional_functions()
 
     @abstractmethod
     def list_dtypes(self) -> dict[DType, Any]:
@@ -45,6 +47,10 @@ class Library(ABC):
     @abstractmethod
     def list_functions(self) -> dict[Op, Callable[..., Value]]:
         """Return a function of the library for each elementwise op that it has."""
+
+    def list_optional_functions(self) -> dict[str, Callable[..., Value]]:
+        """Return a function of the library for each optional row (R188) that it has, by name; conversions need none."""
+        return {}
 
     @abstractmethod
     def import_array(self, array: Array, dtype: DType) -> Value:
@@ -125,6 +131,14 @@ class Library(ABC):
         if op not in self.functions:
             raise Unsupported(ROWS[op].id, self.name)
         return self.functions[op](*values)
+
+    def apply_optional(self, function: OptionalFunction, values: Sequence[Value], dtype: DType) -> Value:
+        """Apply the library's own function for an optional row to operands of a dtype. Raises Unsupported."""
+        if function.name == "cast_by_c":
+            return self.cast(values[0], dtype, dt.int32)
+        if function.name not in self.optional_functions:
+            raise Unsupported(function.row, self.name)
+        return self.optional_functions[function.name](*values)
 
     def read_index(self, cell: Any) -> Array:
         """Return index values that a shape or an offset needs. Raises Unsupported if the graph is compiled before it is run."""

@@ -53,6 +53,14 @@ class Mlx(Evaluator):
         }
         # fmt: on
 
+    def list_optional_functions(self) -> dict[str, Callable[..., Any]]:
+        """Return functions of `mlx.core`, which has no remainder with the sign of the dividend."""
+        m = self.mx
+        return {
+            "floor": m.floor, "ceil": m.ceil, "round_to_even": m.round, "floor_mod": m.remainder, "floor_divide": m.floor_divide,
+            "sort": m.sort, "argsort": lambda x: m.argsort(x).astype(m.int64),
+        }  # fmt: skip
+
     def is_refusal(self, error: Exception) -> bool:
         """Return True for a function that MLX does not have for the dtype."""
         words = ("not supported", "not implemented", "not yet implemented", "does not support")

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from uops.backends.contract import Missing
-from uops.backends.subjects.host import Array, list_numpy_functions
+from uops.backends.subjects.host import Array, list_numpy_functions, list_numpy_optional_functions
 from uops.backends.subjects.library import import_library
 from uops.backends.subjects.nodes import (
     CompiledNodes,
@@ -69,6 +69,11 @@ class Numba(NodeEvaluator):
         """Return calls of NumPy's functions; there is no Threefry."""
         functions = list_numpy_functions(_CallsOfNumpy())
         return {op: _give_bools(f) if op in COMPARE else f for op, f in functions.items()}
+
+    def list_optional_functions(self) -> dict[str, Callable[..., Node]]:
+        """Return calls of NumPy's functions."""
+        sorting = {"argsort": lambda x: make_node("{out} = np.argsort({0}, kind='mergesort')", dt.int64, x.shape, x)}
+        return list_numpy_optional_functions(_CallsOfNumpy()) | sorting
 
     def is_refusal(self, error: Exception) -> bool:
         """Return True for a function that Numba does not have for the types."""

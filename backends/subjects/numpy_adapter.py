@@ -10,7 +10,7 @@ import numpy as np
 from uops.backends.arrays import STORAGE
 from uops.backends.contract import Inputs, Missing
 from uops.backends.subjects.evaluator import Evaluator
-from uops.backends.subjects.host import Array, NumpyMovement, list_numpy_functions
+from uops.backends.subjects.host import Array, NumpyMovement, list_numpy_functions, list_numpy_optional_functions
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
@@ -37,6 +37,10 @@ class Numpy(NumpyMovement, Evaluator):
     def list_functions(self) -> dict[Op, Callable[..., Any]]:
         """Return ufuncs, `where`, and a product with a sum."""
         return list_numpy_functions(np)
+
+    def list_optional_functions(self) -> dict[str, Callable[..., Any]]:
+        """Return ufuncs and the functions that sort."""
+        return list_numpy_optional_functions(np)
 
     def run(self, graph: UOp, inputs: Inputs) -> Result:
         """Evaluate a graph without NumPy's warnings."""

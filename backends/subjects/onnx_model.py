@@ -43,6 +43,10 @@ def _make_unguarded_bit_shift_builder(direction: str) -> Callable[[Node, Node], 
     return build
 
 
+def _make_remainder_of_c(x: Node, y: Node) -> Node:
+    return make_node("Mod", x.dtype, np.broadcast_shapes(x.shape, y.shape), x, y, fmod=1)
+
+
 class OnnxEvaluator(NodeEvaluator):
     """A runtime of ONNX models. A subclass runs a model."""
 
@@ -94,6 +98,12 @@ class OnnxEvaluator(NodeEvaluator):
             make("Pow"), Op.MULACC: lambda a, b, c: add(mul(a, b), c),
         }
         # fmt: on
+
+    def list_optional_functions(self) -> dict[str, Callable[..., Node]]:
+        """Return builders of ONNX operators. Mod of floats is C's fmod, and Div of integers truncates."""
+        fmod, make = _make_remainder_of_c, make_elementwise_builder
+        rounding = {"floor": make("Floor"), "ceil": make("Ceil"), "round_to_even": make("Round")}
+        return rounding | {"fmod": fmod, "trunc_remainder": fmod, "trunc_divide": make("Div")}
 
     def cast(self, x: Node, source: DType, target: DType) -> Node:
         """Cast."""

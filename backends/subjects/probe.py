@@ -13,6 +13,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
+from uops.spec.rows.optional import OPTIONAL
 from uops.spec.rows.rows import ROWS
 from uops.spec.rows.signatures import accepts_dtypes, operand_dtypes
 
@@ -24,6 +25,9 @@ def list_probes(d: DType) -> Iterator[tuple[tuple[str, ...], UOp]]:
         kinds = operand_dtypes(op, d)
         if accepts_dtypes(op, kinds):
             yield (ROWS[op].id,), b.build_alu_with_promotion(op, *(b.param(k, (2, 3), kind) for k, kind in enumerate(kinds)))
+    for f in OPTIONAL.values():
+        if d in f.dtypes:
+            yield (f.row,), f.build(*(b.param(k, (3,), d) for k in range(f.arity)))
     sums = ("Reduce/Reduce", "Bestiary/REDUCE_AXIS", "Composition/*")
     yield sums, b.tuple_(*(b.reduce(x, op, (1,)) for op in (Op.ADD, Op.MUL, Op.MAX)))
     yield (

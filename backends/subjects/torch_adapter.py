@@ -55,6 +55,15 @@ class Torch(Evaluator):
         }
         # fmt: on
 
+    def list_optional_functions(self) -> dict[str, Callable[..., Any]]:
+        """Return functions of `torch`, which has no rounding away from zero."""
+        t = self.torch
+        return {
+            "floor": t.floor, "ceil": t.ceil, "round_to_even": t.round, "fmod": t.fmod, "floor_mod": t.remainder,
+            "floor_divide": t.floor_divide, "trunc_divide": lambda x, y: t.div(x, y, rounding_mode="trunc"),
+            "trunc_remainder": t.fmod, "sort": lambda x: t.sort(x).values, "argsort": lambda x: t.argsort(x, stable=True),
+        }  # fmt: skip
+
     def is_refusal(self, error: Exception) -> bool:
         """Return True for an op without a kernel for the dtype."""
         words = ("not implemented for", "not supported", "not yet supported", "unsupported")

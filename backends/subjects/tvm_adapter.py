@@ -67,6 +67,16 @@ class Tvm(NodeEvaluator):
         functions = {op: make(f[0], None, f[1]) if isinstance(f, tuple) else make(f) for op, f in operators.items()}
         return functions | {op: make(compare[op], dt.bool_) for op in COMPARE}
 
+    def list_optional_functions(self) -> dict[str, Callable[..., Node]]:
+        """Return operators of Relax. `mod` has the sign of the dividend; of halves, TVM's `round` does not say which it takes."""
+        r, make = self.relax.op, make_elementwise_builder
+        return {
+            "floor": make(r.floor), "ceil": make(r.ceil), "floor_mod": make(r.floor_mod), "fmod": make(r.mod),
+            "floor_divide": make(r.floor_divide), "trunc_remainder": make(r.mod),
+            "sort": lambda x: make_node(r.sort, x.dtype, x.shape, x, axis=0),
+            "argsort": lambda x: make_node(r.argsort, dt.int64, x.shape, x, axis=0, dtype="int64"),
+        }  # fmt: skip
+
     def _use_tensor_expression(self, function: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *xs: self.relax.BlockBuilder.current().call_te(function, *xs)
 

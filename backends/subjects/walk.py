@@ -1,7 +1,8 @@
 """Evaluation of a TENSOR graph, node by node, with the functions of one library.
 
-A scope holds a cell per node: a value of the library, a HostValue, a Reference, the scope of a Function's body, or None for an
-effect. Nodes are evaluated once, sources first. A Call is evaluated where it stands; what follows it stands behind an After.
+A scope holds a cell per node: a value of the library, a HostValue, a Reference, the scope of a Function's body, a tuple for an
+optional function, or None for an effect. Nodes are evaluated once, sources first. A Call is evaluated where it stands; what follows
+it stands behind an After.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import MARKERS, RESHAPING, SHIFT, TO_SHAPE, Op
 from uops.spec.ir.scope import VIEWS, is_variable, scope_nodes
+from uops.spec.rows.optional import find_optional_function
 from uops.spec.verify.infer import is_kernel_or_custom_function_body
 
 Cell = Any
@@ -224,8 +226,12 @@ def _evaluate_reduce(s: Scope, u: UOp) -> Cell:
 # ------------------------------------------------------------------------------------------------------ calls and memory
 
 
-def _open_function(s: Scope, u: UOp) -> Cell:
-    return Scope(s.run, s, u)
+def _open_function_or_apply_optional(s: Scope, u: UOp) -> Cell:
+    """Return the scope of a body, or the one value of an optional function in a tuple."""
+    function = find_optional_function(u)
+    if function is None:
+        return Scope(s.run, s, u)
+    return (s.library.apply_optional(function, [s.value(x) for x in u.arguments], u.arguments[0].dtype),)
 
 
 def _evaluate_call(s: Scope, u: UOp) -> Cell:
@@ -237,7 +243,9 @@ def _evaluate_call(s: Scope, u: UOp) -> Cell:
 def _evaluate_tuple_element(s: Scope, u: UOp) -> Cell:
     packed = u.packed
     if packed.op is Op.FUNCTION:
-        body: Scope = s.cells[packed]
+        body: Scope | tuple[Cell, ...] = s.cells[packed]
+        if isinstance(body, tuple):
+            return body[u.arg.index]
         return body.evaluate(packed.body.src[u.arg.index])  # a value of the Tuple
     return s.cells[packed.src[u.arg.index]]  # a value of the Tuple
 
@@ -276,7 +284,7 @@ FORMS: dict[Op, Form] = {
     Op.SLICE: _evaluate_slice,
     Op.BITCAST: _evaluate_bitcast,
     Op.REDUCE: _evaluate_reduce,
-    Op.FUNCTION: _open_function,
+    Op.FUNCTION: _open_function_or_apply_optional,
     Op.CALL: _evaluate_call,
     Op.GETTUPLE: _evaluate_tuple_element,
     Op.LOAD: _evaluate_load,

@@ -17,9 +17,10 @@ from uops.backends.contract import COMPILED_SURFACES, Capabilities, Missing
 from uops.compiler.target import Ability
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
-from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import COMPARE, Op
 from uops.spec.ir.record import dataclass
+from uops.spec.rows.optional import find_optional_function, list_nodes_outside_optional_bodies
 from uops.spec.rows.rows import ROWS
 
 Json = dict[str, Any]
@@ -101,7 +102,16 @@ class SupportedOpDtypes:
         if self.supports_everything:
             return True
         roots = root.src if root.op is Op.TUPLE else (root,)
-        return all(_is_op_dtype_supported(self, u.op, *_own_dtype_and_operand_dtype(u)) for u in toposort(*roots) if u.op in ROWS)
+        return all(self._supports_node(u) for u in list_nodes_outside_optional_bodies(*roots) if u.op in ROWS)
+
+    def _supports_node(self, u: UOp) -> bool:
+        function = find_optional_function(u) if u.op is Op.FUNCTION else None
+        is_row_supported = function is None or self.supports_row(function.row, u.arguments[0].dtype)
+        return is_row_supported and _is_op_dtype_supported(self, u.op, *_own_dtype_and_operand_dtype(u))
+
+    def supports_row(self, row: str, d: DType) -> bool:
+        """Return True if a cell of a row, by its id, is supported."""
+        return self.supports_everything or _is_row_supported(self, row, d)
 
 
 #: All cells of storable dtypes.
@@ -114,11 +124,16 @@ def _own_dtype_and_operand_dtype(u: UOp) -> tuple[DType, DType]:
 
 
 @functools.lru_cache(100_000)
-def _is_op_dtype_supported(declared: SupportedOpDtypes, op: Op, node_dtype: DType, cell_dtype: DType) -> bool:
+def _is_row_supported(declared: SupportedOpDtypes, row: str, d: DType) -> bool:
     capabilities = Capabilities(declared.dtypes, tuple(Missing(row, name, "") for row, name in declared.missing))
-    if node_dtype in dt.STORABLE and node_dtype not in capabilities.dtypes:
+    return capabilities.missing(row, d) is None
+
+
+@functools.lru_cache(100_000)
+def _is_op_dtype_supported(declared: SupportedOpDtypes, op: Op, node_dtype: DType, cell_dtype: DType) -> bool:
+    if node_dtype in dt.STORABLE and node_dtype not in declared.dtypes:
         return False
-    return capabilities.missing(ROWS[op].id, cell_dtype) is None
+    return _is_row_supported(declared, ROWS[op].id, cell_dtype)
 
 
 @functools.lru_cache(10_000)

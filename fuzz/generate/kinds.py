@@ -16,7 +16,7 @@ import numpy as np
 
 from uops.backends.answer import collect_caller_input_nodes
 from uops.backends.testing.values import from_bits, special_bits_for_operand_pairs
-from uops.fuzz.generate import devices, gradients, laws, programs
+from uops.fuzz.generate import devices, gradients, programs
 from uops.fuzz.generate.bestiary.families import FAMILIES, generate_family_case
 from uops.fuzz.generate.declared import EVERYTHING, SupportedOpDtypes
 from uops.fuzz.generate.draw import RecordingDraw, SeededDraw
@@ -25,6 +25,8 @@ from uops.fuzz.generate.kernels.scheduled import generate_linear_of_one_or_two_k
 from uops.fuzz.generate.kernels.written_by_hand import generate_launch_of_kernels
 from uops.fuzz.generate.maker import GraphMaker
 from uops.fuzz.generate.methods import chains, references, sessions, workloads
+from uops.fuzz.generate.patterns import laws
+from uops.fuzz.generate.patterns.optional import generate_graph_with_optional_functions
 from uops.fuzz.generate.producers import ELEMENTWISE, FEATURES, LEAVES, PRODUCERS, make_constant_expression
 from uops.fuzz.generate.sparse import generate_program_on_sparse_memory
 from uops.fuzz.reduce.corpus import OF_BESTIARY
@@ -214,6 +216,8 @@ KINDS: dict[str, ProgramKind] = {k.name: k for k in (
                 Dialect.TENSOR, references.generate_method_call, 6, records_choices=True),
     ProgramKind("sessions", "statements of the front end in a row: views, assignments, compiled functions, gradients",
                 Dialect.TENSOR, sessions.generate_session, 3, records_choices=True),
+    ProgramKind("optional", "functions of the optional rows: rounding, remainders, sorting",
+                Dialect.TENSOR, generate_graph_with_optional_functions),
     ProgramKind("sparse", "reads of memory of more than 2^31 elements, most of them zero",
                 Dialect.TENSOR, generate_program_on_sparse_memory),
 )}

@@ -17,7 +17,7 @@ from uops.spec.ir.fields import FIELDS, describe_type
 from uops.spec.ir.ops import BINARY, TERNARY, UNARY, Op
 from uops.spec.rows.claims import Claim
 from uops.spec.rows.executors import name_functions_that_execute_op
-from uops.spec.rows.named import function, gradients, graphs, properties, schedule, stages, tables
+from uops.spec.rows.named import function, gradients, graphs, optional, properties, schedule, stages, tables
 from uops.spec.rows.named.base import NamedRow, RowSubject, StatedClaim
 from uops.spec.rows.table import call, codegen, decomposed, elementwise, marker, memory, movement, ordering, reduce, source
 from uops.spec.rows.table.base import OpSpec, name_rule
@@ -42,6 +42,7 @@ NAMED_ROWS: dict[str, NamedRow] = {
         *gradients.ROWS,
         *stages.ROWS,
         *tables.ROWS,
+        *optional.ROWS,
     )
 }
 _ALL_ROWS: tuple[OpSpec | NamedRow, ...] = (*ROWS.values(), *NAMED_ROWS.values())

@@ -13,6 +13,7 @@ from uops.backends.conformance.cases import (
     loops,
     movement,
     native,
+    optional,
     programs,
     reduce,
     schedules,
@@ -47,3 +48,8 @@ def generate_cases(tier: ConformanceTier, rows: str = "*") -> Iterator[Conforman
     """Yield every case of `tier` whose row id matches the glob `rows`, in the suite's order."""
     for source in SOURCES:
         yield from (c for c in source(tier) if fnmatch.fnmatchcase(c.row, rows))
+
+
+def generate_optional_cases(tier: ConformanceTier, rows: str = "*") -> Iterator[ConformanceCase]:
+    """Yield every case of the optional rows (R188) that match, which are a suite apart."""
+    yield from (c for c in optional.generate_cases_of_optional_rows(tier) if fnmatch.fnmatchcase(c.row, rows))

@@ -6,17 +6,22 @@ and empty shapes have a case of their own. In the full tier, 8-bit binary ops an
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from uops.backends.conformance.cases.operands import (
+    RANDOM_TUPLES,
+    generate_bits_by_edge_class,
+    make_params,
+    make_segmented_case,
+)
 from uops.backends.conformance.model import ConformanceCase, ConformanceTier, Segment
-from uops.backends.conformance.pools import edge_classes, make_seeded_generator, ordinary_bits, random_bits, to_array
+from uops.backends.conformance.pools import edge_classes, ordinary_bits, random_bits, to_array
 from uops.backends.testing.signatures import is_tested_dtype
-from uops.backends.testing.values import encode_representable_value_unchecked, special_bits_for_operand_pairs
+from uops.backends.testing.values import encode_representable_value_unchecked
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import CastArg
@@ -28,10 +33,6 @@ from uops.spec.rows.rows import ROWS
 from uops.spec.rows.signatures import operand_dtypes
 
 Array = npt.NDArray[Any]
-#: Number of random operand tuples per case.
-_RANDOM = {ConformanceTier.SMOKE: 64, ConformanceTier.FULL: 2048}
-#: Largest number of operand tuples of an edge class.
-_PER_CLASS = {ConformanceTier.SMOKE: 24, ConformanceTier.FULL: 160}
 OPS = tuple(op for op in Op if op in ALU and op is not Op.MIN)
 
 
@@ -60,88 +61,15 @@ def generate_elementwise_cases(tier: ConformanceTier) -> Iterator[ConformanceCas
                 yield _make_exhaustive_case(op, d)
 
 
-def _make_params(dtypes: tuple[DType, ...], shapes: list[tuple[int, ...]]) -> tuple[UOp, ...]:
-    return tuple(b.param(k, s, d) for k, (d, s) in enumerate(zip(dtypes, shapes, strict=True)))
-
-
 def _make_edge_class_case(op: Op, d: DType, dtypes: tuple[DType, ...], tier: ConformanceTier, name: str) -> ConformanceCase:
-    blocks = dict(_generate_bits_by_edge_class(op, dtypes, tier))
-    return _make_segmented_case(op, d, dtypes, blocks, name)
+    blocks = dict(generate_bits_by_edge_class(op.name, dtypes, tier))
+    return _make_segmented_op_case(op, d, dtypes, blocks, name)
 
 
-def _make_segmented_case(op: Op, d: DType, dtypes: tuple[DType, ...], bits_by_edge: dict[str, Array], name: str) -> ConformanceCase:
-    """Create a case from `bits_by_edge`: edge class -> bit patterns of shape (operands, n)."""
-    segments, start = [], 0
-    for edge, block in bits_by_edge.items():
-        segments.append(Segment(edge, 0, start, start + block.shape[1]))
-        start += block.shape[1]
-    whole = np.concatenate(list(bits_by_edge.values()), axis=1)
-    params = _make_params(dtypes, [(start,)] * len(dtypes))
-    inputs = {f"p{k}": to_array(whole[k], kind) for k, kind in enumerate(dtypes)}
-    return ConformanceCase(ROWS[op].id, d, name, UOp(op, params), inputs, tuple(segments))
-
-
-def _generate_bits_by_edge_class(op: Op, dtypes: tuple[DType, ...], tier: ConformanceTier) -> Iterator[tuple[str, Array]]:
-    """Yield a block per edge class: the witnesses, then tuples with at least one operand of the class."""
-    witnesses = _make_distinct_ordinary_operand_tuples(dtypes)
-    yield "ordinary", np.concatenate([witnesses, _draw_operand_tuples(dtypes, {}, 32, op, "ordinary")], axis=1)
-    names = list(dict.fromkeys(c for k in dtypes for c in edge_classes(k)))
-    for edge in names:
-        chosen = _combine_or_sample_tuples_with_edge_operand(dtypes, edge, _PER_CLASS[tier], op)
-        yield edge, np.concatenate([witnesses, chosen, _combine_special_values_with_edge_operand(dtypes, edge)], axis=1)
-    n = _RANDOM[tier]
-    random = np.stack([random_bits(k, n, op.name, i) for i, k in enumerate(dtypes)])
-    yield "random", np.concatenate([witnesses, random], axis=1)
-
-
-def _make_distinct_ordinary_operand_tuples(dtypes: tuple[DType, ...]) -> Array:
-    """Create ordinary operand tuples. All but the last are distinct unless `dtypes` has bools; its operands are equal."""
-    n = 8
-    rows = [
-        [ordinary_bits(k)[(j + 3 * i * (1 + j // 4)) % 8] for j in range(n - 1)] + [ordinary_bits(k)[3]]
-        for i, k in enumerate(dtypes)
-    ]
-    return np.array(rows, np.uint64)
-
-
-def _draw_operand_tuples(dtypes: tuple[DType, ...], pools: dict[int, tuple[int, ...]], n: int, op: Op, edge: str) -> Array:
-    rng = make_seeded_generator("mix", op.name, edge, *dtypes)
-    return np.stack([_draw_from_pool(rng, pools.get(i, ordinary_bits(k)), n) for i, k in enumerate(dtypes)])
-
-
-def _draw_from_pool(rng: np.random.Generator, pool: tuple[int, ...], n: int) -> Array:
-    return np.array(pool, np.uint64)[rng.integers(0, len(pool), n)]
-
-
-def _combine_or_sample_tuples_with_edge_operand(dtypes: tuple[DType, ...], edge: str, max_tuples_per_operand: int, op: Op) -> Array:
-    """Combine operands of class `edge` with the class itself, ordinary values and the whole pool."""
-    blocks = []
-    for i, k in enumerate(dtypes):
-        pool = edge_classes(k).get(edge)
-        if pool is None:
-            continue
-        other_pools = {
-            j: (*ordinary_bits(o), *(v for p in edge_classes(o).values() for v in p)) for j, o in enumerate(dtypes) if j != i
-        }
-        pools = [pool] + [other_pools[j] for j in other_pools]
-        if len(dtypes) == 1:
-            blocks.append(np.array([pool[:max_tuples_per_operand]], np.uint64))
-        elif np.prod([float(len(s)) for s in pools]) <= max_tuples_per_operand:
-            grid = np.array(list(itertools.product(*pools)), np.uint64).T
-            order = [i, *other_pools]
-            blocks.append(grid[np.argsort(order)])
-        else:
-            blocks.append(_draw_operand_tuples(dtypes, {i: pool, **other_pools}, max_tuples_per_operand, op, f"{edge}{i}"))
-    return np.concatenate(blocks, axis=1)
-
-
-def _combine_special_values_with_edge_operand(dtypes: tuple[DType, ...], edge: str) -> Array:
-    """Combine every two special values of which one is of class `edge`, such as the least integer with -1."""
-    if len(dtypes) != 2:
-        return np.empty((len(dtypes), 0), np.uint64)
-    a, b = (frozenset(edge_classes(k).get(edge, ())) for k in dtypes)
-    pairs = itertools.product(*map(special_bits_for_operand_pairs, dtypes))
-    return np.array([(x, y) for x, y in pairs if x in a or y in b], np.uint64).reshape(-1, 2).T
+def _make_segmented_op_case(
+    op: Op, d: DType, dtypes: tuple[DType, ...], bits_by_edge: dict[str, Array], name: str
+) -> ConformanceCase:
+    return make_segmented_case(ROWS[op].id, d, dtypes, bits_by_edge, name, lambda *params: UOp(op, params))
 
 
 def _is_exhaustible(op: Op, d: DType) -> bool:
@@ -155,14 +83,14 @@ def _make_exhaustive_case(op: Op, d: DType) -> ConformanceCase:
     kinds = operand_dtypes(op, d)
     values = np.arange(1 << d.bits, dtype=np.uint64)
     block = values[None, :] if len(kinds) == 1 else np.stack([np.repeat(values, len(values)), np.tile(values, len(values))])
-    return _make_segmented_case(op, d, kinds, {"exhaustive": block}, "exhaustive")
+    return _make_segmented_op_case(op, d, kinds, {"exhaustive": block}, "exhaustive")
 
 
 def _make_broadcast_case(op: Op, d: DType) -> ConformanceCase:
     """Create a case of broadcasting (R41: right-aligned): of (3, 1, 4), (5, 1) and (), or of (3, 1) and (2, 1, 4)."""
     kinds = operand_dtypes(op, d)
     shapes: list[tuple[int, ...]] = [(3, 1, 4), (5, 1), ()] if len(kinds) == 3 else [(3, 1), (2, 1, 4)]
-    params = _make_params(kinds, shapes)
+    params = make_params(kinds, shapes)
     inputs = {
         f"p{k}": to_array(_cycle_ordinary_bits(kind, s, k), kind).reshape(s)
         for k, (kind, s) in enumerate(zip(kinds, shapes, strict=True))
@@ -182,7 +110,7 @@ def _make_repeated_and_different_operands_case(op: Op, d: DType) -> ConformanceC
     edge_values = [*ordinary_bits(d), *(v for pool in edge_classes(d).values() for v in pool)]
     n = len(edge_values) + 8
     columns = [_cycle_pool(ordinary_bits(k), n, 3 * j + (j > 1)) for j, k in enumerate(kinds)]
-    params = _make_params(kinds, [(n,)] * len(kinds))
+    params = make_params(kinds, [(n,)] * len(kinds))
     repeated = params[-1] if op is Op.WHERE else params[0]
     columns[params.index(repeated)][: len(edge_values)] = edge_values
     same = UOp(op, tuple(repeated if p.dtype is repeated.dtype else p for p in params))
@@ -206,7 +134,9 @@ def _make_cast_case(source: DType, target: DType, tier: ConformanceTier) -> Conf
     halfway = _list_bits_around_halfway(source, target) if source.is_float and target.is_float and source.bits > target.bits else []
     is_exhaustive = source.bits <= 16 and tier is ConformanceTier.FULL and source.kind is not DTypeKind.BOOL
     more_values = (
-        np.arange(1 << source.bits, dtype=np.uint64) if is_exhaustive else random_bits(source, _RANDOM[tier], "cast", target.name)
+        np.arange(1 << source.bits, dtype=np.uint64)
+        if is_exhaustive
+        else random_bits(source, RANDOM_TUPLES[tier], "cast", target.name)
     )
     values = np.concatenate([np.array([*ordinary_bits(source), *pool, *halfway], np.uint64), more_values])
     x = b.param(0, (len(values),), source)

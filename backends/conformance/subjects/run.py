@@ -122,7 +122,7 @@ def _generate_cases(
             return generate_stage_cases(tier, target, Config.from_environment({**os.environ, **schedules.environment}))
         case RowSubject.SPECIFICATION:
             return generate_property_cases(tier)
-        case RowSubject.BACKEND:
+        case RowSubject.BACKEND | RowSubject.OPTIONAL:
             raise ValueError("cells of a backend are run by uops.backends.conformance.runner")
 
 

@@ -67,6 +67,14 @@ class StableHloEvaluator(NodeEvaluator):
             Op.TRUNC: self._truncate,
         }
 
+    def list_optional_functions(self) -> dict[str, Callable[..., Node]]:
+        """Return builders of operators. Of integers, divide truncates; remainder has the sign of the dividend."""
+        names = {
+            "floor": "floor", "ceil": "ceil", "round_to_even": "round_nearest_even", "round_away": "round_nearest_afz",
+            "fmod": "remainder", "trunc_remainder": "remainder", "trunc_divide": "divide",
+        }  # fmt: skip
+        return {name: _make_builder(operator) for name, operator in names.items()}
+
     def _truncate(self, x: Node) -> Node:
         if not x.dtype.is_float:
             return x

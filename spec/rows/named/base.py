@@ -12,12 +12,16 @@ Statement = tuple[str, str]
 
 
 class RowSubject(Enum):
-    """The part that conformance cells of a row judge. A failed cell counts against it and against nothing else."""
+    """The part that conformance cells of a row judge. A failed cell counts against it and against nothing else.
+
+    Optional rows (R188) judge a backend apart from its conformance.
+    """
 
     BACKEND = "backend"
     FRONT_END = "front end"
     COMPILER = "compiler"
     SPECIFICATION = "specification"
+    OPTIONAL = "optional rows"
 
 
 @dataclass(frozen=True, slots=True)

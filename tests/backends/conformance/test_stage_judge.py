@@ -33,3 +33,11 @@ def test_no_element_of_an_output_is_right_before_a_stage_writes_it(program: str,
     unwritten = judge.read_outputs_and_check_inputs_unchanged(judge.initial_memory)
     assert expected.accepts(0, judge.reference_value(0), ConformanceLevel.STRICT).all()
     assert not expected.accepts(0, unwritten[0], ConformanceLevel.STRICT).any()
+
+
+@pytest.mark.parametrize(("program", "is_free"), [(b.maximum(b.const(0.0), b.const(-0.0)), True), (b.trunc(b.const(-0.0)), False)])
+def test_a_zero_may_change_its_sign_only_where_both_are_allowed(program: UOp, is_free: bool) -> None:
+    judge = Judge(program, {})
+    zeros = [{0: np.array(z, np.float32)} for z in (0.0, -0.0)]
+    faults = [judge.find_disallowed_or_changed_value("rangeify", program, x, y) for x, y in (zeros, zeros[::-1])]
+    assert (faults == [None, None]) is is_free

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from uops.backends.answer import collect_caller_input_nodes
 from uops.backends.registry import create_backend
 from uops.fuzz.bisect import coverage
-from uops.fuzz.generate import kinds, laws, programs
+from uops.fuzz.generate import kinds, programs
 from uops.fuzz.generate.draw import CheckedReplayDraw, RecordingDraw, SeededDraw
 from uops.fuzz.generate.kinds import KINDS, ProgramSample
 from uops.fuzz.generate.methods import chains
+from uops.fuzz.generate.patterns import laws
 from uops.fuzz.generate.strategies import samples
 from uops.fuzz.oracles import launches, oracles
 from uops.fuzz.oracles.subject import Subject

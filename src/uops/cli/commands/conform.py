@@ -53,7 +53,15 @@ WRITTEN = ("report.json", "junit.xml", "index.html", "exhaustive.json", "progres
 TIERS, LEVELS = ("smoke", "full", "exhaustive"), ("strict", "core")
 OPTS = ("heuristics", "none", "forced", "search")
 #: Name on the command line -> the subject of rows (R171).
-SUBJECTS = {"backend": "backend", "front-end": "front end", "compiler": "compiler", "specification": "specification"}
+SUBJECTS = {
+    "backend": "backend",
+    "front-end": "front end",
+    "compiler": "compiler",
+    "specification": "specification",
+    "optional": "optional rows",
+}
+#: The subjects whose cells judge a backend.
+OF_BACKENDS = ("backend", "optional")
 #: Target of --subject compiler without --backend.
 TARGET = "llvm"
 JOBS = min(2, os.cpu_count() or 1)
@@ -98,7 +106,8 @@ def conform(
     """Judge a backend against the specification and write a report.
 
     Rows that judge no backend are judged by --subject: the steps of @function (front-end), the stages of the lowering for the
-    target of --backend (compiler), and the derived properties (specification).
+    target of --backend (compiler), and the derived properties (specification). The optional rows (optional) judge a backend, apart
+    from its conformance: functions such as floor and sort, that the language has no op for.
 
     With --dialect, the compiler lowers each program up to the stage that gives the dialect, and the backend takes it from there.
     Programs of later dialects, and native text, are left out.
@@ -128,6 +137,7 @@ def conform(
     """
     from uops.backends.conformance.model import ConformanceLevel, SchedulePolicy
     from uops.backends.worker.client import Limits
+    from uops.spec.rows.named.base import RowSubject
 
     if diff:
         if backend_name or baseline:
@@ -136,7 +146,7 @@ def conform(
     refuse_under_fast_math("conform")
     if watch is not None:
         ctx.exit(_watch_backend(ctx, backend_name, subject))
-    if subject != "backend":
+    if subject not in OF_BACKENDS:
         _refuse_options_without_meaning(ctx, subject, tier)
     elif not backend_name:
         raise click.UsageError("name the backend to judge with --backend NAME (or compare two reports with --diff A B)")
@@ -147,6 +157,8 @@ def conform(
     blessings = Path(bless) if bless else None
     if blessings:
         require_readable_or_new(blessings)
+    if tier == "exhaustive" and subject == "optional":
+        raise click.UsageError("the optional rows have no exhaustive tier: leave out --tier exhaustive")
     if tier == "exhaustive" and baseline:
         raise click.UsageError("the exhaustive tier has no cells to compare with a baseline: leave out --baseline")
     if why := find_reason_unwritable(Path(report)):
@@ -174,8 +186,10 @@ def conform(
     )
     if subject == "compiler":
         _judge_compiler_and_write_report(ctx, backend_name=backend_name or TARGET, wanted=wanted)
-    elif subject == "backend":
+    elif subject in OF_BACKENDS:
         drawn: Json = {"sample": sample, "sample_seed": seed}
+        if subject == "optional":
+            drawn["subject"] = RowSubject.OPTIONAL
         if timeout is not None:
             drawn["limits"] = Limits(timeout=timeout)
         ctx.exit(_judge_backend_and_write_report(backend_name or "", wanted, dialect=lowered_to, **drawn))
@@ -188,7 +202,7 @@ def _watch_backend(ctx: click.Context, backend_name: str | None, subject: str) -
     from uops.backends.registry import locate_factory
     from uops.cli.watching import list_source_files, replace_option, run_whenever_files_change, this_command
 
-    if subject != "backend" or not backend_name:
+    if subject not in OF_BACKENDS or not backend_name:
         raise click.UsageError("--watch looks at the files of a backend: name it with --backend, and leave out --subject")
     if ctx.get_parameter_source("rows") is not ParameterSource.DEFAULT:
         raise click.UsageError("--watch names the rows: leave out --rows")

@@ -118,7 +118,7 @@ def find_example(row_id: str) -> str | None:
     """Return the text of the smallest program of the smoke tier for a row, with inputs in comments; None if it has none."""
     import numpy as np
 
-    from uops.backends.conformance.cases import generate_cases
+    from uops.backends.conformance.cases import generate_cases, generate_optional_cases
     from uops.backends.conformance.model import ConformanceTier
     from uops.backends.contract import TENSOR_SURFACE
     from uops.fuzz.reduce.reproducer import format_elements
@@ -127,7 +127,7 @@ def find_example(row_id: str) -> str | None:
     from uops.spec.ir.text import show
     from uops.spec.verify.infer import infer_tensor_kernel_or_bestiary_dialect
 
-    cases = list(generate_cases(ConformanceTier.SMOKE, row_id))
+    cases = [*generate_cases(ConformanceTier.SMOKE, row_id), *generate_optional_cases(ConformanceTier.SMOKE, row_id)]
     if not cases:
         return None
     smallest = min(cases, key=lambda c: (c.surface != TENSOR_SURFACE, len(toposort(c.graph)), sum(map(np.size, c.inputs.values()))))
