@@ -49,6 +49,12 @@ class Evaluator(Library, Backend):
     traits: ClassVar[tuple[str, ...]] = ()
     #: True if the library lacks functions for some dtypes, which only asking it tells.
     is_probed: ClassVar[bool] = False
+    #: Attribute that holds a module -> the module's name in a script (`uops.backends.subjects.scripts`).
+    recorded_modules: ClassVar[Mapping[str, str]] = {}
+    #: The lines by which a script imports these modules and sets them up.
+    script_imports: ClassVar[tuple[str, ...]] = ()
+    #: The expression of the compiled function `{}` in a script, or "" for a library that evaluates eagerly.
+    script_wrapper: ClassVar[str] = ""
     #: False if the library is asked whole graphs alone.
     has_eager_mode: ClassVar[bool] = True
 

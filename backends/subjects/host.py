@@ -32,25 +32,27 @@ class HostValue:
 class NumpyMovement:
     """The movement ops of NumPy arrays: no arithmetic."""
 
+    np: Any = np
+
     def reshape(self, x: Any, shape: Sizes) -> Any:
         """Return the elements in row-major order in another shape."""
-        return np.reshape(x, shape)
+        return self.np.reshape(x, shape)
 
     def permute(self, x: Any, order: Sizes) -> Any:
         """Return `x` with axis k from axis `order[k]`."""
-        return np.transpose(x, order)
+        return self.np.transpose(x, order)
 
     def expand(self, x: Any, shape: Sizes) -> Any:
         """Return `x` with its axes of extent 1 repeated."""
-        return np.broadcast_to(x, shape)
+        return self.np.broadcast_to(x, shape)
 
     def flip(self, x: Any, axes: Sizes) -> Any:
         """Return `x` with some axes reversed."""
-        return np.flip(x, tuple(axes))
+        return self.np.flip(x, tuple(axes))
 
     def pad(self, x: Any, widths: Sequence[tuple[int, int]]) -> Any:
         """Return `x` with zeros before and behind it on each axis."""
-        return np.pad(x, widths) if widths else x
+        return self.np.pad(x, widths) if widths else x
 
     def shrink(self, x: Any, starts: Sizes, stops: Sizes) -> Any:
         """Return the window of `x` between two corners."""
@@ -58,11 +60,11 @@ class NumpyMovement:
 
     def take(self, x: Any, positions: Any, axis: int) -> Any:
         """Return the elements at positions of one axis; a single position drops the axis."""
-        return np.take(x, np.asarray(positions, np.int64), axis)
+        return self.np.take(x, self.np.asarray(positions, np.int64), axis)
 
     def stack(self, values: Sequence[Any]) -> Any:
         """Return values of one shape along a new first axis."""
-        return np.stack(values)
+        return self.np.stack(values)
 
 
 def _compare(ufunc: np.ufunc) -> Callable[..., Array]:

@@ -31,6 +31,11 @@ class Jax(Evaluator):
 
     traits = (FLUSHES_SUBNORMALS,)  # JAX's document "The Sharp Bits"; https://github.com/jax-ml/jax/issues/16200
 
+    recorded_modules = {"jax": "jax", "jnp": "jnp", "lax": "lax"}  # noqa: RUF012
+    script_imports = (
+        "import jax", "import jax.numpy as jnp", "from jax import lax", 'jax.config.update("jax_enable_x64", True)'
+    )  # fmt: skip
+
     def __init__(self) -> None:
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
         self.jax = import_library("jax", self.extra)
@@ -133,6 +138,7 @@ class JaxJit(Jax):
     """JAX, which compiles the whole graph."""
 
     name = "jax:jit"
+    script_wrapper = "jax.jit({})"
 
     def compile(self, function: GraphFunction) -> GraphFunction:
         """Compile a function of arrays."""

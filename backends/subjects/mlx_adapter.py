@@ -28,6 +28,9 @@ class Mlx(Evaluator):
     lacks = (Missing("Decomposed/Mulacc", "*float*", "MLX has no fused multiply-add of elements"),)
     is_probed = True
 
+    recorded_modules = {"mx": "mx"}  # noqa: RUF012
+    script_imports = ("import mlx.core", "import mlx.core as mx", "mx.set_default_device(mx.cpu)")
+
     def __init__(self) -> None:
         self.mx = import_library("mlx.core", self.extra)
         self.mx.set_default_device(self.mx.cpu)  # the only device that has float64
@@ -143,6 +146,7 @@ class MlxCompile(Mlx):
     """MLX, which simplifies the whole graph and fuses its elementwise ops."""
 
     name = "mlx:compile"
+    script_wrapper = "mx.compile({})"
 
     def __init__(self) -> None:
         if not shutil.which("g++"):

@@ -16,6 +16,7 @@ from uops.backends.arrays import STORAGE
 from uops.backends.subjects.evaluator import Evaluator
 from uops.backends.subjects.host import Array
 from uops.backends.subjects.library import GraphFunction
+from uops.spec.errors import Unsupported
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 
@@ -40,6 +41,10 @@ class NodeEvaluator(Evaluator):
     """A library that takes whole graphs alone. A subclass builds a function of the nodes below the outputs."""
 
     has_eager_mode = False
+
+    def write_function(self, output: Node, inputs: Mapping[str, Node]) -> list[str]:
+        """Return the lines of a script that define `f`, a function of NumPy arrays that returns one. Raises Unsupported."""
+        raise Unsupported("a script: its adapter does not write one", self.name)
 
     @abstractmethod
     def build(self, outputs: Sequence[Node], inputs: Mapping[str, Node]) -> CompiledNodes:

@@ -20,6 +20,7 @@ from uops.backends.subjects.nodes import (
     make_node,
     sort_nodes,
 )
+from uops.backends.subjects.scripts.values import write_array
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.ops import COMPARE, Op
@@ -54,6 +55,7 @@ class Numba(NodeEvaluator):
     extra = "numba"
     distributions = ("numba", "llvmlite", "numpy")
     lacks = (Missing("Decomposed/Mulacc", "float*", "Numba has no fused multiply-add"),)
+    script_imports = ("import numba", "import numpy as np")
     #: Options of `njit`.
     options: ClassVar[Mapping[str, Any]] = {}
 
@@ -150,22 +152,36 @@ class Numba(NodeEvaluator):
         result = make_node(f"{start}\n{loop}", dtype, (rows,), table)
         return self.reshape(result, [1 if k in axes else n for k, n in enumerate(x.shape)])
 
+    def write_function(self, output: Node, inputs: Mapping[str, Node]) -> list[str]:
+        """Write the function and its decorator. Arrays are global."""
+        lines, arrays = self._write_graph([output], inputs)
+        options = ", ".join(f"{k}={v!r}" for k, v in self.options.items())
+        constants = [f"{name} = {write_array(a)}" for name, a in arrays.items()]
+        return [*constants, *lines, "", f"run = numba.njit({options})(graph)" if options else "run = numba.njit(graph)",
+                "", "def f(**arrays):", f"    return run({', '.join(f'arrays[{k!r}]' for k in inputs)})[0]"]  # fmt: skip
+
     def build(self, outputs: Sequence[Node], inputs: Mapping[str, Node]) -> CompiledNodes:
-        """Write a function, and compile it at its first call. Constants of shape () are literals, others are global arrays."""
+        """Write a function, and compile it at its first call."""
+        lines, namespace = self._write_graph(outputs, inputs)
+        names: dict[str, Any] = {"np": np, **namespace}
+        exec("\n".join(lines), names)
+        compiled = self.numba.njit(**self.options)(names["graph"])
+        return lambda arrays: list(compiled(*(arrays[k] for k in inputs)))
+
+    def _write_graph(self, outputs: Sequence[Node], inputs: Mapping[str, Node]) -> tuple[list[str], dict[str, Array]]:
+        """Return the lines of a function, and its global arrays. Constants of shape () are literals."""
         names, lines = {id(x): key for key, x in inputs.items()}, []
-        namespace: dict[str, Any] = {"np": np}
+        arrays: dict[str, Array] = {}
         for x in sort_nodes(outputs):
             name = names.setdefault(id(x), f"v{len(names)}")
             if x.operator:
                 lines += x.operator.format(*(names[id(s)] for s in x.operands), out=name).split("\n")
             elif x.array is not None and x.shape:
-                namespace[name] = x.array
+                arrays[name] = x.array
             elif x.array is not None:
                 lines.append(f"{name} = np.asarray({self.dtypes[x.dtype]}({_write_literal(x.array)}))")
         result = "".join(f"{names[id(x)]}, " for x in outputs)
-        exec("\n    ".join([f"def graph({', '.join(inputs)}):", *lines, f"return ({result})"]), namespace)
-        compiled = self.numba.njit(**self.options)(namespace["graph"])
-        return lambda arrays: list(compiled(*(arrays[k] for k in inputs)))
+        return [f"def graph({', '.join(inputs)}):", *(f"    {x}" for x in [*lines, f"return ({result})"])], arrays
 
 
 def _write_literal(x: Array) -> str:

@@ -17,7 +17,7 @@ from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 from uops.spec.result import Result
 
-_REDUCTIONS: dict[Op, Any] = {Op.ADD: np.add, Op.MUL: np.multiply, Op.MAX: np.maximum}
+_REDUCTIONS = {Op.ADD: "add", Op.MUL: "multiply", Op.MAX: "maximum"}
 
 
 class Numpy(NumpyMovement, Evaluator):
@@ -25,6 +25,7 @@ class Numpy(NumpyMovement, Evaluator):
 
     name: ClassVar[str] = "numpy"
     distributions = ("numpy", "ml_dtypes")
+    recorded_modules = {"np": "np"}  # noqa: RUF012
     lacks = (
         Missing("Decomposed/Mulacc", "*float*", "NumPy has no fused multiply-add"),
         Missing("Decomposed/Mulacc", "fp8*", "NumPy has no fused multiply-add"),
@@ -36,11 +37,11 @@ class Numpy(NumpyMovement, Evaluator):
 
     def list_functions(self) -> dict[Op, Callable[..., Any]]:
         """Return ufuncs, `where`, and a product with a sum."""
-        return list_numpy_functions(np)
+        return list_numpy_functions(self.np)
 
     def list_optional_functions(self) -> dict[str, Callable[..., Any]]:
         """Return ufuncs and the functions that sort."""
-        return list_numpy_optional_functions(np)
+        return list_numpy_optional_functions(self.np)
 
     def run(self, graph: UOp, inputs: Inputs) -> Result:
         """Evaluate a graph without NumPy's warnings."""
@@ -49,11 +50,11 @@ class Numpy(NumpyMovement, Evaluator):
 
     def apply(self, op: Op, values: Sequence[Any]) -> Any:
         """Apply a ufunc, whose result for shape () is a NumPy scalar."""
-        return np.asarray(super().apply(op, values))
+        return self.np.asarray(super().apply(op, values))
 
     def import_array(self, array: Array, dtype: DType) -> Any:
         """Return a copy."""
-        return array.copy()
+        return self.np.array(array)
 
     def export_array(self, value: Any, dtype: DType) -> Array:
         """Return a copy."""
@@ -61,7 +62,7 @@ class Numpy(NumpyMovement, Evaluator):
 
     def constant(self, value: bool | int | float, dtype: DType) -> Any:
         """Return an array of shape ()."""
-        return np.array(value, self.dtypes[dtype])
+        return self.np.array(value, self.dtypes[dtype])
 
     def cast(self, x: Any, source: DType, target: DType) -> Any:
         """Convert by `astype`."""
@@ -69,7 +70,7 @@ class Numpy(NumpyMovement, Evaluator):
 
     def bitcast(self, x: Any, source: DType, target: DType) -> Any:
         """Convert by `view`, which scales the last axis of contiguous arrays."""
-        return np.array(x, order="C").view(self.dtypes[target])
+        return self.np.array(x, order="C").view(self.dtypes[target])
 
     def scatter(self, flat: Any, positions: Any, values: Any) -> Any:
         """Assign to a copy."""
@@ -79,4 +80,4 @@ class Numpy(NumpyMovement, Evaluator):
 
     def reduce(self, op: Op, x: Any, axes: tuple[int, ...], dtype: DType) -> Any:
         """Reduce in the dtype itself."""
-        return _REDUCTIONS[op].reduce(x, axes, x.dtype, keepdims=True)
+        return getattr(self.np, _REDUCTIONS[op]).reduce(x, axes, x.dtype, keepdims=True)

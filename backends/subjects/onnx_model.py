@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from uops.backends.subjects.nodes import (
     make_node,
     sort_nodes,
 )
+from uops.backends.subjects.scripts.values import write_array
 from uops.spec.errors import Unsupported
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
@@ -164,6 +165,36 @@ class OnnxEvaluator(NodeEvaluator):
         names = {Op.ADD: "ReduceSum", Op.MUL: "ReduceProd", Op.MAX: "ReduceMax"}
         name = names[op] if dtype is not dt.bool_ else "ReduceMin" if op is Op.MUL else "ReduceMax"
         return make_node(name, dtype, [1 if k in axes else n for k, n in enumerate(x.shape)], x, _ints(axes), keepdims=1)
+
+    #: The lines of a script that make `f` of a `model` with the inputs `names`.
+    script_loader: ClassVar[tuple[str, ...]]
+
+    def write_function(self, output: Node, inputs: Mapping[str, Node]) -> list[str]:
+        """Write a model node by node, and load it."""
+        names = {id(node): key for key, node in inputs.items()}
+        nodes, constants, used = [], [], []
+        for x in sort_nodes([output]):
+            name = names.setdefault(id(x), f"v{len(names)}")
+            if x.array is not None:
+                constants.append(f"    onnx.numpy_helper.from_array({write_array(x.array)}, {name!r}),")
+            elif x.operator:
+                attributes = "".join(f", {k}={v!r}" for k, v in x.attributes.items())
+                nodes.append(f"    node({x.operator!r}, {[names[id(s)] for s in x.operands]}, [{name!r}]{attributes}),")
+            else:
+                used.append((name, x))
+        nodes.append(f"    node('Identity', [{names[id(output)]!r}], ['out']),")
+        values = [f"value({name!r}, {self.types[x.dtype]}, {x.shape})" for name, x in used]
+        result = f"value('out', {self.types[output.dtype]}, {output.shape})"
+        return [
+            "node, value = onnx.helper.make_node, onnx.helper.make_tensor_value_info",
+            *("nodes = [", *nodes, "]"),
+            *("constants = [", *constants, "]"),
+            f"inputs = [{', '.join(values)}]",
+            f'graph = onnx.helper.make_graph(nodes, "g", inputs, [{result}], constants)',
+            f'model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", {OPSET})], ir_version=10)',
+            f"names = {[name for name, _ in used]}",
+            *self.script_loader,
+        ]
 
     def build(self, outputs: Sequence[Node], inputs: Mapping[str, Node]) -> CompiledNodes:
         """Write a model of the nodes below `outputs`, and load it in a session of its own."""

@@ -16,6 +16,13 @@ class OnnxRuntime(OnnxEvaluator):
     name: ClassVar[str] = "onnxruntime"
     extra = "onnxruntime"
     distributions = ("onnxruntime", "onnx")
+    script_imports = ("import numpy as np", "import onnx", "import onnxruntime")
+    script_loader = (
+        "session = onnxruntime.InferenceSession(model.SerializeToString())",
+        "",
+        "def f(**arrays):",
+        "    return session.run(None, {k: arrays[k] for k in names})[0]",
+    )
 
     def __init__(self) -> None:
         self.runtime = import_library("onnxruntime", self.extra)

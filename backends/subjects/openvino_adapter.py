@@ -25,6 +25,15 @@ class OpenVino(OnnxEvaluator):
     name: ClassVar[str] = "openvino"
     extra = "openvino"
     distributions = ("openvino", "onnx")
+    script_imports = ("import io", "import numpy as np", "import onnx", "import openvino")
+    script_loader = (
+        "core = openvino.Core()",
+        'options = {"INFERENCE_PRECISION_HINT": "f32"}',
+        'compiled = core.compile_model(core.read_model(io.BytesIO(model.SerializeToString())), "CPU", options)',
+        "",
+        "def f(**arrays):",
+        "    return compiled({k: arrays[k] for k in names})[compiled.outputs[0]]",
+    )
 
     def __init__(self) -> None:
         self.openvino = import_library("openvino", self.extra)

@@ -31,6 +31,8 @@ class Torch(Evaluator):
     distributions = ("torch",)
     lacks = (Missing("Decomposed/Mulacc", "*float*", _ONE_ROUNDING), Missing("Decomposed/Mulacc", "fp8*", _ONE_ROUNDING))
     is_probed = True
+    recorded_modules = {"torch": "torch"}  # noqa: RUF012
+    script_imports = ("import torch",)
 
     def __init__(self) -> None:
         self.torch = import_library("torch", self.extra)
@@ -155,6 +157,7 @@ class TorchCompile(Torch):
     """PyTorch, which compiles the whole graph by Inductor."""
 
     name = "torch:compile"
+    script_wrapper = "torch.compile({}, fullgraph=True, dynamic=False)"
 
     def __init__(self) -> None:
         if not (shutil.which("g++") or shutil.which("clang++")):

@@ -6,7 +6,7 @@ import json
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -45,6 +45,9 @@ class StableHloEvaluator(NodeEvaluator):
         *(Missing("Elementwise/Mod", d, "remainder has the sign of the dividend") for d in _SIGNED),
         Missing("Movement/Bitcast", "bool", "StableHLO does not define the bits of bools"),
     )
+
+    #: The lines of a script that make `f` of the module `TEXT`.
+    script_loader: ClassVar[tuple[str, ...]]
 
     @abstractmethod
     def load_text(self, text: str, outputs: Sequence[Node]) -> Callable[[list[Array]], list[Array]]:
@@ -167,6 +170,10 @@ class StableHloEvaluator(NodeEvaluator):
         """Write the text of a module, and compile it."""
         run, keys = self.load_text(write_module(outputs, list(inputs.values())), outputs), list(inputs)
         return lambda arrays: run([arrays[k] for k in keys])
+
+    def write_function(self, output: Node, inputs: Mapping[str, Node]) -> list[str]:
+        """Write the text of the module, and load it."""
+        return ['TEXT = """', *write_module([output], list(inputs.values())).splitlines(), '"""', *self.script_loader]
 
     def _import_positions(self, positions: Any) -> Node:
         return self.import_array(positions, dt.int64) if isinstance(positions, np.ndarray) else positions

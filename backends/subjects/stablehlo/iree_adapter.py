@@ -27,6 +27,18 @@ class Iree(StableHloEvaluator):
         Missing("Decomposed/Sin", "float64", "IREE links no function for it"),
         Missing("Movement/Flip", "uint*", "IREE does not compile it"),
     )
+    script_imports = ("import iree.compiler", "import iree.runtime", "import numpy as np")
+    script_loader = (
+        'arguments = ["--iree-llvmcpu-target-cpu=host", "--iree-input-demote-f64-to-f32=false"]',
+        'code = iree.compiler.compile_str(TEXT, target_backends=["llvm-cpu"], input_type="stablehlo", extra_args=arguments)',
+        'config = iree.runtime.Config("local-sync")',
+        "context = iree.runtime.SystemContext(config=config)",
+        "context.add_vm_module(iree.runtime.VmModule.copy_buffer(context.instance, code))",
+        "",
+        "def f(**arrays):",
+        "    arrays = [iree.runtime.asdevicearray(config.device, a) for a in arrays.values()]",
+        '    return np.array(context.modules.module["main"](*arrays).to_host())',
+    )
     traits = (FLUSHES_SUBNORMALS,)  # its runtime sets the processor so before it runs code (iree/base/internal/fpu_state.h)
 
     def __init__(self) -> None:

@@ -21,6 +21,17 @@ class Xla(StableHloEvaluator):
     name: ClassVar[str] = "xla"
     extra = "xla"
     distributions = ("jaxlib",)
+    script_imports = (
+        "import jax", "import jax.extend.backend as backend", "import numpy as np", 'jax.config.update("jax_enable_x64", True)'
+    )  # fmt: skip
+    script_loader = (
+        'client = backend.get_backend("cpu")',
+        "device = client.local_devices()[0]",
+        "run = client.compile_and_load(TEXT, [device], backend.get_compile_options(1, 1))",
+        "",
+        "def f(**arrays):",
+        "    return np.array(run.execute([jax.device_put(a, device) for a in arrays.values()])[0])",
+    )
     traits = (FLUSHES_SUBNORMALS,)  # the default of its option `xla_cpu_ftz`
 
     def __init__(self) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +16,7 @@ from uops.cli.common import (
     allow_native_option,
     backend_option,
     dialect_option,
+    echo,
     json_option,
     make_console_that_escapes_controls,
     print_json,
@@ -57,12 +60,17 @@ TIMEOUT = 600.0
 @click.option(
     "--level", type=click.Choice(["strict", "core"]), default="strict", show_default=True, help="Level at which --judge judges."
 )
+@click.option(
+    "--script",
+    type=click.Path(dir_okay=False),
+    help="With --judge: write a Python script that shows the first wrong element by the library alone, and run it.",
+)
 @allow_native_option()
 @json_option()
 @click.pass_context
 def run(
     ctx: click.Context, file: str, backend_name: str, inputs: str | None, seed: int, dialect: str | None, schedule: int | None,
-    bits: bool, judged: bool, level: str, allow_native: bool, as_json: bool,
+    bits: bool, judged: bool, level: str, script: str | None, allow_native: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Evaluate a .uops program on given or random inputs.
 
@@ -70,12 +78,17 @@ def run(
     its root and the contents of the buffers that it wrote.
 
     With --judge, the result is compared with what the specification allows. Wrong elements are grouped by cause.
+
+    With --script, a script for the tracker of the library under test is written, if its adapter records calls. It imports no part
+    of this package.
     """
     from uops.backends import npz
     from uops.cli.inputs import check_and_convert_inputs, random_inputs
     from uops.fuzz.reduce.corpus import read_inputs
     from uops.spec.verify.dialects import Dialect
 
+    if script and not judged:
+        raise click.UsageError("--script shows an element that --judge finds to be wrong: add --judge")
     written = Dialect(dialect.lower()) if dialect else _read_reproducer_dialect_or_tensor(Path(file))
     if backend_name != INTERP and schedule is not None:
         raise click.UsageError(f"--schedule draws an order in the interpreter, {escape_to_one_line(backend_name)} has its own")
@@ -92,6 +105,8 @@ def run(
     result = evaluate_on_backend(root, values, backend_name, schedule, written)
     verdicts = judge_program_result(root, values, result, level) if judged else []
     status = int(any(v.failed for v in verdicts))
+    if script and status:
+        _write_and_run_script(Path(script), backend_name, root, values, verdicts)
     if as_json:
         head = {"file": file, "backend": backend_name, "seed": None if inputs or embedded or not values else seed}
         buffers = {k: _array_to_json(v) for k, v in result.buffers.items()}
@@ -133,6 +148,29 @@ def judge_program_result(root: UOp, inputs: Mapping[str, Any], result: Result, l
     is_tensor = infer_tensor_kernel_or_bestiary_dialect(root) is Dialect.TENSOR
     expected = Expectation.of_program(root, inputs, TENSOR_SURFACE if is_tensor else KERNEL_SURFACE)
     return judge_and_explain(expected, result, ConformanceLevel(level))
+
+
+def _write_and_run_script(
+    path: Path, backend_name: str, root: UOp, inputs: Mapping[str, Any], verdicts: Sequence[SegmentVerdict]
+) -> None:
+    """Write the script of the first wrong element, run it, and print what it says to standard error."""
+    from uops.backends.subjects.scripts.script import NoScript, list_search_words, write_script_in_own_process
+    from uops.interp.allowed import compute_allowed_sets
+    from uops.spec.untrusted import write_text
+
+    output, element = next((v.segment.output, f.element) for v in verdicts for f in v.failures)
+    if not isinstance(output, int) or element is None:
+        raise click.ClickException("no script: the failure is no wrong element of a value")
+    allowed = compute_allowed_sets(root, inputs).values[output].describe(element)
+    try:
+        text = write_script_in_own_process(backend_name, root, inputs, output, element, allowed, list_search_words(root))
+    except NoScript as e:
+        raise click.ClickException(f"no script: {e}") from e
+    write_text(path, text)
+    ran = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=300, check=False)
+    last = (ran.stdout.strip() or ran.stderr.strip() or "nothing").splitlines()[-1]
+    shown = "shows it" if ran.returncode else "does not show it"
+    echo(f"{path} {shown}, with status {ran.returncode}: {last}", err=True)
 
 
 def _print_verdicts(verdicts: Sequence[SegmentVerdict], level: str) -> None:
