@@ -26,6 +26,7 @@ from uops.spec.ir.args import ReduceArg
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, rebuild, toposort
 from uops.spec.ir.ops import COMPARE, RING_OPS, SHIFT, Op
+from uops.spec.rows.optional import list_nodes_outside_optional_bodies
 
 Array = npt.NDArray[Any]
 Inputs = Mapping[str, Any]
@@ -59,11 +60,19 @@ class ProgramCause:
 
 
 def _by_node(replace: Replacement) -> Change:
-    """Return the change that replaces nodes; for use as a decorator of the replacement."""
+    """Return the change that replaces nodes; for use as a decorator of the replacement.
+
+    Bodies of optional rows stay: a library that has the function evaluates none of their ops.
+    """
 
     def change(graph: UOp, inputs: Inputs) -> Program | None:
-        changed = rebuild(graph, lambda u: replace(u) or u)
-        return None if changed is graph else (changed, inputs)
+        outside = frozenset(list_nodes_outside_optional_bodies(graph))
+        done: dict[UOp, UOp] = {}
+        for u in toposort(graph):
+            src = tuple([done[s] for s in u.src])
+            same = u if src == u.src else u.replace(src=src)
+            done[u] = (replace(same) or same) if u in outside else same
+        return None if done[graph] is graph else (done[graph], inputs)
 
     return change
 

@@ -7,9 +7,13 @@ import numpy as np
 import pytest
 
 from uops.backends.conformance.cases import generate_cases, generate_optional_cases
+from uops.backends.conformance.causes.find import judge_and_explain
 from uops.backends.conformance.judge import Expectation
-from uops.backends.conformance.model import ConformanceTier
+from uops.backends.conformance.model import ConformanceLevel, ConformanceTier
 from uops.backends.subjects.numpy_adapter import Numpy
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.result import Result
 from uops.spec.rows.named.base import RowSubject
 from uops.spec.rows.optional import OPTIONAL
 from uops.spec.rows.rows import rows_of_subject
@@ -70,3 +74,13 @@ def test_a_wrong_function_fails_its_row_alone(name: str) -> None:
 def test_a_library_without_a_function_declares_it() -> None:
     missing = {m.row for m in Numpy().capabilities().unsupported}
     assert {"Optional/trunc_divide", "Optional/round_away"} == {row for row in missing if row.startswith("Optional/")}
+
+
+def test_causes_do_not_look_into_bodies_of_optional_rows() -> None:
+    """A library that has the function evaluates none of their ops. Here the body shifts by words, and the quotient is infinite."""
+    graph = OPTIONAL["floor_divide"].build(b.param(0, (2,), dt.float32), b.param(1, (2,), dt.float32))
+    inputs = {"p0": np.array([np.inf, 7], np.float32), "p1": np.array([1, 2], np.float32)}
+    expected = Expectation.of_program(graph, inputs)
+    (verdict,) = judge_and_explain(expected, Result((np.array([np.inf, 3], np.float32),), {}), ConformanceLevel.STRICT)
+    assert verdict.failed == 1
+    assert list(verdict.causes) == ["nan-lost"]
