@@ -158,9 +158,11 @@ def _write_and_run_script(
     from uops.interp.allowed import compute_allowed_sets
     from uops.spec.untrusted import write_text
 
-    output, element = next((v.segment.output, f.element) for v in verdicts for f in v.failures)
-    if not isinstance(output, int) or element is None:
+    wrong = [(v.segment.output, f.element) for v in verdicts for f in v.failures]
+    of_values = [(output, element) for output, element in wrong if isinstance(output, int) and element is not None]
+    if not of_values:
         raise click.ClickException("no script: the failure is no wrong element of a value")
+    output, element = min(of_values)
     allowed = compute_allowed_sets(root, inputs).values[output].describe(element)
     try:
         text = write_script_in_own_process(backend_name, root, inputs, output, element, allowed, list_search_words(root))
