@@ -111,8 +111,7 @@ def run_conformance(
     """Run the suite on a backend that `backend_info` describes; with `dialect`, on programs that the compiler lowers to it first.
 
     Programs of later dialects are then none of the suite. With the subject OPTIONAL, the suite is that of the optional rows.
-    `sample` is a number of cases. `sample_seed` draws them
-    among those that the backend can be asked.
+    `sample` is a number of cases. `sample_seed` draws them among those that the backend can be asked.
 
     Ctrl-C ends the run early: judged cases are kept, the rest is `not run`, and `complete` is False. Raises JournalMismatch if the
     journal belongs to another run, and JournalInUse.

@@ -10,7 +10,7 @@ a tiny program of each row and dtype before a run (`probe`). What it refuses is 
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from importlib.metadata import version
 from typing import Any, ClassVar
@@ -95,15 +95,15 @@ class Evaluator(Library, Backend):
         return Capabilities(tuple(self.dtypes), tuple(missing), traits=self.traits)
 
     def _list_rows_without_function(self) -> list[str]:
-        optional = [f.row for name, f in OPTIONAL.items() if name not in (*self.optional_functions, "cast_by_c")]
-        return [*(ROWS[op].id for op in FUNCTION_OPS if op not in self.functions), *optional]
+        rows = [ROWS[op].id for op in FUNCTION_OPS if op not in self.functions]
+        return [*rows, *(f.row for f in OPTIONAL.values() if not self.has_optional(f))]
 
     def _run_on_ones_and_describe_refusal(self, graph: UOp) -> str | None:
         """Return in the library's words why it refuses a program, or None."""
         nodes = collect_caller_input_nodes(graph)
         inputs = {k: np.ones(u.shape, STORAGE[u.dtype]) for k, u in nodes.items()}
         try:
-            self._require_dtypes(graph)
+            self._require_dtypes(list_nodes_outside_optional_bodies(graph))
             values = {k: self.import_array(a, nodes[k].dtype) for k, a in inputs.items()}
             Program(self, graph, {}, is_compiled=not self.has_eager_mode)(values)
         except Exception as e:
@@ -112,8 +112,9 @@ class Evaluator(Library, Backend):
 
     def _require_declared_ops_and_dtypes(self, graph: UOp) -> None:
         """Raise Unsupported for an op or dtype that the library lacks, before anything is evaluated."""
-        self._require_dtypes(graph)
-        for u in list_nodes_outside_optional_bodies(graph):
+        nodes = list_nodes_outside_optional_bodies(graph)
+        self._require_dtypes(nodes)
+        for u in nodes:
             if u.op not in FORMS:
                 raise Unsupported(f"{u.op.name} (the adapter has no form for it)", self.name)
             d = u.lhs.dtype if u.op in BINARY else u.dtype
@@ -131,11 +132,8 @@ class Evaluator(Library, Backend):
         if missing is not None:
             raise Unsupported(f"{missing.row} of {dtype}: {missing.reason}", self.name)
 
-    def _require_dtypes(self, graph: UOp) -> None:
-        absent = next(
-            (u.dtype for u in list_nodes_outside_optional_bodies(graph) if u.dtype in dt.STORABLE and u.dtype not in self.dtypes),
-            None,
-        )
+    def _require_dtypes(self, nodes: Sequence[UOp]) -> None:
+        absent = next((u.dtype for u in nodes if u.dtype in dt.STORABLE and u.dtype not in self.dtypes), None)
         if absent is not None:
             raise Unsupported(f"dtype {absent}", self.name)
 

@@ -134,11 +134,14 @@ class Library(ABC):
 
     def apply_optional(self, function: OptionalFunction, values: Sequence[Value], dtype: DType) -> Value:
         """Apply the library's own function for an optional row to operands of a dtype. Raises Unsupported."""
-        if function.name == "cast_by_c":
-            return self.cast(values[0], dtype, dt.int32)
-        if function.name not in self.optional_functions:
+        if not self.has_optional(function):
             raise Unsupported(function.row, self.name)
-        return self.optional_functions[function.name](*values)
+        own = self.optional_functions.get(function.name)
+        return self.cast(values[0], dtype, dt.int32) if own is None else own(*values)
+
+    def has_optional(self, function: OptionalFunction) -> bool:
+        """Return True if the library has a function for an optional row. Each has the conversion of C, which is its Cast."""
+        return function.name == "cast_by_c" or function.name in self.optional_functions
 
     def read_index(self, cell: Any) -> Array:
         """Return index values that a shape or an offset needs. Raises Unsupported if the graph is compiled before it is run."""

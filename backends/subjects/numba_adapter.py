@@ -156,17 +156,24 @@ class Numba(NodeEvaluator):
         """Write the function and its decorator. Arrays are global."""
         lines, arrays = self._write_graph([output], inputs)
         options = ", ".join(f"{k}={v!r}" for k, v in self.options.items())
-        constants = [f"{name} = {write_array(a)}" for name, a in arrays.items()]
-        return [*constants, *lines, "", f"run = numba.njit({options})(graph)" if options else "run = numba.njit(graph)",
-                "", "def f(**arrays):", f"    return run({', '.join(f'arrays[{k!r}]' for k in inputs)})[0]"]  # fmt: skip
+        arguments = ", ".join(f"arrays[{k!r}]" for k in inputs)
+        return [
+            *(f"{name} = {write_array(a)}" for name, a in arrays.items()),
+            *lines,
+            "",
+            f"run = numba.njit({options})(graph)",
+            "",
+            "def f(**arrays):",
+            f"    return run({arguments})[0]",
+        ]
 
     def build(self, outputs: Sequence[Node], inputs: Mapping[str, Node]) -> CompiledNodes:
         """Write a function, and compile it at its first call."""
-        lines, namespace = self._write_graph(outputs, inputs)
-        names: dict[str, Any] = {"np": np, **namespace}
+        lines, arrays = self._write_graph(outputs, inputs)
+        names: dict[str, Any] = {"np": np, **arrays}
         exec("\n".join(lines), names)
         compiled = self.numba.njit(**self.options)(names["graph"])
-        return lambda arrays: list(compiled(*(arrays[k] for k in inputs)))
+        return lambda given: list(compiled(*(given[k] for k in inputs)))
 
     def _write_graph(self, outputs: Sequence[Node], inputs: Mapping[str, Node]) -> tuple[list[str], dict[str, Array]]:
         """Return the lines of a function, and its global arrays. Constants of shape () are literals."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from uops.backends.contract import Missing
+from uops.backends.subjects.host import Array
 from uops.backends.subjects.library import import_library
 from uops.backends.subjects.nodes import (
     CompiledNodes,
@@ -23,7 +24,7 @@ from uops.backends.subjects.scripts.values import write_array
 from uops.spec.errors import Unsupported
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
-from uops.spec.ir.ops import COMPARE, Op
+from uops.spec.ir.ops import Op
 
 #: The version of ONNX's operators.
 OPSET = 22
@@ -65,6 +66,9 @@ class OnnxEvaluator(NodeEvaluator):
         self.types = OnnxEvaluator.list_dtypes(self)
         super().__init__()
 
+    #: The lines of a script that make `f` of a `model` with the inputs `names`.
+    script_loader: ClassVar[tuple[str, ...]]
+
     @abstractmethod
     def load_document(self, document: bytes) -> CompiledNodes:
         """Load a serialized model."""
@@ -78,25 +82,20 @@ class OnnxEvaluator(NodeEvaluator):
     def list_functions(self) -> dict[Op, Callable[..., Node]]:
         """Return builders of ONNX operators. It has no Trunc, Exp2 and Log2."""
         make = make_elementwise_builder
-        names = {
+        add, mul, equal = make("Add", None, "Or"), make("Mul", None, "And"), make("Equal", dt.bool_)
+        compare = {
             Op.CMPLT: "Less", Op.CMPGT: "Greater", Op.CMPGE: "GreaterOrEqual", Op.CMPLE: "LessOrEqual", Op.CMPEQ: "Equal",
         }  # fmt: skip
-        add, mul, equal = (
-            make("Add", None, "Or"),
-            make("Mul", None, "And"),
-            make("Equal", dt.bool_),
-        )
         # fmt: off
         return {
-            Op.ADD: add, Op.SUB: make("Sub"), Op.MUL: mul, Op.DIV: make("Div"), Op.NEG:
-            make("Neg"), Op.MAX: make("Max", None, "Or"), Op.IDIV: make("Div"),
-            Op.MOD: make("Mod"), Op.RECIP: make("Reciprocal"), Op.XOR:
-            make("BitwiseXor", None, "Xor"), Op.OR: make("BitwiseOr", None, "Or"), Op.AND:
-            make("BitwiseAnd", None, "And"), Op.SHL: _make_unguarded_bit_shift_builder("LEFT"), Op.SHR:
-            _make_unguarded_bit_shift_builder("RIGHT"), Op.NOT: make("Not"), **{op: make(names[op],
-            dt.bool_) for op in COMPARE - {Op.CMPNE}}, Op.CMPNE: lambda a, b: make("Not")(equal(a, b)), Op.WHERE:
-            make("Where"), Op.SIN: make("Sin"), Op.SQRT: make("Sqrt"), Op.POW:
-            make("Pow"), Op.MULACC: lambda a, b, c: add(mul(a, b), c),
+            Op.ADD: add, Op.SUB: make("Sub"), Op.MUL: mul, Op.DIV: make("Div"), Op.NEG: make("Neg"),
+            Op.MAX: make("Max", None, "Or"),
+            Op.IDIV: make("Div"), Op.MOD: make("Mod"), Op.RECIP: make("Reciprocal"), Op.XOR: make("BitwiseXor", None, "Xor"),
+            Op.OR: make("BitwiseOr", None, "Or"), Op.AND: make("BitwiseAnd", None, "And"), Op.NOT: make("Not"),
+            Op.SHL: _make_unguarded_bit_shift_builder("LEFT"), Op.SHR: _make_unguarded_bit_shift_builder("RIGHT"),
+            **{op: make(name, dt.bool_) for op, name in compare.items()}, Op.CMPNE: lambda a, b: make("Not")(equal(a, b)),
+            Op.WHERE: make("Where"), Op.SIN: make("Sin"), Op.SQRT: make("Sqrt"), Op.POW: make("Pow"),
+            Op.MULACC: lambda a, b, c: add(mul(a, b), c),
         }
         # fmt: on
 
@@ -166,54 +165,72 @@ class OnnxEvaluator(NodeEvaluator):
         name = names[op] if dtype is not dt.bool_ else "ReduceMin" if op is Op.MUL else "ReduceMax"
         return make_node(name, dtype, [1 if k in axes else n for k, n in enumerate(x.shape)], x, _ints(axes), keepdims=1)
 
-    #: The lines of a script that make `f` of a `model` with the inputs `names`.
-    script_loader: ClassVar[tuple[str, ...]]
-
     def write_function(self, output: Node, inputs: Mapping[str, Node]) -> list[str]:
         """Write a model node by node, and load it."""
-        names = {id(node): key for key, node in inputs.items()}
-        nodes, constants, used = [], [], []
-        for x in sort_nodes([output]):
-            name = names.setdefault(id(x), f"v{len(names)}")
-            if x.array is not None:
-                constants.append(f"    onnx.numpy_helper.from_array({write_array(x.array)}, {name!r}),")
-            elif x.operator:
-                attributes = "".join(f", {k}={v!r}" for k, v in x.attributes.items())
-                nodes.append(f"    node({x.operator!r}, {[names[id(s)] for s in x.operands]}, [{name!r}]{attributes}),")
-            else:
-                used.append((name, x))
-        nodes.append(f"    node('Identity', [{names[id(output)]!r}], ['out']),")
-        values = [f"value({name!r}, {self.types[x.dtype]}, {x.shape})" for name, x in used]
-        result = f"value('out', {self.types[output.dtype]}, {output.shape})"
+        model = _collect_parts_by_name([output], inputs)
+        nodes = [
+            f"    node({x.operator!r}, {x.operands}, [{x.name!r}]{''.join(f', {k}={v!r}' for k, v in x.attributes.items())}),"
+            for x in model.nodes
+        ]
+        constants = [f"    onnx.numpy_helper.from_array({write_array(a)}, {name!r})," for name, a in model.constants.items()]
+        used, results = (
+            ", ".join(f"value({name!r}, {self.types[x.dtype]}, {x.shape})" for name, x in values.items())
+            for values in (model.used, model.results)
+        )
         return [
             "node, value = onnx.helper.make_node, onnx.helper.make_tensor_value_info",
             *("nodes = [", *nodes, "]"),
             *("constants = [", *constants, "]"),
-            f"inputs = [{', '.join(values)}]",
-            f'graph = onnx.helper.make_graph(nodes, "g", inputs, [{result}], constants)',
+            f'graph = onnx.helper.make_graph(nodes, "g", [{used}], [{results}], constants)',
             f'model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", {OPSET})], ir_version=10)',
-            f"names = {[name for name, _ in used]}",
+            f"names = {list(model.used)}",
             *self.script_loader,
         ]
 
     def build(self, outputs: Sequence[Node], inputs: Mapping[str, Node]) -> CompiledNodes:
         """Write a model of the nodes below `outputs`, and load it in a session of its own."""
-        helper = self.onnx.helper
-        names = {id(node): key for key, node in inputs.items()}
-        nodes, constants, used = [], [], []
-        for x in sort_nodes(outputs):
-            name = names.setdefault(id(x), f"v{len(names)}")
-            if x.array is not None:
-                constants.append(self.onnx.numpy_helper.from_array(x.array, name))
-            elif x.operator:
-                nodes.append(helper.make_node(x.operator, [names[id(s)] for s in x.operands], [name], **x.attributes))
-            else:
-                used.append(helper.make_tensor_value_info(name, self.types[x.dtype], x.shape))
-        results = []
-        for k, x in enumerate(outputs):  # an output has a name of its own, even if it is an input or a constant
-            nodes.append(helper.make_node("Identity", [names[id(x)]], [f"out{k}"]))
-            results.append(helper.make_tensor_value_info(f"out{k}", self.types[x.dtype], x.shape))
+        helper, parts = self.onnx.helper, _collect_parts_by_name(outputs, inputs)
+        nodes = [helper.make_node(x.operator, x.operands, [x.name], **x.attributes) for x in parts.nodes]
+        constants = [self.onnx.numpy_helper.from_array(a, name) for name, a in parts.constants.items()]
+        used, results = (
+            [helper.make_tensor_value_info(name, self.types[x.dtype], x.shape) for name, x in values.items()]
+            for values in (parts.used, parts.results)
+        )
         graph = helper.make_graph(nodes, "g", used, results, constants)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
-        run, given = self.load_document(model.SerializeToString()), [i.name for i in used]
-        return lambda arrays: run({k: arrays[k] for k in given})
+        run = self.load_document(model.SerializeToString())
+        return lambda arrays: run({k: arrays[k] for k in parts.used})
+
+
+class _ModelNode(NamedTuple):
+    """An operator of a model, with the names of its operands and of its result."""
+
+    operator: str
+    operands: list[str]
+    name: str
+    attributes: Mapping[str, Any]
+
+
+class _ModelParts(NamedTuple):
+    """The parts of a model by name. `used` are the inputs that it reads."""
+
+    nodes: list[_ModelNode]
+    constants: dict[str, Array]
+    used: dict[str, Node]
+    results: dict[str, Node]
+
+
+def _collect_parts_by_name(outputs: Sequence[Node], inputs: Mapping[str, Node]) -> _ModelParts:
+    """Name the nodes below `outputs`. An output has a name of its own, even if it is an input or a constant."""
+    names = {id(node): key for key, node in inputs.items()}
+    parts = _ModelParts([], {}, {}, {f"out{k}": x for k, x in enumerate(outputs)})
+    for x in sort_nodes(outputs):
+        name = names.setdefault(id(x), f"v{len(names)}")
+        if x.array is not None:
+            parts.constants[name] = x.array
+        elif x.operator:
+            parts.nodes.append(_ModelNode(x.operator, [names[id(s)] for s in x.operands], name, x.attributes))
+        else:
+            parts.used[name] = x
+    parts.nodes.extend(_ModelNode("Identity", [names[id(x)]], name, {}) for name, x in parts.results.items())
+    return parts

@@ -7,6 +7,7 @@ for other processes.
 from __future__ import annotations
 
 import ctypes
+import math
 import mmap
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -36,9 +37,9 @@ def forbid_access(address: int, size: int) -> None:
         raise OSError(ctypes.get_errno(), "mprotect of guard pages")
 
 
-def is_sparse(array: Array) -> bool:
-    """Return True if an array is so large that it must not be copied."""
-    return array.nbytes > DENSE_BYTES
+def is_sparse(value: Any) -> bool:
+    """Return True for an array that is so large that it must not be copied."""
+    return isinstance(value, np.ndarray) and value.nbytes > DENSE_BYTES
 
 
 def allocate_sparse_zeros(count: int, dtype: np.dtype[Any] | type[np.generic]) -> Array:
@@ -70,8 +71,14 @@ def list_nonzero_runs(array: Array) -> Iterator[tuple[int, Array]]:
 
 
 def fill_runs(shape: tuple[int, ...], dtype: np.dtype[Any], runs: Iterable[tuple[int, Array]]) -> Array:
-    """Return an array of zeros in which these runs stand at these positions. Raises ValueError if one is out of bounds."""
-    flat = allocate_sparse_zeros(int(np.prod(shape, dtype=object)), dtype)
+    """Return an array of zeros in which these runs stand at these positions.
+
+    Raises ValueError if a run is out of bounds, or if the array is larger than what can be mapped.
+    """
+    try:
+        flat = allocate_sparse_zeros(math.prod(shape), dtype)
+    except OSError as e:
+        raise ValueError(f"{math.prod(shape)} elements of {dtype} cannot be mapped: {e.strerror}") from e
     for first, run in runs:
         if not 0 <= first <= first + run.size <= flat.size:
             raise ValueError(f"elements {first} to {first + run.size} lie outside of {flat.size} elements")

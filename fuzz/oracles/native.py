@@ -45,8 +45,7 @@ def load_and_run_first_calls(
     calls = compiled_program.src[:call_count]
     arguments = [base_memory(a) for c in compiled_program.src for a in c.arguments]
     memory = {m: _contents_from_input_or_pattern(m, inputs) for m in arguments if not is_variable(m)}
-    guarded = {} if guard_side is None else {m: a for m, a in memory.items() if not is_sparse(a)}
-    guards = {m: GuardedMemory(a.nbytes, guard_side or GuardSide.END) for m, a in guarded.items()}
+    guards = {m: GuardedMemory(a.nbytes, guard_side) for m, a in memory.items() if guard_side is not None and not is_sparse(a)}
     for m, g in guards.items():
         g.data[:] = memory[m].view(np.uint8)
         memory[m] = g.data.view(memory[m].dtype)

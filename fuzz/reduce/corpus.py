@@ -172,12 +172,14 @@ def _find_leaf(graph: UOp, name: str) -> UOp | None:
 
 
 def parse_array(words: list[str], d: DType, shape: tuple[int, ...]) -> Array:
-    """Parse the elements of an array, all of them or its runs. Raises ValueError if a run lies outside of the array."""
+    """Parse the elements of an array, all of them or its runs. Raises ValueError for a run that is out of bounds or malformed."""
     if words[:1] != [_AT]:
         return _parse_elements(words, d).reshape(shape)
     starts = [k for k, w in enumerate(words) if w == _AT]
-    runs = ((int(words[k + 1]), _parse_elements(words[k + 2 : end], d)) for k, end in zip(starts, [*starts[1:], None], strict=True))
-    return fill_runs(shape, np.dtype(STORAGE[d]), runs)
+    runs = [words[k + 1 : end] for k, end in zip(starts, [*starts[1:], None], strict=True)]
+    if [] in runs:
+        raise ValueError(f"{_AT!r} stands before the position of a run")
+    return fill_runs(shape, np.dtype(STORAGE[d]), [(int(first), _parse_elements(run, d)) for first, *run in runs])
 
 
 def _parse_elements(words: list[str], d: DType) -> Array:

@@ -227,7 +227,7 @@ def format_elements(value: Any) -> str:
 
 def to_packet(sample: ProgramSample) -> tuple[Json, bytes]:
     """Encode a sample as a JSON header and a binary body."""
-    sparse = {k: v for k, v in sample.inputs.items() if isinstance(v, np.ndarray) and is_sparse(v)}
+    sparse = {k: v for k, v in sample.inputs.items() if is_sparse(v)}
     header, body = encode_arrays({k: v for k, v in sample.inputs.items() if k not in sparse})
     runs = {k: [v.shape, format_elements(v)] for k, v in sparse.items()}
     choices = sample.choices and list(sample.choices)

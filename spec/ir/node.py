@@ -12,7 +12,7 @@ import threading
 import weakref
 from _weakref import _remove_dead_weakref  # type: ignore[attr-defined] # the base of the standard library's weak dictionaries
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Container, Iterable, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -442,12 +442,16 @@ def _visit_postorder(u: UOp, order: dict[UOp, None], known_orders: dict[UOp, lis
     order[u] = None
 
 
-def rebuild(root: UOp, change: Callable[[UOp], UOp]) -> UOp:
-    """Return a graph with `change` applied to every node, sources first. Bodies of Calls are part of it."""
+def rebuild(root: UOp, change: Callable[[UOp], UOp], only: Container[UOp] | None = None) -> UOp:
+    """Return a graph with `change` applied to every node, sources first. Bodies of Calls are part of it.
+
+    With `only`, it is applied to these nodes alone.
+    """
     done: dict[UOp, UOp] = {}
     for u in toposort(root):
         src = tuple([done[s] for s in u.src])
-        done[u] = change(u if src == u.src else u.replace(src=src))
+        same = u if src == u.src else u.replace(src=src)
+        done[u] = change(same) if only is None or u in only else same
     return done[root]
 
 

@@ -33,7 +33,10 @@ _SIGNED = (dt.int8, dt.int16, dt.int32, dt.int64)
 
 @dataclass(frozen=True, slots=True)
 class OptionalFunction:
-    """A function of an optional row. `build_body` makes its value of operands of one dtype; `result` is its dtype if another."""
+    """A function of an optional row. `build_body` makes its value of operands of one dtype; `result` is its dtype if another.
+
+    A function of a vector takes operands of rank 1 alone. For a partial one, the row does not say what every divisor gives.
+    """
 
     name: str
     semantics: str
@@ -43,6 +46,8 @@ class OptionalFunction:
     arity: int
     build_body: Callable[..., UOp]
     result: DType | None = None
+    is_of_vector: bool = False
+    is_partial: bool = False
 
     @property
     def row(self) -> str:
@@ -269,15 +274,17 @@ OPTIONAL: dict[str, OptionalFunction] = {f.name: f for f in (
                      ("NaN where fmod gives NaN", _ZERO), "R190", _FLOATS, 2, _floor_mod),
     OptionalFunction("floor_divide", "floor(x / y) of the exact quotient, rounded once.",
                      ("x / y for a y of 0", "NaN for a NaN and an infinite x", _ZERO,
-                      "no case has a quotient beyond the integers that the dtype can hold"), "R190", _FLOATS, 2, _floor_divide),
+                      "no case has a quotient beyond the integers that the dtype can hold"), "R190", _FLOATS, 2, _floor_divide,
+                     is_partial=True),
     OptionalFunction("trunc_divide", "The quotient of integers, rounded toward zero.",
-                     ("the least integer by -1 wraps (R04)", _NO_ZERO_DIVISOR), "R191", _SIGNED, 2, _trunc_divide),
+                     ("the least integer by -1 wraps (R04)", _NO_ZERO_DIVISOR), "R191", _SIGNED, 2, _trunc_divide, is_partial=True),
     OptionalFunction("trunc_remainder", "x - y * trunc_divide(x, y), with the sign of x.", (_NO_ZERO_DIVISOR,), "R191",
-                     _SIGNED, 2, _trunc_remainder),
+                     _SIGNED, 2, _trunc_remainder, is_partial=True),
     OptionalFunction("cast_by_c", "The int32 that C's conversion gives on x86: x truncated, or the least integer.",
                      ("NaN and what is out of range give the least integer",), "R191", _FLOATS, 1, _cast_by_c, dt.int32),
-    OptionalFunction("sort", "The elements of a vector in rising order.", _ORDER, "R192", _ORDERED, 1, _sort),
+    OptionalFunction("sort", "The elements of a vector in rising order.", _ORDER, "R192", _ORDERED, 1, _sort,
+                     is_of_vector=True),
     OptionalFunction("argsort", "The positions of a vector's elements in rising order.", _ORDER, "R192",
-                     _ORDERED, 1, _argsort, dt.int64),
+                     _ORDERED, 1, _argsort, dt.int64, is_of_vector=True),
 )}
 # fmt: on

@@ -31,6 +31,30 @@ def test_inputs_are_read_with_the_variables_that_they_need(tmp_path: Path) -> No
     assert found["p0"].tolist() == [5, -1]
 
 
+def test_runs_stand_at_their_positions_among_zeros(tmp_path: Path) -> None:
+    path = tmp_path / "x.uops"
+    path.write_text("; input p0: at 4 -1 at 1 2 3\n%0 = param (5), slot=0 : i8\n%1 = neg %0\n", encoding="utf-8")
+    assert read_inputs(path)["p0"].tolist() == [0, 2, 3, 0, -1]
+
+
+@pytest.mark.parametrize(
+    ("runs", "reason"),
+    [
+        ("at", "stands before the position of a run"),
+        ("at 0 1 at", "stands before the position of a run"),
+        ("at x", "invalid literal"),
+        ("at 4 1 2", "elements 4 to 6 lie outside of 5 elements"),
+        ("at -1 2", "lie outside"),
+        ("1 at 2", "got 3 elements"),
+    ],
+)
+def test_malformed_runs_are_refused_with_their_line(runs: str, reason: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.uops"
+    path.write_text(f"; input p0: {runs}\n%0 = param (5), slot=0 : i8\n%1 = neg %0\n", encoding="utf-8")
+    with pytest.raises(SpecError, match=f"line 1: .*{reason}"):
+        read_inputs(path)
+
+
 OF_SIZE = """
 %0 = param (), slot=none, name="n", bounds=[0, 12] : index
 %1 = const 1 : index

@@ -23,10 +23,6 @@ from uops.spec.ir.node import UOp
 from uops.spec.rows.optional import OPTIONAL, OptionalFunction
 
 Array = npt.NDArray[Any]
-#: Functions of one vector.
-_SORTING = ("sort", "argsort")
-#: Functions that divide.
-_DIVIDING = ("floor_divide", "trunc_divide", "trunc_remainder")
 #: Functions that are applied to quotients by one divisor, which compilers multiply by its reciprocal.
 _OF_QUOTIENTS = ("floor", "ceil", "round_to_even")
 #: Divisor and number of exact quotients.
@@ -41,7 +37,7 @@ def generate_cases_of_optional_rows(tier: ConformanceTier) -> Iterator[Conforman
         for d in f.dtypes:
             if tier is ConformanceTier.SMOKE and d not in SAMPLE and d is not f.dtypes[-1]:
                 continue
-            if f.name in _SORTING:
+            if f.is_of_vector:
                 yield from _generate_vectors(f, d)
                 continue
             blocks = {
@@ -54,7 +50,7 @@ def generate_cases_of_optional_rows(tier: ConformanceTier) -> Iterator[Conforman
 
 def _leave_out_undefined(f: OptionalFunction, d: DType, block: Array) -> Array:
     """Return the operand tuples, as bits, for which the row says what the result is."""
-    if f.name not in _DIVIDING:
+    if not f.is_partial:
         return block
     x, y = (to_array(bits, d) for bits in block)
     if not d.is_float:

@@ -66,13 +66,8 @@ def _by_node(replace: Replacement) -> Change:
     """
 
     def change(graph: UOp, inputs: Inputs) -> Program | None:
-        outside = frozenset(list_nodes_outside_optional_bodies(graph))
-        done: dict[UOp, UOp] = {}
-        for u in toposort(graph):
-            src = tuple([done[s] for s in u.src])
-            same = u if src == u.src else u.replace(src=src)
-            done[u] = (replace(same) or same) if u in outside else same
-        return None if done[graph] is graph else (done[graph], inputs)
+        changed = rebuild(graph, lambda u: replace(u) or u, frozenset(list_nodes_outside_optional_bodies(graph)))
+        return None if changed is graph else (changed, inputs)
 
     return change
 

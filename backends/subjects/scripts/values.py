@@ -24,7 +24,7 @@ def write_array(x: Array) -> str:
     word = f"u{x.itemsize}"
     bits = ", ".join(f"0x{int(v):0{2 * x.itemsize}x}" for v in x.reshape(-1).view(word))
     shape = "" if x.ndim == 1 else f".reshape({x.shape})"
-    return f"np.array([{bits}], 'u{x.itemsize}').view({dtype}){shape}"
+    return f"np.array([{bits}], {word!r}).view({dtype}){shape}"
 
 
 def write_dtype(dtype: np.dtype[Any]) -> str:

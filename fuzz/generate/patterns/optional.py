@@ -20,36 +20,12 @@ from uops.spec.ir.ops import Op
 from uops.spec.rows.optional import OPTIONAL, OptionalFunction
 
 #: Producers that may stand around an optional function.
-_AROUND = frozenset(
-    [
-        "add",
-        "mul",
-        "sub",
-        "div",
-        "neg",
-        "max",
-        "trunc",
-        "recip",
-        "where",
-        "cast",
-        "cmplt",
-        "cmpeq",
-        "permute",
-        "flip",
-        "reshape",
-        "expand",
-        "pad",
-        "shrink",
-        "reduce_add",
-        "reduce_max",
-    ]
-)
-#: Functions whose operands are small numbers, so that quotients fit the dtype.
-_OF_SMALL_NUMBERS = ("floor_divide",)
-#: Functions whose divisor must not be 0.
-_BY_NONZERO = ("trunc_divide", "trunc_remainder")
-#: Functions of vectors.
-_OF_VECTORS = ("sort", "argsort")
+# fmt: off
+_AROUND = frozenset((
+    "add", "mul", "sub", "div", "neg", "max", "trunc", "recip", "where", "cast", "cmplt", "cmpeq",
+    "permute", "flip", "reshape", "expand", "pad", "shrink", "reduce_add", "reduce_max",
+))
+# fmt: on
 #: Numbers of nodes and of elements of one graph.
 _NODES = (3, 4, 4, 5, 6, 8)
 _ELEMENTS = (8, 16, 33, 64)
@@ -66,18 +42,17 @@ def _list_operand_dtypes(m: GraphMaker, f: OptionalFunction, d: DType) -> tuple[
 def _make_producer(f: OptionalFunction) -> Producer:
     def admits(m: GraphMaker, d: DType, shape: Shape, budget: int) -> bool:
         is_vector = len(shape) == 1 and shape[0] > 0
-        return bool(_list_operand_dtypes(m, f, d)) and (f.name not in _OF_VECTORS or is_vector)
+        return bool(_list_operand_dtypes(m, f, d)) and (is_vector or not f.is_of_vector)
 
     def make(m: GraphMaker, d: DType, shape: Shape, budget: int) -> UOp:
         operand_dtype = m.draw.choice(_list_operand_dtypes(m, f, d))
-        if f.name in _OF_SMALL_NUMBERS and m.body_params is None:
-            return f.build(
-                *(m.make_param_with_data(operand_dtype, draw_array(m.draw, operand_dtype, shape, "small")) for _ in "xy")
-            )
+        if f.is_partial and operand_dtype.is_float and m.body_params is None:  # small numbers, whose quotients fit the dtype
+            small = [draw_array(m.draw, operand_dtype, shape, "small") for _ in range(f.arity)]
+            return f.build(*(m.make_param_with_data(operand_dtype, x) for x in small))
         x, *divisor = (m.make_value(operand_dtype, shape, share) for share in m.split_budget(budget, f.arity))
-        if f.name in _BY_NONZERO:
-            divisor = [b.or_(y, 1) for y in divisor]
-        if f.name in _OF_VECTORS and x.dtype.is_float:
+        if f.is_partial and operand_dtype.is_integer:
+            divisor = [b.or_(y, 1) for y in divisor]  # no divisor is 0
+        if f.is_of_vector and x.dtype.is_float:
             x = b.add(x, 0.0)  # zeros of one sign: libraries order them as equals
         return f.build(x, *divisor)
 

@@ -1,5 +1,6 @@
 """Scripts of a library alone: they compute what the judge saw, and end with status 1 if it is not allowed."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -110,6 +111,19 @@ def test_the_command_writes_and_runs_the_script(tmp_path: Path) -> None:
     alone = CliRunner().invoke(main, ["run", str(program), "--backend", "numpy", "--script", str(script)])
     assert alone.exit_code == 2
     assert "add --judge" in alone.output
+
+
+def test_the_expected_set_is_that_of_the_level(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parent)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)  # for the process of the backend
+    program, script = tmp_path / "div.uops", tmp_path / "peer.py"
+    graph = b.div(b.param(0, (1,), dt.float32), b.param(1, (1,), dt.float32))
+    program.write_text(f"; input p0: 1\n; input p1: 3\n{show(graph)}", encoding="utf-8")
+    for level, expected in (("strict", "expected 0.3333333432674408, got"), ("core", "around 0.3333333432674408, got")):
+        options = ["--backend", "script_backends:Adding", "--judge", "--level", level, "--script", str(script)]
+        result = CliRunner().invoke(main, ["run", str(program), *options])
+        assert "shows it, with status 1" in result.output
+        assert expected in script.read_text(encoding="utf-8")
 
 
 def test_a_target_of_the_compiler_has_no_script() -> None:

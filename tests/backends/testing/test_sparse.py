@@ -49,3 +49,8 @@ def test_runs_make_the_array_again(shape: tuple[int, ...], dtype: type[np.generi
 def test_runs_out_of_bounds_are_refused(first: int) -> None:
     with pytest.raises(ValueError, match="lie outside of 10 elements"):
         fill_runs((10,), np.dtype(np.int8), [(first, np.ones(2, np.int8))])
+
+
+def test_an_array_that_cannot_be_mapped_is_refused() -> None:
+    with pytest.raises(ValueError, match="elements of float32 cannot be mapped"):
+        fill_runs((1 << 60,), np.dtype(np.float32), [])

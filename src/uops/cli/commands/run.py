@@ -106,7 +106,7 @@ def run(
     verdicts = judge_program_result(root, values, result, level) if judged else []
     status = int(any(v.failed for v in verdicts))
     if script and status:
-        _write_and_run_script(Path(script), backend_name, root, values, verdicts)
+        _write_and_run_script(Path(script), backend_name, root, values, verdicts, level)
     if as_json:
         head = {"file": file, "backend": backend_name, "seed": None if inputs or embedded or not values else seed}
         buffers = {k: _array_to_json(v) for k, v in result.buffers.items()}
@@ -151,11 +151,12 @@ def judge_program_result(root: UOp, inputs: Mapping[str, Any], result: Result, l
 
 
 def _write_and_run_script(
-    path: Path, backend_name: str, root: UOp, inputs: Mapping[str, Any], verdicts: Sequence[SegmentVerdict]
+    path: Path, backend_name: str, root: UOp, inputs: Mapping[str, Any], verdicts: Sequence[SegmentVerdict], level: str
 ) -> None:
     """Write the script of the first wrong element, run it, and print what it says to standard error."""
+    from uops.backends.conformance.judge import Expectation
+    from uops.backends.conformance.model import ConformanceLevel
     from uops.backends.subjects.scripts.script import NoScript, list_search_words, write_script_in_own_process
-    from uops.interp.allowed import compute_allowed_sets
     from uops.spec.untrusted import write_text
 
     wrong = [(v.segment.output, f.element) for v in verdicts for f in v.failures]
@@ -163,7 +164,7 @@ def _write_and_run_script(
     if not of_values:
         raise click.ClickException("no script: the failure is no wrong element of a value")
     output, element = min(of_values)
-    allowed = compute_allowed_sets(root, inputs).values[output].describe(element)
+    allowed = Expectation.of_program(root, inputs).at(ConformanceLevel(level))[output].describe(element)
     try:
         text = write_script_in_own_process(backend_name, root, inputs, output, element, allowed, list_search_words(root))
     except NoScript as e:
