@@ -296,3 +296,11 @@ def names(rule: Rule) -> set[str]:
 
 def wide(t: TypedPattern) -> TypedPattern:
     return TypedPattern(t.pattern, dt.float64 if t.dtype.is_float else t.dtype, tuple(map(wide, t.src)))
+
+
+@pytest.mark.parametrize(("factor", "fires"), [(2.0**-60, True), (2.0**-70, False), (2.0**70, False)])
+def test_a_product_of_constants_that_underflows_or_overflows_is_left_alone(factor: float, fires: bool) -> None:
+    """Of 2^-60 and 2^-60 the product is a normal number of float32, of 2^-70 and 2^-70 it is none."""
+    (rule,) = (r for r in FAST_MATH if r.name == "real-mul-constants")
+    p = b.param(0, (), dt.float32)
+    assert (rule.apply(b.mul(b.mul(p, factor), factor)) is not None) is fires
