@@ -46,7 +46,7 @@ from uops.fuzz.generate.draw import SeededDraw
 from uops.fuzz.generate.graphs import FuzzCase as Drawn
 from uops.fuzz.generate.kinds import KINDS, ProgramSample, select_graph_inputs, stable_hash
 from uops.fuzz.generate.machines import draw_scaled_machine
-from uops.fuzz.generate.methods.references import find_fault_of_built_call, rebuild_call
+from uops.fuzz.generate.methods.references import find_fault_of_built_call, find_wrong_call, rebuild_call
 from uops.fuzz.generate.methods.sessions import find_fault_of_session, rebuild_graph_of_session
 from uops.fuzz.generate.schedules import (
     ScheduleTextFollower,
@@ -202,6 +202,20 @@ def _check_front_end_by_numpy(c: OracleContext) -> Fault | None:
     if built.graph is not c.sample.graph or not _have_same_bits(c.sample.inputs, select_graph_inputs(built.graph, built.inputs)):
         raise OracleNotApplicable("the program is no longer that of the call")
     return find_fault_of_built_call(built)
+
+
+def _check_calls_beside_by_numpy(c: OracleContext) -> Fault | None:
+    """Check that other calls of Tensor methods, drawn for this case and not compiled, give what NumPy gives."""
+    wrong = find_wrong_call(c.draw("beside"))
+    return wrong and wrong.fault
+
+
+def _freeze_wrong_call_beside(c: OracleContext) -> tuple[ProgramSample, str]:
+    wrong = find_wrong_call(c.draw("beside"))
+    if wrong is None:
+        return c.sample, "beside"
+    graph, inputs = wrong.built.graph, wrong.built.inputs
+    return ProgramSample("methods", graph, select_graph_inputs(graph, inputs), choices=wrong.choices), NUMPY
 
 
 def _check_session_by_numpy(c: OracleContext) -> Fault | None:
@@ -618,6 +632,8 @@ ORACLES: dict[str, Oracle] = {o.name: o for o in (
            dialects=frozenset({Dialect.TENSOR, Dialect.BESTIARY, *_OF_LAUNCHES})),
     Oracle("reference",   "the interpreter and its intervals accept the program", _check_interpreter_evaluates_and_bounds_hold, 1),
     Oracle(NUMPY,         "a call of a Tensor method gives what NumPy gives", _check_front_end_by_numpy),
+    Oracle("beside",      "other calls of Tensor methods, which are not compiled, give what NumPy gives",
+           _check_calls_beside_by_numpy, 0, freeze_choices=_freeze_wrong_call_beside, every_of_kind=(("methods", 1),)),
     Oracle(SESSIONS,      "statements of the front end in a row give what NumPy gives", _check_session_by_numpy),
     Oracle("duals",       "exact forward mode gives the derivatives that the gradient rules give", _check_gradients_by_duals, 8),
     Oracle("allowed",     "every element is in the interpreter's allowed set", _check_allowed),
@@ -673,7 +689,7 @@ ORACLES: dict[str, Oracle] = {o.name: o for o in (
 #: Names in place of an oracle's: of a program that cannot be generated, and of a process that ends.
 GENERATOR, PROCESS = "generator", "process"
 #: Oracles of programs and of the interpreter alone, which judge nothing of any other subject.
-OF_PROGRAMS = frozenset({"form", "reference", NUMPY, "duals", "orders", "legalized"})
+OF_PROGRAMS = frozenset({"form", "reference", NUMPY, "beside", "duals", "orders", "legalized"})
 #: The ones of these that compare results of the interpreter, and judge it if it is the subject.
 OF_INTERPRETER = frozenset({"orders", "legalized"})
 #: The oracles of a campaign that names none.

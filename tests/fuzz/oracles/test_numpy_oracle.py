@@ -144,6 +144,20 @@ def test_a_finding_is_asked_again_from_its_file_until_it_is_mended(tmp_path: Pat
     assert find(read_reproducer(path).sample) is None
 
 
+def test_a_wrong_call_beside_a_case_becomes_a_case_of_its_own(tmp_path: Path) -> None:
+    runner = CaseRunner(Setup("interp", 3, ("methods",), ("beside", "allowed")))
+    path = tmp_path / "x.uops"
+    with pytest.MonkeyPatch.context() as patch:
+        PLANTS["half rounded up"](patch)
+        k = next(k for k in range(CASES) if runner.generate_and_judge_case(k).oracle == "beside")
+        sample, oracle = runner.freeze_oracle_choices(runner.draw_sample(k), runner.case_seed(k), "beside")
+        assert oracle == oracles.NUMPY
+        write_reproducer(path, Reproducer(sample, {"oracle": oracle, "seed": 0, "setup": {"backend": "interp"}}))
+        assert find(read_reproducer(path).sample)
+    assert find(read_reproducer(path).sample) is None
+    assert runner.freeze_oracle_choices(runner.draw_sample(k), runner.case_seed(k), "beside")[1] == "beside"
+
+
 def test_a_sample_crosses_processes_with_its_choices() -> None:
     sample = next(s for s in (kinds.sample(0, k, ("methods",)) for k in itertools.count()) if s.inputs)
     again = from_packet(*to_packet(sample))
