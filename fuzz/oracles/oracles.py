@@ -46,8 +46,13 @@ from uops.fuzz.generate.draw import SeededDraw
 from uops.fuzz.generate.graphs import FuzzCase as Drawn
 from uops.fuzz.generate.kinds import KINDS, ProgramSample, select_graph_inputs, stable_hash
 from uops.fuzz.generate.machines import draw_scaled_machine
-from uops.fuzz.generate.methods.references import find_fault_of_built_call, find_wrong_call, rebuild_call
-from uops.fuzz.generate.methods.sessions import find_fault_of_session, rebuild_graph_of_session
+from uops.fuzz.generate.methods.references import WrongCall, find_fault_of_built_call, find_wrong_call, rebuild_call
+from uops.fuzz.generate.methods.sessions import (
+    WrongSession,
+    find_fault_of_session,
+    find_wrong_session,
+    rebuild_graph_of_session,
+)
 from uops.fuzz.generate.schedules import (
     ScheduleTextFollower,
     find_illegal_optop_not_rejected_citing_ruling,
@@ -204,18 +209,23 @@ def _check_front_end_by_numpy(c: OracleContext) -> Fault | None:
     return find_fault_of_built_call(built)
 
 
-def _check_calls_beside_by_numpy(c: OracleContext) -> Fault | None:
-    """Check that other calls of Tensor methods, drawn for this case and not compiled, give what NumPy gives."""
-    wrong = find_wrong_call(c.draw("beside"))
+def _find_wrong_calls_or_session(c: OracleContext) -> WrongCall | WrongSession | None:
+    find = find_wrong_session if c.sample.kind == SESSIONS else find_wrong_call
+    return find(c.draw("beside"))
+
+
+def _check_front_end_beside_by_numpy(c: OracleContext) -> Fault | None:
+    """Check that calls of Tensor methods or sessions, drawn for this case and interpreted, give what NumPy gives."""
+    wrong = _find_wrong_calls_or_session(c)
     return wrong and wrong.fault
 
 
-def _freeze_wrong_call_beside(c: OracleContext) -> tuple[ProgramSample, str]:
-    wrong = find_wrong_call(c.draw("beside"))
+def _freeze_wrong_call_or_session(c: OracleContext) -> tuple[ProgramSample, str]:
+    wrong = _find_wrong_calls_or_session(c)
     if wrong is None:
         return c.sample, "beside"
-    graph, inputs = wrong.built.graph, wrong.built.inputs
-    return ProgramSample("methods", graph, select_graph_inputs(graph, inputs), choices=wrong.choices), NUMPY
+    sample = ProgramSample(c.sample.kind, wrong.program.graph, select_graph_inputs(*wrong.program), choices=wrong.choices)
+    return sample, SESSIONS if c.sample.kind == SESSIONS else NUMPY
 
 
 def _check_session_by_numpy(c: OracleContext) -> Fault | None:
@@ -632,8 +642,9 @@ ORACLES: dict[str, Oracle] = {o.name: o for o in (
            dialects=frozenset({Dialect.TENSOR, Dialect.BESTIARY, *_OF_LAUNCHES})),
     Oracle("reference",   "the interpreter and its intervals accept the program", _check_interpreter_evaluates_and_bounds_hold, 1),
     Oracle(NUMPY,         "a call of a Tensor method gives what NumPy gives", _check_front_end_by_numpy),
-    Oracle("beside",      "other calls of Tensor methods, which are not compiled, give what NumPy gives",
-           _check_calls_beside_by_numpy, 0, freeze_choices=_freeze_wrong_call_beside, every_of_kind=(("methods", 1),)),
+    Oracle("beside",      "other calls of Tensor methods and other sessions, interpreted, give what NumPy gives",
+           _check_front_end_beside_by_numpy, 0, freeze_choices=_freeze_wrong_call_or_session,
+           every_of_kind=(("methods", 1), (SESSIONS, 1))),
     Oracle(SESSIONS,      "statements of the front end in a row give what NumPy gives", _check_session_by_numpy),
     Oracle("duals",       "exact forward mode gives the derivatives that the gradient rules give", _check_gradients_by_duals, 8),
     Oracle("allowed",     "every element is in the interpreter's allowed set", _check_allowed),

@@ -184,10 +184,10 @@ def find_fault_of_built_call(built: BuiltCall) -> Fault | None:
 
 
 class WrongCall(NamedTuple):
-    """A call that gives something other than its reference, and the recorded choices that draw it again."""
+    """A call that gives something other than its reference, its recorded choices, and its program."""
 
     choices: tuple[int, ...]
-    built: BuiltCall
+    program: FuzzCase
     fault: Fault
 
 
@@ -197,7 +197,7 @@ def find_wrong_call(draw: ChoiceSource, count: int = BESIDE) -> WrongCall | None
         recorded = RecordingDraw(draw)
         built = build_call(draw_call(recorded))
         if fault := find_fault_of_built_call(built):
-            return WrongCall(tuple(recorded.choices), built, fault)
+            return WrongCall(tuple(recorded.choices), FuzzCase(built.graph, built.inputs), fault)
     return None
 
 

@@ -22,7 +22,7 @@ from uops.backends.conformance.stage_judge import Fault
 from uops.backends.front import Tensor, grad, jit, use
 from uops.compiler.tensor import capture, nn
 from uops.fuzz.generate.declared import EVERYTHING, SupportedOpDtypes
-from uops.fuzz.generate.draw import CheckedReplayDraw, draw_permutation
+from uops.fuzz.generate.draw import CheckedReplayDraw, RecordingDraw, draw_permutation
 from uops.fuzz.generate.graphs import FuzzCase
 from uops.fuzz.generate.methods.calls.answers import Array, ExactAnswer, find_wrong_element
 from uops.spec.choices import ChoiceSource
@@ -33,6 +33,10 @@ from uops.spec.ir.node import UOp
 STATEMENTS = (4, 6, 9, 14)
 #: Greatest magnitude of a value that later statements use.
 LIMIT = 50
+#: How often a statement takes one of the `RECENT` values that were drawn or made last.
+RECENT_PERCENT, RECENT = 50, 4
+#: Number of sessions that are judged beside that of a case. The interpreter takes an eighth of a compiler's time for one.
+BESIDE = 6
 #: Numbers that compiled functions take: products and quotients by them are exact.
 FLOAT_NUMBERS, INT_NUMBERS = (2.0, 0.0, -0.0, -1.0, 4.0, 0.5), (2, 0, -1, 3)
 
@@ -133,6 +137,8 @@ class Session:
         self.dtype = draw.choice(dtypes)
         self.shape = (draw.integer(2, 9),) if draw.chance(40) else (draw.integer(2, 5), draw.integer(2, 6))
         self.values: list[SessionValue] = []
+        #: What the last statements drew or made.
+        self._recent: list[SessionValue] = []
         self.statements: list[str] = []
         #: Name of the statement that is executed, by which findings are told apart.
         self.place = ""
@@ -167,12 +173,18 @@ class Session:
         return np.array([self.draw.integer(-9, 9) for _ in range(count)]).reshape(shape).astype(STORAGE[self.dtype])
 
     def _draw_value(self, shape: tuple[int, ...] | None = None) -> SessionValue:
-        return self.draw.choice([v for v in self.values if shape is None or v.array.shape == shape])
+        """Draw a value of this shape: often one that the statement before drew or made."""
+        fitting = [v for v in self.values if shape is None or v.array.shape == shape]
+        recent = [v for v in fitting if v in self._recent]
+        drawn = self.draw.choice(recent if recent and self.draw.chance(RECENT_PERCENT) else fitting)
+        self._recent = [drawn, *self._recent][:RECENT]
+        return drawn
 
     def _add(self, tensor: Tensor, array: Array, text: str, viewed: SessionValue | None = None, view: View | None = None) -> None:
         value = SessionValue(f"v{len(self.values)}", tensor, np.array(array), viewed, view)
         self._note(f"{value.name} = {text}")
         self.values.append(value)
+        self._recent = [value, *self._recent][:RECENT]
 
     # Statements
 
@@ -369,4 +381,22 @@ def find_fault_of_session(choices: Sequence[int], backend_name: str) -> Fault | 
                 session.execute()
         except Mismatch as e:
             return Fault("session", f"{'; '.join(session.statements)}; then {e} [session: {session.place}]")
+    return None
+
+
+class WrongSession(NamedTuple):
+    """A session that gives something other than NumPy, its recorded choices, and its program."""
+
+    choices: tuple[int, ...]
+    program: FuzzCase
+    fault: Fault
+
+
+def find_wrong_session(draw: ChoiceSource, count: int = BESIDE) -> WrongSession | None:
+    """Draw `count` sessions and execute each by the interpreter; return the first that differs from NumPy, or None."""
+    for _ in range(count):
+        recorded = RecordingDraw(draw)
+        program = generate_session(recorded, EVERYTHING)
+        if fault := find_fault_of_session(recorded.choices, "interp"):
+            return WrongSession(tuple(recorded.choices), program, fault)
     return None

@@ -132,3 +132,15 @@ def test_a_reduced_program_is_not_that_of_its_session() -> None:
     c = OracleContext(sample, Subject("interp"))
     assert oracles.find_first_objection(c, oracles.select_oracles_in_table_order(["sessions"])) is None
     assert c.counts["oracle:sessions"] == 0
+
+
+def test_a_wrong_session_beside_a_case_becomes_a_case_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = CaseRunner(Setup("interp", 3, ("sessions",), ("beside",)))
+    with monkeypatch.context() as patch:
+        step_all_parameters(patch)
+        k = next(k for k in range(CASES) if runner.generate_and_judge_case(k).oracle == "beside")
+        sample, oracle = runner.freeze_oracle_choices(runner.draw_sample(k), runner.case_seed(k), "beside")
+        assert oracle == "sessions"
+        assert runner.judge_sample(sample, 1, "sessions") is not None
+    assert runner.judge_sample(sample, 1, "sessions") is None
+    assert runner.freeze_oracle_choices(runner.draw_sample(k), runner.case_seed(k), "beside")[1] == "beside"
