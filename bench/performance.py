@@ -257,7 +257,7 @@ def main() -> None:
     o = parser.parse_args()
     if unknown := [n for n in o.names if n not in WORKLOADS]:
         parser.error(f"no workload {unknown[0]!r}; there are {', '.join(WORKLOADS)}")
-    names = [p for p in o.peers.split(",") if p]
+    names = [p for p in o.peers.split(",") if p and p != OURS]
     default = [] if o.odd else WITH_GRADIENTS if o.gradients else WORKLOADS
     cases = [BenchCase(n, WORKLOADS[n].full, has_gradients=o.gradients) for n in o.names or default]
     cases += generate_odd_cases(o.odd, o.seed)

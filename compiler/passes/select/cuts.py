@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 
 from uops.compiler.passes.select.positions import NOTHING, SCALAR, IndexLanes, IndexSums, LanePositions, index_of, size
@@ -14,7 +13,7 @@ from uops.spec.ir.ops import ALU, Op
 def cut_store_pieces(index_sums: IndexSums, u: UOp, width: int) -> list[LanePositions]:
     """Cut a Store into pieces of at most `width` lanes: contiguous in memory, or else the same distance apart.
 
-    Otherwise they are in row-major order.
+    Of several distances, that of the cheapest pieces is taken. Otherwise the lanes are in row-major order.
     """
     n = size(u.value)
     if n == 1 or width == 1:
@@ -22,7 +21,10 @@ def cut_store_pieces(index_sums: IndexSums, u: UOp, width: int) -> list[LanePosi
     lanes = index_sums.derive_index_lanes_if_affine(index_of(u), tuple(range(n)))
     runs = find_contiguous_runs(lanes, n) if lanes is not None else [list(range(n))]
     if lanes is not None and max(map(len, runs)) == 1:
-        runs = find_contiguous_runs(lanes, n, _least_distance(lanes))
+        cuts = [find_contiguous_runs(lanes, n, distance) for distance in _list_distances_along_axes(lanes, n)]
+        if len(cuts) > 1:
+            cuts.sort(key=lambda runs: _estimate_cost_of_runs(index_sums, u.value, runs, width))
+        runs = next(iter(cuts), runs)
     if max(map(len, runs)) == 1:
         runs = [list(range(n))]
     return [piece for run in runs for piece in split_run_into_vectors(run, width)]
@@ -38,10 +40,19 @@ def split_run_into_vectors(run: Sequence[int], width: int) -> Iterator[LanePosit
         k += width
 
 
-def _least_distance(lanes: IndexLanes) -> int:
-    """Return the least distance of two addresses that differ in their constants."""
-    constants = sorted(set(lanes.constant))
-    return min((b - a for a, b in itertools.pairwise(constants)), default=1)
+def _list_distances_along_axes(lanes: IndexLanes, n: int) -> list[int]:
+    """List the distances in memory of neighbours along each axis of a value of `n` elements, least first.
+
+    The step from element to element along an axis divides `n`. The shape is not known here: some distances are of no axis.
+    """
+    constants = lanes.constant
+    steps = [k for k in range(1, n) if n % k == 0] if len(constants) == n else []
+    return sorted({abs(constants[k] - constants[0]) for k in steps} - {0})
+
+
+def _estimate_cost_of_runs(index_sums: IndexSums, value: UOp, runs: Sequence[Sequence[int]], width: int) -> int:
+    """Estimate the cost of computing a value in vectors of the elements of runs."""
+    return sum(estimate_piece_cost(index_sums, value, piece) for run in runs for piece in split_run_into_vectors(run, width))
 
 
 def find_contiguous_runs(lanes: IndexLanes, n: int, distance: int = 1) -> list[list[int]]:
@@ -58,8 +69,8 @@ def find_contiguous_runs(lanes: IndexLanes, n: int, distance: int = 1) -> list[l
         by_terms[()] = addresses
     runs: list[list[int]] = []
     for accesses in by_terms.values():
-        if len(dict(accesses)) < len(accesses):
-            runs += _find_fixed_stride_runs_of_repeated_addresses(accesses, distance)
+        if distance > 1 or len(dict(accesses)) < len(accesses):
+            runs += _find_runs_of_fixed_distance_and_stride(accesses, distance)
             continue
         last = None
         for c, p in sorted(accesses):
@@ -70,10 +81,8 @@ def find_contiguous_runs(lanes: IndexLanes, n: int, distance: int = 1) -> list[l
     return sorted(runs)
 
 
-def _find_fixed_stride_runs_of_repeated_addresses(
-    address_position_pairs: Sequence[tuple[int, int]], distance: int
-) -> list[list[int]]:
-    """Group (address, position) pairs with equal addresses into runs of one distance and of one stride in position.
+def _find_runs_of_fixed_distance_and_stride(address_position_pairs: Sequence[tuple[int, int]], distance: int) -> list[list[int]]:
+    """Group (address, position) pairs into runs of one distance and of one stride in position. Addresses may be equal.
 
     Addresses are equal where a row is padded: its last positions, which are gated off, have the addresses of the next row's first.
     """
@@ -118,6 +127,8 @@ def estimate_piece_cost(index_sums: IndexSums, root: UOp, lane_positions: LanePo
         elif u.op in ALU and not (u.dtype is dt.index and index_sums.derive_index_lanes_if_affine(u, lane_positions) is not None):
             total += 2 if len(lane_positions) > 1 else 1
             pending += [(s, lane_positions if s.shape else SCALAR) for s in u.src if u.shape]
+        elif u.op is Op.REDUCE and u.operand.shape == u.shape:
+            pending.append((u.operand, lane_positions))
     return total
 
 

@@ -26,7 +26,9 @@ from uops.compiler.ir.work import estimate_work_per_element
 from uops.compiler.passes.optimize.heuristics.argmax import fuse_max_and_argmax
 from uops.compiler.passes.optimize.heuristics.phases import split_output_loops_into_phases
 from uops.compiler.passes.optimize.heuristics.products import (
+    PANEL_READS,
     REDUCE_VECTORS,
+    count_reads_of_gathered_panel,
     find_loop_that_reuses_lane_loads,
     stage_strided_operand_of_narrow_product,
     tile_product_in_registers,
@@ -167,20 +169,24 @@ def _choose_lane_loop_unless_reduces_are_cheaper(
 
 
 def _find_longer_lane_loop_of_deep_product(s: Schedule, f: VectorizationFacts, short: UOp, machine: MachineModel) -> UOp | None:
-    """Return an output loop with contiguous loads that is longer than `short`, for a deep product; None if there is none.
+    """Return an output loop that is longer than `short` and suits the lanes of a deep product; None if there is none.
 
-    The Store is contiguous along `short` alone. So the sums are stored one by one, once per DEEP products or more.
+    Its loads are contiguous, or are gathered once into a panel. The Store is contiguous along `short` alone. So the sums are
+    stored one by one, once per DEEP products or more.
     """
     if min(math.prod(map(constant_extent, ranges_closed_by(u))) for u in f.reduces) < DEEP:
         return None
-    for r in reversed(s.outputs):
+    longer = [r for r in reversed(s.outputs) if constant_extent(r) > 2 * constant_extent(short) and r not in f.unvectorizable]
+    for r in longer:
         rows = find_loop_that_reuses_lane_loads(s, f, r)
         reused = rows is not None and constant_extent(rows) >= machine.thresholds.reused_rows
         loads = [a for u in f.reduces for a in f.direct_loads(u) if a.stride(r) != 0]
-        is_longer = constant_extent(r) > 2 * constant_extent(short)
-        if is_longer and r not in f.unvectorizable and reused and all(a.stride(r) == 1 for a in loads):
+        if reused and all(a.stride(r) == 1 for a in loads):
             return r
-    return None
+    lanes = max(1, machine.vector_bytes // f.itemsize)
+    packable = [r for r in longer if constant_extent(r) >= 2 * lanes and len(f.reduces) == 1]
+    reads = {r: count_reads_of_gathered_panel(s, f, r, machine) for r in packable}
+    return max((r for r in reads if reads[r] >= PANEL_READS), key=lambda r: reads[r], default=None)
 
 
 def _gather_cost_along(f: VectorizationFacts, u: UOp, last: Sequence[UOp]) -> int | None:

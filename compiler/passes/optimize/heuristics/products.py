@@ -18,6 +18,7 @@ from uops.compiler.passes.optimize.heuristics.sweep import (
     accumulate_in_output_memory_if_allowed,
     interchange_output_and_reduce_loops,
 )
+from uops.compiler.passes.optimize.heuristics.threads import count_executed_alu_and_memory_operations
 from uops.compiler.passes.optimize.schedule.accesses import flatten_loop_nests
 from uops.compiler.passes.optimize.schedule.clamp import pad_loop_clamping_loads_and_gating_store
 from uops.compiler.passes.optimize.schedule.local_memory import stage_in_one_local_buffer
@@ -53,10 +54,14 @@ PANELS = 4
 PIECES = 2
 #: Blocks of a deep Reduce may be 1/DEPTH_SLACK as long as the cache allows if that avoids padding.
 DEPTH_SLACK = 4
+#: Most vectors of a register tile along its columns.
+MOST_VECTORS = 4
 #: Bytes per cycle that are loaded from the second cache.
 PANEL_BYTES = 24
 #: Cost of loading the operand of a row, in vector loads from a panel.
 ROW_LOADS = 2
+#: Fewest reads of an element of a panel that pay for gathering it.
+PANEL_READS = 128
 #: Most dot products that are computed side by side.
 DOTS = 12
 #: Most dot products side by side of one output loop.
@@ -86,6 +91,7 @@ def tile_product_in_registers(
         constant_extent(lane_loop),
         lanes,
         full,
+        _most_vectors_for_a_panel_per_core(s, f, row_loop, lane_loop, lanes, machine),
         machine,
     )
     s = split_with_padding(s, lane_loop, tile.vectors * lanes, AxisType.UPCAST)
@@ -98,16 +104,38 @@ def tile_product_in_registers(
 
 
 def find_loop_that_reuses_lane_loads(s: Schedule, f: VectorizationFacts, lane_loop: UOp) -> UOp | None:
-    """Return the output loop that reuses what the lanes load in a Reduce: a load changes with the lanes but not with it."""
+    """Return the output loop that reuses what the lanes load in a Reduce: a load changes with the lanes but not with it.
+
+    Of several it is the innermost, or the longest if the lanes gather: a gathered operand pays if many rows share its panel.
+    """
     rows = [r for r in reversed(s.outputs) if r is not lane_loop and r not in f.unvectorizable and constant_extent(r) > 1]
     for u in f.reduces:
         loads = f.direct_loads(u)
         if len(loads) < 2 or lane_loop not in f.enclosing_loops[u.operand]:
             continue
-        for r in rows:
-            if r in f.enclosing_loops[u.operand] and any(a.stride(lane_loop) and a.stride(r) == 0 for a in loads):
-                return r
+        reusing = [
+            r for r in rows if r in f.enclosing_loops[u.operand] and any(a.stride(lane_loop) and a.stride(r) == 0 for a in loads)
+        ]
+        if reusing:
+            gathers = any(a.stride(lane_loop) not in COST for a in loads)
+            return max(reusing, key=constant_extent) if gathers else reusing[0]
     return None
+
+
+def count_reads_of_gathered_panel(s: Schedule, f: VectorizationFacts, lane_loop: UOp, machine: MachineModel) -> int:
+    """Count how often a product reads each element of the panel that lanes along `lane_loop` need.
+
+    Returns 0 if the lanes gather several operands, or if the panel would not be packed: too few rows read it.
+    """
+    rows = find_loop_that_reuses_lane_loads(s, f, lane_loop)
+    if rows is None or constant_extent(rows) < machine.thresholds.packed_row_tiles * machine.registers // 2:
+        return 0
+    panel = _find_panel_load_and_loops(s, rows, lane_loop)
+    (u,) = f.reduces
+    along = [a for a in f.direct_loads(u) if a.stride(lane_loop) != 0]
+    if panel is None or [a.node for a in along] != [panel[0]] or along[0].stride(lane_loop) is None:
+        return 0
+    return math.prod(constant_extent(r) for r in s.outputs if r not in f.enclosing_loops[panel[0]])
 
 
 def _find_second_column_loop(s: Schedule, f: VectorizationFacts, row_loop: UOp, lane_loop: UOp) -> UOp | None:
@@ -121,15 +149,41 @@ def _find_second_column_loop(s: Schedule, f: VectorizationFacts, row_loop: UOp, 
     return next((r for r in others if not any(r in f.enclosing_loops[a] for a in row_loads)), None)
 
 
+def _most_vectors_for_a_panel_per_core(
+    s: Schedule, f: VectorizationFacts, row_loop: UOp, lane_loop: UOp, lanes: int, machine: MachineModel
+) -> int:
+    """Return how many vectors along the columns a tile may have: so few that each core has a panel, if nothing else divides them.
+
+    A THREAD loop encloses the filling of a panel, so it is a loop of the panel's operand.
+    """
+    panel = _find_panel_load_and_loops(s, row_loop, lane_loop)
+    if machine.cores < 2 or panel is None:
+        return MOST_VECTORS
+    others = [r for r in s.outputs if r in f.enclosing_loops[panel[0]] and r is not lane_loop]
+    if any(constant_extent(r) >= machine.cores for r in others):
+        return MOST_VECTORS
+    if count_executed_alu_and_memory_operations(f.order, f.enclosing_loops) < machine.thresholds.threaded_operations:
+        return MOST_VECTORS
+    return max(1, min(MOST_VECTORS, constant_extent(lane_loop) // (lanes * machine.cores)))
+
+
 def _choose_register_tile(
-    row_count: int, second_column_count: int, column_count: int, column_lanes: int, lanes_per_vector: int, machine: MachineModel
+    row_count: int,
+    second_column_count: int,
+    column_count: int,
+    column_lanes: int,
+    lanes_per_vector: int,
+    most_vectors: int,
+    machine: MachineModel,
 ) -> _RegisterTile:
-    """Return the tile with the best score.
+    """Return the tile with the best score, of at most `most_vectors` vectors along the columns.
 
     A vector has `column_lanes` columns; iterations of the second column loop fill it up to `lanes_per_vector` lanes.
     """
     best = _RegisterTile(1, 1)
-    for along, b in itertools.product(range(1, 5), range(1, 1 + min(second_column_count, 4 * lanes_per_vector // column_lanes))):
+    for along, b in itertools.product(
+        range(1, 1 + most_vectors), range(1, 1 + min(second_column_count, 4 * lanes_per_vector // column_lanes))
+    ):
         vectors = -(-along * b * column_lanes // lanes_per_vector)
         efficiency = padding_efficiency(column_count, along * column_lanes) * padding_efficiency(second_column_count, b)
         efficiency *= padding_efficiency(along * b * column_lanes, lanes_per_vector)

@@ -43,13 +43,14 @@ def stage_in_one_local_buffer(
     value, over = staged[0]
     free = next_id(s)
     filling = {r: _make_fill_loop(r, free + k, r is over[-1]) for k, r in enumerate(over)}
-    loops, contiguous = list(filling.values()), _find_transposed_tile_loop(value, over, transpose_tile_size)
+    loops, walked = list(filling.values()), _find_loops_of_transposed_tiles(value, over, transpose_tile_size)
     index = dict(filling)
-    if contiguous is not None:
-        rows = UOp(Op.RANGE, (index_constant(constant_extent(contiguous) // transpose_tile_size),), filling[contiguous].arg)
+    if walked:
+        (*outer, inner), length = walked, math.prod(map(constant_extent, walked))
+        rows = UOp(Op.RANGE, (index_constant(length // transpose_tile_size),), filling[inner].arg)
         lane = UOp(Op.RANGE, (index_constant(transpose_tile_size),), RangeArg(free + len(over), AxisType.UPCAST))
-        index[contiguous] = tile_index(rows, transpose_tile_size, lane)
-        loops = [*(r for r in loops if r is not filling[contiguous]), rows, lane]
+        index |= {**dict.fromkeys(outer, index_constant(0)), inner: tile_index(rows, transpose_tile_size, lane)}
+        loops = [*(filling[r] for r in over if r not in walked), rows, lane]
     sizes = [constant_extent(r) for r in over]
     buffer = UOp(Op.BUFFER, (), BufferArg(math.prod(sizes), value.dtype, buffer_device(value), AddrSpace.LOCAL, buffer_number))
     fill = B.store(element_address(buffer, [index[r] for r in over], sizes), substitute(value, index))
@@ -60,19 +61,30 @@ def stage_in_one_local_buffer(
     return replace(s, effect=effect)
 
 
-def _find_transposed_tile_loop(value: UOp, memory_axes: Sequence[UOp], lanes: int) -> UOp | None:
-    """Return the loop along which an ungated Load is contiguous, if it is not so along the last loop, which is vector lanes.
+def _find_loops_of_transposed_tiles(value: UOp, memory_axes: Sequence[UOp], lanes: int) -> tuple[UOp, ...]:
+    """Return neighbouring loops that an ungated Load walks through as one contiguous loop, if it is not contiguous along the last
+    loop, which is vector lanes; else ().
 
-    Lanes of both loops form square tiles, which are loaded by rows and stored by columns.
+    Lanes of the walk and of the last loop form square tiles, which are loaded by rows and stored by columns.
     """
+    *scalar, last = memory_axes
     ungated = value.op is Op.LOAD and value.gate is None
-    if lanes == 1 or not ungated or memory_axes[-1].arg.type not in UNROLLED or constant_extent(memory_axes[-1]) % lanes:
-        return None
+    if lanes == 1 or not ungated or last.arg.type not in UNROLLED or constant_extent(last) % lanes:
+        return ()
     strides = extract_affine_sum(value.buffer.positions[0]).terms
-    if strides.get(memory_axes[-1], 0) in (0, 1):
-        return None
-    scalar = (r for r in memory_axes[:-1] if r.arg.type not in UNROLLED)
-    return next((r for r in scalar if strides.get(r) == 1 and constant_extent(r) % lanes == 0), None)
+    if strides.get(last, 0) in (0, 1):
+        return ()
+    for k in (k for k, r in enumerate(scalar) if r.arg.type not in UNROLLED and strides.get(r) == 1):
+        length = constant_extent(scalar[k])
+        for first in range(k, -1, -1):
+            if first < k:  # further loops outwards, as long as a step of each is the length of those inside
+                outer = scalar[first]
+                if outer.arg.type in UNROLLED or strides.get(outer) != length:
+                    break
+                length *= constant_extent(outer)
+            if length % lanes == 0:
+                return tuple(scalar[first : k + 1])
+    return ()
 
 
 def stage_in_output_row(s: Schedule, staged: Sequence[StagedValue]) -> Schedule | None:

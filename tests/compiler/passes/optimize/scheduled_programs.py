@@ -48,6 +48,7 @@ PROGRAMS: dict[str, Callable[[], UOp]] = {
     "column sums, swept": lambda: b.reduce(p(0, 24, 530), Op.ADD, (0,)),
     "column softmax, swept": lambda: b.permute(softmax(b.permute(p(0, 19, 530), (1, 0))), (1, 0)),
     "vector times matrix": lambda: matmul(p(0, 1, 32), p(1, 32, 700)),
+    "stored across the lanes": lambda: b.reduce(b.mul(p(0, 65, 1, 1, 8, 8), p(1, 1, 64, 3, 8, 8)), Op.ADD, (3, 4)),
     "few columns": lambda: matmul(p(0, 30, 37), p(1, 37, 3)),
     "few rows": lambda: matmul(p(0, 3, 512), p(1, 512, 1031)),
     "small image": lambda: b.reduce(b.mul(p(0, 13, 5, 1, 1), p(1, 1, 5, 7, 6)), Op.ADD, (1,)),

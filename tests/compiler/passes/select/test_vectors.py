@@ -300,3 +300,11 @@ def test_a_machine_without_vectors_unrolls() -> None:
 def test_loops_stay_where_they_are() -> None:
     root = scheduled(c.gemm(p(0, 8, 16), p(1, 16, 32)), split(0, 2, LOOP), split(1, 16, UPCAST), split(2, 4, REDUCE))
     agree(root, {"p0": floats(8, 16), "p1": floats(16, 32)})
+
+
+def test_a_store_that_is_contiguous_along_no_axis_has_lanes_along_the_longer_one() -> None:
+    """A tile of 16 x 2 elements, none beside another: lanes are the 16."""
+    x = b.expand(p(0, 32, 1, 1), (32, 4, 5))
+    root = scheduled(b.mul(x, b.add(x, 1.0)), split(0, 16, UPCAST), split(1, 2, UPCAST))
+    selected = agree(root, {"p0": floats(32, 1, 1)})["selected"]
+    assert count(selected, Op.MUL, (FAST.machine.lanes(F32),)) and not count(selected, Op.MUL, (2,))

@@ -254,6 +254,38 @@ def test_the_steps_of_a_convolution_are_one_loop_of_its_panel() -> None:
     assert [n for letter, n in shape(s) if letter == "R"] == [180] and len(local_sizes(s)) == 1
 
 
+def filter_gradient(side: int) -> UOp:
+    """Return the gradient of a convolution by its 64 x 64 filters of 3 x 3, for an image of `side` x `side`."""
+    image, filters = (Tensor.from_numpy(np.zeros(n, np.float32)) for n in ((1, 64, side, side), (64, 64, 3, 3)))
+    value = image.conv2d(filters, padding=1)
+    graph, _ = capture(*value.gradient(filters, gradient=Tensor.from_numpy(np.zeros(value.shape, np.float32))))
+    return graph
+
+
+def test_lanes_of_a_filter_gradient_are_output_channels_whose_panel_is_filled_in_squares() -> None:
+    """Three taps would fill a fifth of a vector, so each sum of many products is stored by itself."""
+    s = schedule_for_cpu_vectors(first(filter_gradient(12)), WIDE, count(100))
+    assert [int(r.src[0].arg.value) for r in s.outputs if r.arg.type is AxisType.UPCAST] == [64, 6]
+    order = toposort(s.effect)
+    (fill,) = (u for u in order if u.op is Op.STORE and u.src[0].src[0].op is Op.BUFFER)
+    lanes = sorted(int(r.src[0].arg.value) for r in open_ranges(order)[fill] if r.arg.type is AxisType.UPCAST)
+    assert lanes == [16, 64]  # 12 pixels of a row are no square, those of all rows are
+    shallow = shape(schedule_for_cpu_vectors(first(filter_gradient(7)), WIDE, count(100)))
+    assert ("u", 64) not in shallow
+
+
+def test_each_core_has_a_panel_of_a_product_of_few_columns() -> None:
+    """No other loop is around the filling of the panel, which a loop for threads must enclose."""
+    graph = matmul(p(0, 4096, 512), p(1, 512, 64))
+    for cores, vectors in ((1, 4), (2, 2), (4, 1)):
+        s = schedule_for_cpu_vectors(first(graph), MachineModel(vector_bytes=64, registers=32, cores=cores), count(100))
+        assert ("u", 16 * vectors) in shape(s)
+    small = schedule_for_cpu_vectors(
+        first(matmul(p(0, 96, 8), p(1, 8, 64))), MachineModel(vector_bytes=64, registers=32, cores=4), count(100)
+    )
+    assert ("u", 64) in shape(small)  # not worth threads
+
+
 def test_an_access_has_its_stride_in_every_loop() -> None:
     s = first(b.add(p(0, 4, 8), b.permute(p(1, 8, 4), (1, 0))))
     i, j = s.outputs
