@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from uops.compiler.ir.accumulators import accumulator_dtype
 from uops.compiler.ir.extents import constant_extent
@@ -58,6 +59,11 @@ DEPTH_SLACK = 4
 MOST_VECTORS = 4
 #: Bytes per cycle that are loaded from the second cache.
 PANEL_BYTES = 24
+#: Bytes between the operands of a row in two steps of a Reduce from which they are copied: each step then reads another page, and
+#: many pages share a set of each cache.
+ROW_STEP_BYTES = 3072
+#: Fewest and most tiles of rows whose operands are copied together, about as whole cache lines.
+SLAB_TILES = (6, 10)
 #: Cost of loading the operand of a row, in vector loads from a panel.
 ROW_LOADS = 2
 #: Fewest reads of an element of a panel that pay for gathering it.
@@ -78,6 +84,14 @@ class _RegisterTile:
     score: float = 0.0
 
 
+class _RowSlab(NamedTuple):
+    """A loop over the rows of several tiles, by its id; the rows of a tile; the bytes of a copy of the operands, 0 for no copy."""
+
+    axis_id: int
+    rows: int
+    bytes: int
+
+
 def tile_product_in_registers(
     s: Schedule, f: VectorizationFacts, row_loop: UOp, lane_loop: UOp, machine: MachineModel, uniques: Iterator[int]
 ) -> Schedule:
@@ -94,13 +108,50 @@ def tile_product_in_registers(
         _most_vectors_for_a_panel_per_core(s, f, row_loop, lane_loop, lanes, machine),
         machine,
     )
+    depth = _find_depth_of_distant_row_operands(s, f, row_loop) if beside is None else 0
+    slab = None
+    if depth and constant_extent(row_loop) >= machine.thresholds.packed_row_tiles * SLAB_TILES[1] * tile.rows:
+        sizes = [k * tile.rows for k in range(SLAB_TILES[1], SLAB_TILES[0] - 1, -1)]
+        size = max(sizes, key=lambda k: padding_efficiency(constant_extent(row_loop), k))
+        s = split_with_padding(s, row_loop, size, AxisType.LOOP)
+        slab = _RowSlab(newest_loop(s).arg.axis_id, tile.rows, size * depth * f.itemsize)
     s = split_with_padding(s, lane_loop, tile.vectors * lanes, AxisType.UPCAST)
-    for loop, factor in ((row_loop, tile.rows), (beside, tile.second_columns)):
+    for loop, factor in ((row_loop, tile.rows if slab is None else 1), (beside, tile.second_columns)):
         if loop is not None and factor > 1:
             r = s.ranges[axis_number(s, loop)]
             s, r = pad_loop_clamping_loads_and_gating_store(s, r, factor) if constant_extent(r) % factor else (s, r)
             s = apply(s, Split(axis_number(s, r), factor, AxisType.UPCAST))
-    return _pack_reused_panel_or_block_deep_reduce(s, row_loop, lane_loop, machine, uniques)
+    return _pack_reused_panel_or_block_deep_reduce(s, row_loop, lane_loop, slab, machine, uniques)
+
+
+def _find_depth_of_distant_row_operands(s: Schedule, f: VectorizationFacts, row_loop: UOp) -> int:
+    """Return the steps of a product whose rows' operands are neighbours in memory, but far from those of the next step; else 0."""
+    if len(f.reduces) != 1 or not _can_accumulate_in_output(s):
+        return 0
+    loops = ranges_closed_by(f.reduces[0])
+    of_rows = [a for a in f.direct_loads(f.reduces[0]) if row_loop in f.enclosing_loops[a.node]]
+    is_distant = len(of_rows) == 1 and of_rows[0].stride(row_loop) == 1 and of_rows[0].node.gate is None
+    step = of_rows[0].stride(loops[-1]) if is_distant else None
+    return math.prod(map(constant_extent, loops)) if step and abs(step) * f.itemsize >= ROW_STEP_BYTES else 0
+
+
+def _stage_slab_and_tile_rows(
+    s: Schedule, slab: _RowSlab | None, machine: MachineModel, uniques: Iterator[int], around: Sequence[UOp] = ()
+) -> Schedule:
+    """Copy the operands of a slab's rows, step by step, if they may be copied, and turn the rows of each tile into vector lanes.
+
+    `around` are loops of the Reduce that stay around the copying.
+    """
+    if slab is None:
+        return s
+    f = VectorizationFacts(s)
+    (rows,) = (r for r in s.outputs if r.arg.axis_id == slab.axis_id)
+    loads = [a.node for a in f.direct_loads(f.reduces[0]) if rows in f.enclosing_loops[a.node]]
+    if slab.bytes and len(loads) == 1:
+        over = (*(r for r in ranges_closed_by(f.reduces[0]) if r not in around), rows)
+        s = stage_in_one_local_buffer(s, [(loads[0], over)], next(uniques))
+        s = split_into_vectors_or_vectorize_whole(s, newest_loop(s), machine.lanes(loads[0].dtype), REDUCE_VECTORS, AxisType.UPCAST)
+    return apply(s, Split(axis_number(s, rows), slab.rows, AxisType.UPCAST))
 
 
 def find_loop_that_reuses_lane_loads(s: Schedule, f: VectorizationFacts, lane_loop: UOp) -> UOp | None:
@@ -218,18 +269,19 @@ def _choose_tile_with_best_row_count(
 
 
 def _pack_reused_panel_or_block_deep_reduce(
-    s: Schedule, row_loop: UOp, lane_loop: UOp, machine: MachineModel, uniques: Iterator[int]
+    s: Schedule, row_loop: UOp, lane_loop: UOp, slab: _RowSlab | None, machine: MachineModel, uniques: Iterator[int]
 ) -> Schedule:
     """Copy the operand that depends on the lanes but not on the rows into a panel, which all tiles of rows read.
 
-    If the panel exceeds the second cache, a deep Reduce is computed block by block.
+    If the panel exceeds the second cache, a deep Reduce is computed block by block. With a slab, `row_loop` has its iterations.
     """
     loops = {r.arg.axis_id: r for r in s.ranges}
     tiles, columns = loops[row_loop.arg.axis_id], loops[lane_loop.arg.axis_id]
-    if tiles not in s.outputs or columns not in s.outputs:
-        return s
-    if constant_extent(tiles) < machine.thresholds.packed_row_tiles or _find_panel_load_and_loops(s, tiles, columns) is None:
-        return s
+    is_split = tiles in s.outputs and columns in s.outputs
+    if not is_split or constant_extent(tiles) < machine.thresholds.packed_row_tiles:
+        return _stage_slab_and_tile_rows(s, slab and slab._replace(bytes=0), machine, uniques)
+    if _find_panel_load_and_loops(s, tiles, columns) is None:
+        return _stage_slab_and_tile_rows(s, slab and slab._replace(bytes=0), machine, uniques)
     if s.outputs.index(tiles) < s.outputs.index(columns) and tiles.arg.axis_id < columns.arg.axis_id:
         s = apply(s, Swap(axis_number(s, tiles), axis_number(s, columns)))
         tiles, columns = s.ranges[axis_number(s, columns)], s.ranges[axis_number(s, tiles)]
@@ -237,17 +289,20 @@ def _pack_reused_panel_or_block_deep_reduce(
     assert panel is not None
     load, over = panel
     size, cache = math.prod(map(constant_extent, over)) * load.dtype.itemsize, _panel_byte_budget(machine)
+    cache -= slab.bytes if slab is not None and 2 * slab.bytes <= cache else 0
     rereads = _estimate_row_operand_bytes_read_per_panel(s, tiles, load) >= cache * PANEL_SHARE
     beside = _choose_panel_count_to_fill_together(columns, PANELS, machine) if rereads else 1
     k = ranges_closed_by(VectorizationFacts(s).reduces[0])[0]
     divides = _has_large_divisor(constant_extent(k), _max_block_iterations(k, size, cache // beside))
     too_large = size > min(cache * PANEL_SHARE, STACK_LIMIT)
     if too_large or (size * beside > cache and divides and (size > cache or _can_accumulate_in_output(s))):
-        return _compute_deep_reduce_in_blocks(s, tiles, columns, size, machine, uniques)
+        return _compute_deep_reduce_in_blocks(s, tiles, columns, slab, size, machine, uniques)
     beside = _choose_panel_count_to_fill_together(columns, cache // size, machine) if beside > 1 else 1
+    if slab is not None and size * beside + slab.bytes > STACK_LIMIT:
+        slab = slab._replace(bytes=0)
     s, load, over = _split_columns_and_find_panel_load(s, tiles, columns, beside)
     s = stage_in_one_local_buffer(s, [(load, over)], next(uniques), machine.lanes(load.dtype))
-    return flatten_loop_nests(s, only_reduces=True)
+    return flatten_loop_nests(_stage_slab_and_tile_rows(s, slab, machine, uniques), only_reduces=True)
 
 
 def _estimate_row_operand_bytes_read_per_panel(s: Schedule, row_tiles: UOp, panel_load: UOp) -> int:
@@ -290,7 +345,13 @@ def _can_accumulate_in_output(s: Schedule) -> bool:
 
 
 def _compute_deep_reduce_in_blocks(
-    s: Schedule, row_tiles: UOp, column_loop: UOp, whole_panel_bytes: int, machine: MachineModel, uniques: Iterator[int]
+    s: Schedule,
+    row_tiles: UOp,
+    column_loop: UOp,
+    slab: _RowSlab | None,
+    whole_panel_bytes: int,
+    machine: MachineModel,
+    uniques: Iterator[int],
 ) -> Schedule:
     """Compute a deep product in blocks: split the outermost loop of its Reduce, and run each part for many tiles of rows.
 
@@ -301,7 +362,8 @@ def _compute_deep_reduce_in_blocks(
     beside = _choose_panel_count_to_fill_together(column_loop, PANELS, machine) if in_output else 1
     budget = _panel_byte_budget(machine)
     budget = budget if in_output else min(budget, STACK_LIMIT - _accumulator_byte_budget(machine))
-    most = _max_block_iterations(k, whole_panel_bytes, budget // beside)
+    slab_bytes = 0 if slab is None else slab.bytes
+    most = _max_block_iterations(k, whole_panel_bytes * beside + slab_bytes, budget)
     part = largest_divisor(constant_extent(k), most)
     if not _has_large_divisor(constant_extent(k), most):
         part = -(-constant_extent(k) // -(-constant_extent(k) // most))
@@ -313,7 +375,9 @@ def _compute_deep_reduce_in_blocks(
     s, load, over = _split_columns_and_find_panel_load(s, row_tiles, column_loop, beside)
     lanes = machine.lanes(load.dtype)
     s = stage_in_one_local_buffer(s, [(load, tuple(r for r in over if r is not depth))], next(uniques), lanes)
-    inside = (row_tiles, over[0]) if beside > 1 else (row_tiles,)
+    s = _stage_slab_and_tile_rows(s, slab, machine, uniques, (depth,))
+    tiles_of_slab = [r for r in s.outputs if slab is not None and r.arg.axis_id == slab.axis_id]
+    inside = (row_tiles, *tiles_of_slab, *over[: beside > 1])
     blocked = accumulate_in_output_memory_if_allowed(s, VectorizationFacts(s).reduces[0], inside, depth)
     if blocked is None:
         return _accumulate_reduce_blocks_for_tiles_that_fit(s, row_tiles, depth, machine, uniques)

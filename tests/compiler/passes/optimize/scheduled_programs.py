@@ -40,6 +40,7 @@ PROGRAMS: dict[str, Callable[[], UOp]] = {
     "gemm in panels": lambda: matmul(p(0, 60, 5), p(1, 5, 64)),
     "gemm of a transposed panel": lambda: matmul(p(0, 60, 5), b.permute(p(1, 33, 5), (1, 0))),
     "gemm of a panel in squares": lambda: matmul(p(0, 60, 16), b.permute(p(1, 64, 16), (1, 0))),
+    "gemm of rows a page apart": lambda: matmul(b.permute(p(0, 5, 1031), (1, 0)), p(1, 5, 64)),
     "gemm of primes": lambda: matmul(p(0, 13, 7), p(1, 7, 37)),
     "softmax": lambda: softmax(p(0, 6, 40)),
     "layernorm": lambda: layernorm(p(0, 4, 36)),

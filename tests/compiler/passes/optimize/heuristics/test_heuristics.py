@@ -274,6 +274,16 @@ def test_lanes_of_a_filter_gradient_are_output_channels_whose_panel_is_filled_in
     assert ("u", 64) not in shallow
 
 
+@pytest.mark.parametrize(
+    ("rows", "depth", "sizes"), [(1024, 300, [300 * 54, 300 * 64]), (640, 300, [300 * 64]), (1024, 40000, [500 * 54, 500 * 64])]
+)
+def test_rows_whose_operands_are_a_page_apart_from_step_to_step_are_copied(rows: int, depth: int, sizes: list[int]) -> None:
+    """A transposed left operand: the rows of nine tiles of six are copied step by step, for each block of a deep product."""
+    s = schedule_for_cpu_vectors(first(matmul(b.permute(p(0, depth, rows), (1, 0)), p(1, depth, 64))), WIDE, count(100))
+    assert local_sizes(s) == sizes
+    assert sorted(int(r.src[0].arg.value) for r in s.outputs if r.arg.type is AxisType.UPCAST) == [6, 64]
+
+
 def test_each_core_has_a_panel_of_a_product_of_few_columns() -> None:
     """No other loop is around the filling of the panel, which a loop for threads must enclose."""
     graph = matmul(p(0, 4096, 512), p(1, 512, 64))
