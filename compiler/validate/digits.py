@@ -8,7 +8,7 @@ Spec: R45 (Index: positions are in bounds), R52 (Load: a false gate leaves the a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from uops.compiler.validate import terms as T
 from uops.compiler.validate.decide import derive_condition_bounds_unless_contradictory
@@ -18,15 +18,36 @@ from uops.compiler.validate.terms import Atom, Condition, Interval, LinearSum, O
 _UnifiedPairs = set[tuple[object, object]]
 
 
-def find_sufficient_touch_condition(site: AccessSite, element: LinearSum) -> Condition | None:
-    """Return the condition that `site` touches the element, with its counters solved as digits of the element.
+def find_sufficient_touch_conditions(site: AccessSite, element: LinearSum) -> Iterator[Condition]:
+    """Yield conditions that `site` touches the element, with its counters solved as digits of the element.
 
     The digits must be in bounds, satisfy the gate, and give the element. They are taken as far as they go, from the most
-    significant one, as windows may overlap. Values of memory are assumed equal if they occur in both. Returns None if no digits
+    significant one. Windows overlap, so an element has several solutions: a second one takes counters of the element where
+    they have equal steps and bounds. Values of memory are assumed equal if they occur in both.
+    """
+    for put in ({}, *filter(None, (_match_counters(site, element),))):
+        if (condition := _solve_touch_condition(site, element, put)) is not None:
+            yield condition
+
+
+def _match_counters(site: AccessSite, element: LinearSum) -> dict[Unknown, LinearSum]:
+    """Return the counters of a site whose step and bounds are those of a counter of the element, each with that counter."""
+    left = [(o, c) for o, c in element.terms if isinstance(o, Unknown)]
+    matched: dict[Unknown, LinearSum] = {}
+    for v, c in site.index.terms:
+        if isinstance(v, Unknown) and v in site.counters:
+            found = next(((o, k) for o, k in left if k == c and (o.low, o.high) == (v.low, v.high)), None)
+            if found is not None:
+                left.remove(found)
+                matched[v] = LinearSum(0, ((found[0], 1),))
+    return matched
+
+
+def _solve_touch_condition(site: AccessSite, element: LinearSum, put: dict[Unknown, LinearSum]) -> Condition | None:
+    """Return the condition that `site` touches the element, with the counters that `put` lacks solved as digits; None if no digits
     are found.
     """
     bounds = derive_condition_bounds_unless_contradictory(site.condition) or {}
-    put: dict[Unknown, LinearSum] = {}
     done: _UnifiedPairs = set()
     for t, c in site.index.terms:
         if isinstance(t, Operation) and any(v in site.counters for v in T.collect_unknowns(t)):

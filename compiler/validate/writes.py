@@ -27,7 +27,7 @@ from uops.compiler.validate.decide import (
     has_known_int64_values,
     rename_unknown,
 )
-from uops.compiler.validate.digits import find_sufficient_touch_condition
+from uops.compiler.validate.digits import find_sufficient_touch_conditions
 from uops.compiler.validate.model import ClaimCounterexample, DecisionMethod, ObligationKind, ValidationClaim, ValidationVerdict
 from uops.compiler.validate.sites import AccessSite, KernelAccesses, describe_memory, is_ordered, loop_counter, size_of
 from uops.compiler.validate.terms import Condition, Interval, LinearSum, Operation, PointValues, Unknown
@@ -424,7 +424,7 @@ BY_VALUE = "what the index or the gate is, is a value: stages"
 
 
 def prove_coverage_or_leave_to_interpreter_or_open(claim: ValidationClaim, worker: SolverWorker) -> ValidationVerdict:
-    """Ask the solver whether the iterations that `find_sufficient_touch_condition` proposes are right.
+    """Ask the solver whether the iterations that `find_sufficient_touch_conditions` proposes are right.
 
     If not, there may be others, so nothing is refuted. A claim about values of memory is left to the check of values.
     """
@@ -446,12 +446,12 @@ def prove_coverage_or_leave_to_interpreter_or_open(claim: ValidationClaim, worke
 
 def make_coverage_claim(site: AccessSite, others: Sequence[AccessSite], kind: ObligationKind, place: str) -> ValidationClaim:
     """Claim that each element that `site` touches is touched by one of the others, at the iteration of
-    `find_sufficient_touch_condition`."""
+    `find_sufficient_touch_conditions`."""
     mine = rename_counters_and_loads_apart(site, ".1")
     goals = [
         g
         for o in merge_sites_at_constant_offsets(x for o in others for x in split_index_by_where_and_add_window_end(o))
-        if (g := find_sufficient_touch_condition(o, mine.index)) is not None
+        for g in find_sufficient_touch_conditions(o, mine.index)
     ]
     goal = goals[0] if len(goals) == 1 else Condition("or", tuple(goals)) if goals else T.FALSE
     return ValidationClaim(kind, place, mine.condition, goal)

@@ -6,13 +6,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from uops import Tensor
 from uops.backends.registry import create_backend
 from uops.cli import main
 from uops.compiler.config import default_config
 from uops.compiler.rewrite.rules.fast_math import LAWS
+from uops.compiler.tensor.realize import capture
 from uops.compiler.validate import certificate as C
 from uops.compiler.validate.decide import decide_by_solver
 from uops.spec.errors import UopsError
@@ -88,6 +91,16 @@ def test_a_certificate_holds(name, worker, tmp_path):
     assert made["claims"] and made["trusted"]
     (tmp_path / "c.json").write_text(C.dump_certificate(made))
     assert list(C.check_certificate_and_yield_faults(C.load_certificate_and_check_digest(tmp_path / "c.json"), worker)) == []
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_reads_of_overlapping_windows_under_a_clamp_are_certified(stride, worker):
+    """The rows of a filter's gradient are clamped to the last channel, and each pixel lies in several windows."""
+    image, filters = (Tensor.from_numpy(np.zeros(n, np.float32)) for n in ((1, 64, 12, 12), (64, 64, 3, 3)))
+    value = image.conv2d(filters, padding=1, stride=stride)
+    gradients = value.gradient(filters, gradient=Tensor.from_numpy(np.zeros(value.shape, np.float32)))
+    made = C.certify(capture(*gradients).graph, create_backend("llvm").target)
+    assert list(C.check_certificate_and_yield_faults(made, worker)) == []
 
 
 @pytest.mark.parametrize(("name", "backend"), [("gemm", "llvm"), ("gather", "c")])
