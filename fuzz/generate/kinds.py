@@ -42,7 +42,7 @@ from uops.spec.suggest import format_did_you_mean
 from uops.spec.verify.dialects import Dialect
 
 #: The version of the generator; it changes whenever some (seed, k, kinds, declared) gives another case.
-VERSION = 55
+VERSION = 56
 #: The version of the draws: only a change of this one gives every kind other cases.
 DRAWS = 18
 #: Numbers of nodes and of elements of one graph; small ones are more frequent, since most bugs show in small graphs.

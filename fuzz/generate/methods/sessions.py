@@ -33,6 +33,8 @@ from uops.spec.ir.node import UOp
 STATEMENTS = (4, 6, 9, 14)
 #: Greatest magnitude of a value that later statements use.
 LIMIT = 50
+#: Number of kinds of statements, which may be equal, in a session of few kinds.
+KINDS_TOGETHER = 3
 #: How often a statement takes one of the `RECENT` values that were drawn or made last.
 RECENT_PERCENT, RECENT = 50, 4
 #: Number of sessions that are judged beside that of a case. The interpreter takes an eighth of a compiler's time for one.
@@ -137,6 +139,8 @@ class Session:
         self.dtype = draw.choice(dtypes)
         self.shape = (draw.integer(2, 9),) if draw.chance(40) else (draw.integer(2, 5), draw.integer(2, 6))
         self.values: list[SessionValue] = []
+        #: The number that a compiled function got last.
+        self._number: float | None = None
         #: What the last statements drew or made.
         self._recent: list[SessionValue] = []
         self.statements: list[str] = []
@@ -152,8 +156,10 @@ class Session:
         """Execute statements, and compare all values. Raises Mismatch."""
         for _ in range(2):
             self._make()
+        # Half of the sessions have few kinds of statements, so that one kind often follows another (swarm testing, Groce 2012).
+        kinds = _STATEMENTS if self.draw.chance(50) else [self.draw.choice(_STATEMENTS) for _ in range(KINDS_TOGETHER)]
         for _ in range(self.draw.choice(STATEMENTS)):
-            statement = self.draw.choice(_STATEMENTS)
+            statement = self.draw.choice(kinds)
             self.place = statement.__name__.strip("_")
             statement(self)
         self.place = "results"
@@ -284,6 +290,9 @@ class Session:
         b = self._draw_value(a.array.shape)
         order = draw_permutation(self.draw, 2)
         number = self.draw.choice(FLOAT_NUMBERS if self.dtype.is_float else INT_NUMBERS)
+        if self._number is not None and self.draw.chance(40):
+            number = -self._number  # a number that is equal, or nearly so, must not share what was compiled
+        self._number = number
         flag = self.draw.chance(50)
 
         def call(f: _Function, x: Any, y: Any) -> Any:
