@@ -6,6 +6,7 @@ nothing. Floats of the inputs are replaced by small multiples of 1/4, of which t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
@@ -23,6 +24,7 @@ from uops.interp.duals.elementwise import NotRational
 from uops.interp.duals.evaluate import evaluate_duals
 from uops.spec.errors import SpecValueError, Trap
 from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import MEMORY_ROOTS, Op
 from uops.spec.ir.scope import scope_nodes
@@ -30,6 +32,8 @@ from uops.spec.rows.gradients.reverse import add_cotangents_by_node, differentia
 
 #: Most points that are drawn until one is comparable.
 _MOST_POINTS = 50
+#: Most elements of a value of a gradient, each of which is a fraction.
+_MOST_ELEMENTS = 1 << 22
 #: What weights and directions are drawn from. A derivative of weight 0 is never seen to be wrong.
 _NONZERO = (-5, -4, -3, -2, -1, 1, 2, 3, 4, 5)
 
@@ -56,6 +60,10 @@ def find_wrong_gradient_at_random_point(graph: UOp, inputs: Mapping[str, Any], s
     try:
         _require_no_jumping_remainder(graph, rational)
         found = differentiate(add_cotangents_by_node(zip(values, cotangents, strict=True)), set(params))
+        if (
+            size := max((math.prod(u.shape) for u in toposort(*found.values()) if u.dtype is not dt.void), default=0)
+        ) > _MOST_ELEMENTS:
+            raise NotComparable(f"a value of {size:,} fractions in the gradient")
         forward = evaluate_duals(b.tuple_(*values), rational, directions)
         backward = evaluate_duals(b.tuple_(*found.values()), rational | weights) if found else ()
     except (NotRational, Trap) as e:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from uops import Tensor
 from uops.backends.conformance.gradients.differences import find_gradient_far_from_differences
 from uops.backends.conformance.gradients.duals import (
     NotComparable,
@@ -15,6 +16,7 @@ from uops.backends.conformance.gradients.duals import (
     find_wrong_gradient_at_random_point,
 )
 from uops.backends.conformance.gradients.programs import PROGRAMS
+from uops.compiler.tensor.realize import capture
 from uops.fuzz.generate.draw import SeededDraw
 from uops.fuzz.generate.graphs import generate_tensor_graph
 from uops.fuzz.generate.producers import FEATURES
@@ -88,6 +90,14 @@ def test_a_wrong_rule_is_found(op: Op, what: str, monkeypatch: pytest.MonkeyPatc
     graph, inputs, is_rational = PROGRAMS[op]
     for judge in _judges(is_rational):
         assert any(judge(graph, inputs, seed) for seed in range(3)), judge.__name__
+
+
+def test_a_gradient_that_no_memory_holds_is_not_judged() -> None:
+    """The gradient of 32,769 elements that are read at nine positions (FOUND 262)."""
+    x = Tensor(np.zeros(32769, np.float32))
+    graph, inputs = capture(x[Tensor(np.arange(9, dtype=np.int32))])
+    with pytest.raises(NotComparable, match="2,147,647,490 fractions"):
+        find_wrong_gradient_at_random_point(graph, inputs, 0)
 
 
 def test_random_rational_graphs_have_exact_gradients() -> None:
