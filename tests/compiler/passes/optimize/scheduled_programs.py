@@ -35,6 +35,13 @@ def layernorm(x: UOp) -> UOp:
     return b.div(d, b.sqrt(b.add(b.mul(b.reduce(b.mul(d, d), Op.ADD, (1,)), n), 1.0)))
 
 
+def across(rows: int, columns: int) -> UOp:
+    """Return the sums of 64 products for (rows, columns, 3). No operand is contiguous along the last axis, as the Store is."""
+    operand = b.permute(p(1, 3, columns, 8, 8), (1, 0, 2, 3))
+    products = b.mul(p(0, rows, 1, 1, 8, 8), b.reshape(operand, (1, columns, 3, 8, 8)))
+    return b.reduce(products, Op.ADD, (3, 4))
+
+
 PROGRAMS: dict[str, Callable[[], UOp]] = {
     "gemm": lambda: matmul(p(0, 6, 8), p(1, 8, 12)),
     "gemm in panels": lambda: matmul(p(0, 60, 5), p(1, 5, 64)),
@@ -49,7 +56,7 @@ PROGRAMS: dict[str, Callable[[], UOp]] = {
     "column sums, swept": lambda: b.reduce(p(0, 24, 530), Op.ADD, (0,)),
     "column softmax, swept": lambda: b.permute(softmax(b.permute(p(0, 19, 530), (1, 0))), (1, 0)),
     "vector times matrix": lambda: matmul(p(0, 1, 32), p(1, 32, 700)),
-    "stored across the lanes": lambda: b.reduce(b.mul(p(0, 65, 1, 1, 8, 8), p(1, 1, 64, 3, 8, 8)), Op.ADD, (3, 4)),
+    "stored across the lanes": lambda: across(65, 64),
     "few columns": lambda: matmul(p(0, 30, 37), p(1, 37, 3)),
     "few rows": lambda: matmul(p(0, 3, 512), p(1, 512, 1031)),
     "small image": lambda: b.reduce(b.mul(p(0, 13, 5, 1, 1), p(1, 1, 5, 7, 6)), Op.ADD, (1,)),

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 
 import numpy as np
 import pytest
-from scheduled_programs import PROGRAMS, inputs, layernorm, matmul, p, softmax
+from scheduled_programs import PROGRAMS, across, inputs, layernorm, matmul, p, softmax
 
 from uops import Tensor
+from uops.backends.cache import ObjectCache
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import compile
+from uops.compiler.config import Config
 from uops.compiler.passes.callify.callify import callify, outputs
 from uops.compiler.passes.optimize.heuristics.cpu import LONG, schedule_for_cpu_vectors
 from uops.compiler.passes.optimize.optimize import optimize
@@ -274,6 +277,16 @@ def test_lanes_of_a_filter_gradient_are_output_channels_whose_panel_is_filled_in
     assert ("u", 64) not in shallow
 
 
+@pytest.mark.parametrize(("rows", "columns", "gathered"), [(130, 64, 0), (200, 64, 1), (100, 40, None), (130, 40, 1)])
+def test_the_operand_that_is_read_most_is_gathered_if_it_is_read_often(rows: int, columns: int, gathered: int | None) -> None:
+    """The panel of the rows' operand is read 3 times per column, that of the columns' operand once per row."""
+    s = schedule_for_cpu_vectors(first(across(rows, columns)), WIDE, count(100))
+    lanes = [r for r in s.outputs if r.arg.type is AxisType.UPCAST and int(r.src[0].arg.value) >= 32]
+    assert len(lanes) == (gathered is not None)
+    stores = collect_accesses(s.effect)[-1]
+    assert all(stores.stride(r) == (columns * 3, 3)[gathered or 0] for r in lanes)
+
+
 @pytest.mark.parametrize(
     ("rows", "depth", "sizes"), [(1024, 300, [300 * 54, 300 * 64]), (640, 300, [300 * 64]), (1024, 40000, [500 * 54, 500 * 64])]
 )
@@ -282,6 +295,23 @@ def test_rows_whose_operands_are_a_page_apart_from_step_to_step_are_copied(rows:
     s = schedule_for_cpu_vectors(first(matmul(b.permute(p(0, depth, rows), (1, 0)), p(1, depth, 64))), WIDE, count(100))
     assert local_sizes(s) == sizes
     assert sorted(int(r.src[0].arg.value) for r in s.outputs if r.arg.type is AxisType.UPCAST) == [6, 64]
+
+
+@pytest.mark.parametrize(("second_cache", "steps"), [(1 << 21, 100), (1 << 14, 25)], ids=["at once", "in blocks"])
+def test_products_of_copied_rows_are_right(second_cache: int, steps: int) -> None:
+    """No tile divides the rows, and a small cache holds the operands of some steps alone."""
+    target = LlvmTarget(store=ObjectCache(None))
+    target.machine = replace(NARROW, caches=(1 << 12, second_cache))
+    graph = matmul(b.permute(p(0, 100, 1031), (1, 0)), p(1, 100, 70))
+    s = schedule_for_cpu_vectors(first(graph), target.machine, count(100))
+    assert len(local_sizes(s)) == 2 and ("R", steps) in shape(s)
+    loops = sorted((r for r in s.outputs if r.arg.type is AxisType.LOOP), key=lambda r: int(r.arg.axis_id))
+    extents = [int(r.src[0].arg.value) for r in loops]
+    assert extents == ([6, 43, 6] if steps == 100 else [2, 4, 43, 6, 3])  # of blocks, then slabs, then tiles and panels
+    rng = np.random.default_rng(0)
+    x, y = (rng.integers(-4, 5, n).astype(np.float32) for n in ((100, 1031), (100, 70)))
+    got = compile(graph, target, Config(verify=True, reuse=False)).function(x, y)
+    assert np.array_equal(got, x.T @ y)
 
 
 def test_each_core_has_a_panel_of_a_product_of_few_columns() -> None:
