@@ -25,7 +25,8 @@ def find_sufficient_touch_conditions(site: AccessSite, element: LinearSum) -> It
     significant one. Windows overlap, so an element has several solutions: a second one takes counters of the element where
     they have equal steps and bounds. Values of memory are assumed equal if they occur in both.
     """
-    for put in ({}, *filter(None, (_match_counters(site, element),))):
+    matched = _match_counters(site, element)
+    for put in ({}, matched) if matched else ({},):
         if (condition := _solve_touch_condition(site, element, put)) is not None:
             yield condition
 

@@ -46,13 +46,9 @@ from uops.fuzz.generate.draw import SeededDraw
 from uops.fuzz.generate.graphs import FuzzCase as Drawn
 from uops.fuzz.generate.kinds import KINDS, ProgramSample, select_graph_inputs, stable_hash
 from uops.fuzz.generate.machines import draw_scaled_machine
-from uops.fuzz.generate.methods.references import WrongCall, find_fault_of_built_call, find_wrong_call, rebuild_call
-from uops.fuzz.generate.methods.sessions import (
-    WrongSession,
-    find_fault_of_session,
-    find_wrong_session,
-    rebuild_graph_of_session,
-)
+from uops.fuzz.generate.methods.beside import find_wrong_draw_beside
+from uops.fuzz.generate.methods.references import find_fault_of_built_call, rebuild_call
+from uops.fuzz.generate.methods.sessions import find_fault_of_session, rebuild_graph_of_session
 from uops.fuzz.generate.schedules import (
     ScheduleTextFollower,
     find_illegal_optop_not_rejected_citing_ruling,
@@ -209,19 +205,14 @@ def _check_front_end_by_numpy(c: OracleContext) -> Fault | None:
     return find_fault_of_built_call(built)
 
 
-def _find_wrong_calls_or_session(c: OracleContext) -> WrongCall | WrongSession | None:
-    find = find_wrong_session if c.sample.kind == SESSIONS else find_wrong_call
-    return find(c.draw("beside"))
-
-
 def _check_front_end_beside_by_numpy(c: OracleContext) -> Fault | None:
     """Check that calls of Tensor methods or sessions, drawn for this case and interpreted, give what NumPy gives."""
-    wrong = _find_wrong_calls_or_session(c)
+    wrong = find_wrong_draw_beside(c.sample.kind, c.draw("beside"))
     return wrong and wrong.fault
 
 
 def _freeze_wrong_call_or_session(c: OracleContext) -> tuple[ProgramSample, str]:
-    wrong = _find_wrong_calls_or_session(c)
+    wrong = find_wrong_draw_beside(c.sample.kind, c.draw("beside"))
     if wrong is None:
         return c.sample, "beside"
     sample = ProgramSample(c.sample.kind, wrong.program.graph, select_graph_inputs(*wrong.program), choices=wrong.choices)

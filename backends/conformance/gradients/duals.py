@@ -7,7 +7,7 @@ nothing. Floats of the inputs are replaced by small multiples of 1/4, of which t
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -60,10 +60,7 @@ def find_wrong_gradient_at_random_point(graph: UOp, inputs: Mapping[str, Any], s
     try:
         _require_no_jumping_remainder(graph, rational)
         found = differentiate(add_cotangents_by_node(zip(values, cotangents, strict=True)), set(params))
-        if (
-            size := max((math.prod(u.shape) for u in toposort(*found.values()) if u.dtype is not dt.void), default=0)
-        ) > _MOST_ELEMENTS:
-            raise NotComparable(f"a value of {size:,} fractions in the gradient")
+        _require_values_that_fit_memory(found.values())
         forward = evaluate_duals(b.tuple_(*values), rational, directions)
         backward = evaluate_duals(b.tuple_(*found.values()), rational | weights) if found else ()
     except (NotRational, Trap) as e:
@@ -102,6 +99,14 @@ def _require_no_jumping_remainder(graph: UOp, inputs: Mapping[str, Any]) -> None
     remainders = [b.get(u, 0) for u in calls]
     if remainders and any((r.value == 0).any() for r in evaluate_duals(b.tuple_(*remainders), inputs)):
         raise NotComparable("a remainder of floats jumps at a multiple of its divisor")
+
+
+def _require_values_that_fit_memory(roots: Iterable[UOp]) -> None:
+    """Raise NotComparable if a value of a gradient has more than _MOST_ELEMENTS elements, without those of symbolic extents."""
+    shapes = (u.shape for u in toposort(*roots) if u.dtype is not dt.void)
+    size = max((math.prod(n for n in shape if isinstance(n, int)) for shape in shapes), default=0)
+    if size > _MOST_ELEMENTS:
+        raise NotComparable(f"a value of {size:,} fractions in the gradient")
 
 
 def _replace_floats(graph: UOp, inputs: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:

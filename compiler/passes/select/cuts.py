@@ -21,10 +21,11 @@ def cut_store_pieces(index_sums: IndexSums, u: UOp, width: int) -> list[LanePosi
     lanes = index_sums.derive_index_lanes_if_affine(index_of(u), tuple(range(n)))
     runs = find_contiguous_runs(lanes, n) if lanes is not None else [list(range(n))]
     if lanes is not None and max(map(len, runs)) == 1:
-        cuts = [find_contiguous_runs(lanes, n, distance) for distance in _list_distances_along_axes(lanes, n)]
-        if len(cuts) > 1:
-            cuts.sort(key=lambda runs: _estimate_cost_of_runs(index_sums, u.value, runs, width))
-        runs = next(iter(cuts), runs)
+        cuts = [find_contiguous_runs(lanes, n, distance) for distance in _list_distances_along_axes(lanes.constant)]
+        if len(cuts) == 1:
+            (runs,) = cuts
+        elif cuts:
+            runs = min(cuts, key=lambda runs: _estimate_cost_of_runs(index_sums, u.value, runs, width))
     if max(map(len, runs)) == 1:
         runs = [list(range(n))]
     return [piece for run in runs for piece in split_run_into_vectors(run, width)]
@@ -40,14 +41,18 @@ def split_run_into_vectors(run: Sequence[int], width: int) -> Iterator[LanePosit
         k += width
 
 
-def _list_distances_along_axes(lanes: IndexLanes, n: int) -> list[int]:
-    """List the distances in memory of neighbours along each axis of a value of `n` elements, least first.
+def _list_distances_along_axes(addresses: Sequence[int]) -> list[int]:
+    """List the distances of neighbours along each axis of elements in row-major order, least first.
 
-    The step from element to element along an axis divides `n`. The shape is not known here: some distances are of no axis.
+    An axis that continues the one inside of it counts as part of that.
     """
-    constants = lanes.constant
-    steps = [k for k in range(1, n) if n % k == 0] if len(constants) == n else []
-    return sorted({abs(constants[k] - constants[0]) for k in steps} - {0})
+    first, step, distances = addresses[0], 1, set[int]()
+    while step < len(addresses):
+        distance = addresses[step] - first
+        along = addresses[::step]
+        step *= next((k for k, x in enumerate(along) if x != first + k * distance), len(along))
+        distances.add(abs(distance))
+    return sorted(distances - {0})
 
 
 def _estimate_cost_of_runs(index_sums: IndexSums, value: UOp, runs: Sequence[Sequence[int]], width: int) -> int:

@@ -18,7 +18,7 @@ import numpy as np
 from uops.backends.conformance.stage_judge import Fault
 from uops.compiler.tensor import Tensor, capture, use
 from uops.fuzz.generate.declared import SupportedOpDtypes
-from uops.fuzz.generate.draw import CheckedReplayDraw, RecordingDraw
+from uops.fuzz.generate.draw import CheckedReplayDraw
 from uops.fuzz.generate.graphs import FuzzCase
 from uops.fuzz.generate.methods.calls import creation, elementwise, functions, indexing, movement, networks, reductions
 from uops.fuzz.generate.methods.calls.answers import Array, find_wrong_element
@@ -48,10 +48,6 @@ WITHOUT_REFERENCE: dict[str, tuple[str, ...]] = {
     "a setting; the rows of random numbers call it": ("manual_seed",),
 }
 # fmt: on
-
-
-#: Number of calls that are judged beside the call of a case. A call takes a hundredth of what it takes to compile and judge it.
-BESIDE = 24
 
 
 class BuiltCall(NamedTuple):
@@ -180,24 +176,6 @@ def find_fault_of_built_call(built: BuiltCall) -> Fault | None:
     for k, (a, result) in enumerate(zip(answer, results)):
         if wrong := find_wrong_element(a, result):
             return _fault(call, "result", f"{f', value {k}' if len(answer) > 1 else ''}: {wrong}")
-    return None
-
-
-class WrongCall(NamedTuple):
-    """A call that gives something other than its reference, its recorded choices, and its program."""
-
-    choices: tuple[int, ...]
-    program: FuzzCase
-    fault: Fault
-
-
-def find_wrong_call(draw: ChoiceSource, count: int = BESIDE) -> WrongCall | None:
-    """Draw `count` calls and compare each with its reference; return the first that differs, or None. None is compiled."""
-    for _ in range(count):
-        recorded = RecordingDraw(draw)
-        built = build_call(draw_call(recorded))
-        if fault := find_fault_of_built_call(built):
-            return WrongCall(tuple(recorded.choices), FuzzCase(built.graph, built.inputs), fault)
     return None
 
 

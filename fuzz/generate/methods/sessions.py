@@ -22,7 +22,7 @@ from uops.backends.conformance.stage_judge import Fault
 from uops.backends.front import Tensor, grad, jit, use
 from uops.compiler.tensor import capture, nn
 from uops.fuzz.generate.declared import EVERYTHING, SupportedOpDtypes
-from uops.fuzz.generate.draw import CheckedReplayDraw, RecordingDraw, draw_permutation
+from uops.fuzz.generate.draw import CheckedReplayDraw, draw_permutation
 from uops.fuzz.generate.graphs import FuzzCase
 from uops.fuzz.generate.methods.calls.answers import Array, ExactAnswer, find_wrong_element
 from uops.spec.choices import ChoiceSource
@@ -37,8 +37,6 @@ LIMIT = 50
 KINDS_TOGETHER = 3
 #: How often a statement takes one of the `RECENT` values that were drawn or made last.
 RECENT_PERCENT, RECENT = 50, 4
-#: Number of sessions that are judged beside that of a case. The interpreter takes an eighth of a compiler's time for one.
-BESIDE = 6
 #: Numbers that compiled functions take: products and quotients by them are exact.
 FLOAT_NUMBERS, INT_NUMBERS = (2.0, 0.0, -0.0, -1.0, 4.0, 0.5), (2, 0, -1, 3)
 
@@ -390,22 +388,4 @@ def find_fault_of_session(choices: Sequence[int], backend_name: str) -> Fault | 
                 session.execute()
         except Mismatch as e:
             return Fault("session", f"{'; '.join(session.statements)}; then {e} [session: {session.place}]")
-    return None
-
-
-class WrongSession(NamedTuple):
-    """A session that gives something other than NumPy, its recorded choices, and its program."""
-
-    choices: tuple[int, ...]
-    program: FuzzCase
-    fault: Fault
-
-
-def find_wrong_session(draw: ChoiceSource, count: int = BESIDE) -> WrongSession | None:
-    """Draw `count` sessions and execute each by the interpreter; return the first that differs from NumPy, or None."""
-    for _ in range(count):
-        recorded = RecordingDraw(draw)
-        program = generate_session(recorded, EVERYTHING)
-        if fault := find_fault_of_session(recorded.choices, "interp"):
-            return WrongSession(tuple(recorded.choices), program, fault)
     return None

@@ -184,8 +184,7 @@ def _find_longer_lane_loop_of_deep_product(s: Schedule, f: VectorizationFacts, s
         if reused and all(a.stride(r) == 1 for a in loads):
             return r
     lanes = max(1, machine.vector_bytes // f.itemsize)
-    packable = [r for r in longer if constant_extent(r) >= 2 * lanes and len(f.reduces) == 1]
-    reads = {r: count_reads_of_gathered_panel(s, f, r, machine) for r in packable}
+    reads = {r: count_reads_of_gathered_panel(s, f, r, machine) for r in longer if constant_extent(r) >= 2 * lanes}
     return max((r for r in reads if reads[r] >= PANEL_READS), key=lambda r: reads[r], default=None)
 
 

@@ -108,13 +108,7 @@ def tile_product_in_registers(
         _most_vectors_for_a_panel_per_core(s, f, row_loop, lane_loop, lanes, machine),
         machine,
     )
-    depth = _find_depth_of_distant_row_operands(s, f, row_loop) if beside is None else 0
-    slab = None
-    if depth and constant_extent(row_loop) >= machine.thresholds.packed_row_tiles * SLAB_TILES[1] * tile.rows:
-        sizes = [k * tile.rows for k in range(SLAB_TILES[1], SLAB_TILES[0] - 1, -1)]
-        size = max(sizes, key=lambda k: padding_efficiency(constant_extent(row_loop), k))
-        s = split_with_padding(s, row_loop, size, AxisType.LOOP)
-        slab = _RowSlab(newest_loop(s).arg.axis_id, tile.rows, size * depth * f.itemsize)
+    s, slab = _split_distant_rows_into_slabs(s, f, row_loop, tile.rows, machine) if beside is None else (s, None)
     s = split_with_padding(s, lane_loop, tile.vectors * lanes, AxisType.UPCAST)
     for loop, factor in ((row_loop, tile.rows if slab is None else 1), (beside, tile.second_columns)):
         if loop is not None and factor > 1:
@@ -124,15 +118,35 @@ def tile_product_in_registers(
     return _pack_reused_panel_or_block_deep_reduce(s, row_loop, lane_loop, slab, machine, uniques)
 
 
-def _find_depth_of_distant_row_operands(s: Schedule, f: VectorizationFacts, row_loop: UOp) -> int:
-    """Return the steps of a product whose rows' operands are neighbours in memory, but far from those of the next step; else 0."""
-    if len(f.reduces) != 1 or not _can_accumulate_in_output(s):
-        return 0
-    loops = ranges_closed_by(f.reduces[0])
+def _split_distant_rows_into_slabs(
+    s: Schedule, f: VectorizationFacts, row_loop: UOp, rows: int, machine: MachineModel
+) -> tuple[Schedule, _RowSlab | None]:
+    """Split the rows of a product into slabs of tiles of `rows` rows, if their operands are to be copied.
+
+    That pays where they are neighbours in memory, but far from those of the next step, and there are enough of them.
+    """
+    n = constant_extent(row_loop)
+    if n < machine.thresholds.packed_row_tiles * SLAB_TILES[1] * rows or not _has_distant_row_operands(s, f, row_loop):
+        return s, None
+    sizes = [k * rows for k in range(SLAB_TILES[1], SLAB_TILES[0] - 1, -1)]
+    size = max(sizes, key=lambda k: padding_efficiency(n, k))
+    depth = math.prod(map(constant_extent, ranges_closed_by(f.reduces[0])))
+    s = split_with_padding(s, row_loop, size, AxisType.LOOP)
+    return s, _RowSlab(newest_loop(s).arg.axis_id, rows, size * depth * f.itemsize)
+
+
+def _has_distant_row_operands(s: Schedule, f: VectorizationFacts, row_loop: UOp) -> bool:
+    """Return True if the rows of a product load neighbours in memory, far from those of the next step.
+
+    A deep product must also be able to accumulate in its output (`_compute_deep_reduce_in_blocks`).
+    """
+    if len(f.reduces) != 1:
+        return False
     of_rows = [a for a in f.direct_loads(f.reduces[0]) if row_loop in f.enclosing_loops[a.node]]
-    is_distant = len(of_rows) == 1 and of_rows[0].stride(row_loop) == 1 and of_rows[0].node.gate is None
-    step = of_rows[0].stride(loops[-1]) if is_distant else None
-    return math.prod(map(constant_extent, loops)) if step and abs(step) * f.itemsize >= ROW_STEP_BYTES else 0
+    if len(of_rows) != 1 or of_rows[0].stride(row_loop) != 1 or of_rows[0].node.gate is not None:
+        return False
+    step = of_rows[0].stride(ranges_closed_by(f.reduces[0])[-1])
+    return step is not None and abs(step) * f.itemsize >= ROW_STEP_BYTES and _can_accumulate_in_output(s)
 
 
 def _stage_slab_and_tile_rows(
@@ -181,10 +195,11 @@ def count_reads_of_gathered_panel(s: Schedule, f: VectorizationFacts, lane_loop:
     rows = find_loop_that_reuses_lane_loads(s, f, lane_loop)
     if rows is None or constant_extent(rows) < machine.thresholds.packed_row_tiles * machine.registers // 2:
         return 0
-    panel = _find_panel_load_and_loops(s, rows, lane_loop)
-    (u,) = f.reduces
-    along = [a for a in f.direct_loads(u) if a.stride(lane_loop) != 0]
-    if panel is None or [a.node for a in along] != [panel[0]] or along[0].stride(lane_loop) is None:
+    panel = _find_panel_load_and_loops(s, f, rows, lane_loop)
+    if panel is None:
+        return 0
+    along = [a for a in f.direct_loads(f.reduces[0]) if a.stride(lane_loop) != 0]
+    if [a.node for a in along] != [panel[0]] or along[0].stride(lane_loop) is None:
         return 0
     return math.prod(constant_extent(r) for r in s.outputs if r not in f.enclosing_loops[panel[0]])
 
@@ -207,8 +222,8 @@ def _most_vectors_for_a_panel_per_core(
 
     A THREAD loop encloses the filling of a panel, so it is a loop of the panel's operand.
     """
-    panel = _find_panel_load_and_loops(s, row_loop, lane_loop)
-    if machine.cores < 2 or panel is None:
+    panel = _find_panel_load_and_loops(s, f, row_loop, lane_loop) if machine.cores > 1 else None
+    if panel is None:
         return MOST_VECTORS
     others = [r for r in s.outputs if r in f.enclosing_loops[panel[0]] and r is not lane_loop]
     if any(constant_extent(r) >= machine.cores for r in others):
@@ -273,19 +288,21 @@ def _pack_reused_panel_or_block_deep_reduce(
 ) -> Schedule:
     """Copy the operand that depends on the lanes but not on the rows into a panel, which all tiles of rows read.
 
-    If the panel exceeds the second cache, a deep Reduce is computed block by block. With a slab, `row_loop` has its iterations.
+    If the panel exceeds the second cache, a deep Reduce is computed block by block. With a slab, `row_loop` is the loop over slabs.
     """
     loops = {r.arg.axis_id: r for r in s.ranges}
     tiles, columns = loops[row_loop.arg.axis_id], loops[lane_loop.arg.axis_id]
-    is_split = tiles in s.outputs and columns in s.outputs
-    if not is_split or constant_extent(tiles) < machine.thresholds.packed_row_tiles:
-        return _stage_slab_and_tile_rows(s, slab and slab._replace(bytes=0), machine, uniques)
-    if _find_panel_load_and_loops(s, tiles, columns) is None:
+    if (
+        tiles not in s.outputs
+        or columns not in s.outputs
+        or constant_extent(tiles) < machine.thresholds.packed_row_tiles
+        or _find_panel_load_and_loops(s, VectorizationFacts(s), tiles, columns) is None
+    ):
         return _stage_slab_and_tile_rows(s, slab and slab._replace(bytes=0), machine, uniques)
     if s.outputs.index(tiles) < s.outputs.index(columns) and tiles.arg.axis_id < columns.arg.axis_id:
         s = apply(s, Swap(axis_number(s, tiles), axis_number(s, columns)))
         tiles, columns = s.ranges[axis_number(s, columns)], s.ranges[axis_number(s, tiles)]
-    panel = _find_panel_load_and_loops(s, tiles, columns)
+    panel = _find_panel_load_and_loops(s, VectorizationFacts(s), tiles, columns)
     assert panel is not None
     load, over = panel
     size, cache = math.prod(map(constant_extent, over)) * load.dtype.itemsize, _panel_byte_budget(machine)
@@ -332,7 +349,7 @@ def _split_columns_and_find_panel_load(
     if panels_side_by_side > 1:
         s = apply(s, Split(axis_number(s, column_loop), panels_side_by_side, AxisType.LOOP))
         column_loop = newest_loop(s)
-    panel = _find_panel_load_and_loops(s, row_tiles, column_loop)
+    panel = _find_panel_load_and_loops(s, VectorizationFacts(s), row_tiles, column_loop)
     assert panel is not None
     load, over = panel
     return s, load, (column_loop, *over) if panels_side_by_side > 1 else over
@@ -422,13 +439,14 @@ def _accumulate_reduce_blocks_for_tiles_that_fit(
     return interchange_output_and_reduce_loops(s, f.reduces[0], (row_tiles, *vectors), [block_loop], next(uniques))
 
 
-def _find_panel_load_and_loops(s: Schedule, row_loop: UOp, column_loop: UOp) -> tuple[UOp, tuple[UOp, ...]] | None:
+def _find_panel_load_and_loops(
+    s: Schedule, f: VectorizationFacts, row_loop: UOp, column_loop: UOp
+) -> tuple[UOp, tuple[UOp, ...]] | None:
     """Return the only Load of the kernel's Reduce that depends on `column_loop` but not on `row_loop`, and the loops over its
     panel.
 
     Returns None if there is no such Load, or several.
     """
-    f = VectorizationFacts(s)
     if len(f.reduces) != 1:
         return None
     loads = [a.node for a in f.direct_loads(f.reduces[0])]

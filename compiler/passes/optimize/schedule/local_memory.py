@@ -74,16 +74,15 @@ def _find_loops_of_transposed_tiles(value: UOp, memory_axes: Sequence[UOp], lane
     strides = extract_affine_sum(value.buffer.positions[0]).terms
     if strides.get(last, 0) in (0, 1):
         return ()
-    for k in (k for k, r in enumerate(scalar) if r.arg.type not in UNROLLED and strides.get(r) == 1):
-        length = constant_extent(scalar[k])
-        for first in range(k, -1, -1):
-            if first < k:  # further loops outwards, as long as a step of each is the length of those inside
-                outer = scalar[first]
-                if outer.arg.type in UNROLLED or strides.get(outer) != length:
-                    break
-                length *= constant_extent(outer)
-            if length % lanes == 0:
-                return tuple(scalar[first : k + 1])
+    walked, length = tuple[UOp, ...](), 1
+    for r in reversed(scalar):
+        stride = None if r.arg.type in UNROLLED else strides.get(r)
+        if stride != length:  # no step of this loop is the length of those inside
+            walked, length = (), 1
+        if stride == length:
+            walked, length = (r, *walked), length * constant_extent(r)
+        if length % lanes == 0:
+            return walked
     return ()
 
 
