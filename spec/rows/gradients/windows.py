@@ -5,13 +5,17 @@ one before. The gradient undoes that, row by row, and adds up the rows. What it 
 cotangent and a weight: `Reduce(views(Reduce(z * w)))`. This module gives the equal `Reduce(views(z) * views(w))`, a sum of products
 of windows of z. There the weight depends on the number of a row alone, as in the convolution.
 
-Both are equal for finite numbers. Where a window of z has padding, its zeros meet a weight: one that is no finite number gives NaN.
+Windows that move by s > 1 elements need two steps more. The elements of z are spread, s apart, and all between them are zeros.
+Element s * a + p of the result then adds up z[a - t] * w[s * t + p] over t, as all other products have a factor of zero. So each
+*phase* p is the sum for a stride of 1, of every s-th weight. All phases are one product: `w` is cut into rows of s weights.
+
+Both are equal for finite numbers. A zero of the padding meets a weight, or a weight's padding meets a z: NaN if that is not finite.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from uops.spec.ir import build as b
@@ -21,6 +25,8 @@ from uops.spec.ir.ops import RESHAPING, Op
 from uops.spec.ir.sizes import match_axis_groups
 
 _MOVEMENT = RESHAPING - {Op.EXPAND}
+#: The ops of the views that spread the elements of an axis.
+_SPREAD = [Op.RESHAPE, Op.PAD, Op.RESHAPE, Op.PAD]
 Shape = tuple[int, ...]
 
 
@@ -66,6 +72,19 @@ class _Skew:
     views: tuple[UOp, ...]
 
 
+@dataclass(frozen=True)
+class _StridedSkew:
+    """Elements of one axis that become `stride` apart, and then rows that begin one later each.
+
+    The axis has `entries` elements before. `before` counts the steps in front.
+    """
+
+    skew: _Skew
+    stride: int
+    entries: int
+    before: int
+
+
 def sum_products_of_windows(g: UOp, axes: Sequence[int]) -> UOp | None:
     """Return the sum of `g` over `axes`, which become 1, as one sum of products.
 
@@ -82,12 +101,16 @@ def sum_products_of_windows(g: UOp, axes: Sequence[int]) -> UOp | None:
     if not any(isinstance(s, _Skew) for s in steps):
         return None
     a, c = product.src if product.op is Op.MUL else (b.const(1, product.dtype), product)
+    strided = _match_strided_skew(steps)
     for z, w in ((a, c), (c, a)):
-        factors = _Factor.align(z, product.shape), _Factor.align(w, product.shape)
-        moved = _move_factors(*factors, product.shape, [*inner_views, reduce, *steps])
-        if moved is not None:
-            first = len(moved.shape) - len(g.shape)
-            total = b.reduce(moved, Op.ADD, (*range(first), *(first + a for a in axes)))
+        pair = _Product.align(z, w, product.shape)
+        if strided and tuple(axes) == (strided.skew.axis - 1,) and pair.apply([*inner_views, reduce, *steps[: strided.before]]):
+            total = _sum_phases(pair, strided)
+            if total is not None:
+                return b.reshape(total, [1 if k in axes else n for k, n in enumerate(g.shape)])
+        pair = _Product.align(z, w, product.shape)
+        if pair.apply([*inner_views, reduce, *steps]):
+            total = b.reduce(pair.multiply(), Op.ADD, (*range(pair.lead), *(pair.lead + a for a in axes)))
             return b.reshape(total, [1 if k in axes else n for k, n in enumerate(g.shape)])
     return None
 
@@ -127,26 +150,99 @@ def _match_skew(views: Sequence[UOp]) -> _Skew | None:
     return _Skew(axis, rows, old, new, tuple(views)) if merge.shape == whole and cut.shape == kept and new < old else None
 
 
-def _move_factors(carrier: _Factor, other: _Factor, full: Shape, steps: Sequence[UOp | _Skew]) -> UOp | None:
-    """Return the product of both factors after the steps; None where a step allows no product.
+def _match_strided_skew(steps: Sequence[UOp | _Skew]) -> _StridedSkew | None:
+    """Match steps that end with Reshape, Pad, Reshape and Pad, which spread the elements of an axis, and a skew of it by one."""
+    *_, skew = steps
+    spread = steps[-5:-1]
+    if not isinstance(skew, _Skew) or skew.old - skew.new != 1 or [getattr(u, "op", None) for u in spread] != _SPREAD:
+        return None
+    split, between, merge, behind = (u for u in spread if isinstance(u, UOp))
+    axis, shape = skew.axis, split.operand.shape
+    if len(merge.shape) != len(shape) or any(k != 0 for u in (between, behind) for k in shape_operand_dims(u.offsets)):
+        return None
+    entries, stride = shape[axis], merge.shape[axis] // shape[axis]
+    want = [(*shape[: axis + 1], n, *shape[axis + 1 :]) for n in (1, stride)]
+    want += [(*shape[:axis], n, *shape[axis + 1 :]) for n in (entries * stride, skew.old)]
+    matches = [u.shape for u in (split, between, merge, behind)] == want
+    return _StridedSkew(skew, stride, entries, len(steps) - 5) if matches else None
 
-    The product has shape `full` before them. The axes of a Reduce come first, unreduced. Padding is zeros of `carrier`, and of
-    `other` where that varies along the axis.
+
+@dataclass
+class _Product:
+    """A product on its way through views: two factors, its own shape, and the number of axes in front that a Reduce left.
+
+    Padding is zeros of `carrier`, and of `other` where that varies along the axis.
     """
-    lead = 0
-    for step in steps:
-        if isinstance(step, UOp) and step.op is Op.REDUCE:
-            axes = step.arg.axes
-            carrier.move_to_front(axes)
-            other.move_to_front(axes)
-            full, lead = (*(full[a] for a in axes), *step.shape), len(axes)
-            continue
-        if not (_apply_step(step, carrier, full, lead, True) and _apply_step(step, other, full, lead, False)):
-            return None
-        full = (*full[:lead], *(step.views[-1] if isinstance(step, _Skew) else step).shape)
-    repeated = [k for k, n in enumerate(full) if carrier.repeats(k, n) and other.repeats(k, n)]
-    own = [full[k] if k in repeated else n for k, n in enumerate(carrier.node.shape)]
-    return b.mul(b.expand(carrier.node, own) if repeated else carrier.node, other.node)
+
+    carrier: _Factor
+    other: _Factor
+    full: Shape
+    lead: int = 0
+
+    @staticmethod
+    def align(carrier: UOp, other: UOp, shape: Shape) -> _Product:
+        """Return the product of two nodes, which has that shape."""
+        return _Product(_Factor.align(carrier, shape), _Factor.align(other, shape), shape)
+
+    def apply(self, steps: Sequence[UOp | _Skew]) -> bool:
+        """Apply the steps to both factors. The axes of a Reduce come first, unreduced. Return False if a step allows no product."""
+        for step in steps:
+            if isinstance(step, UOp) and step.op is Op.REDUCE:
+                axes = step.arg.axes
+                self.carrier.move_to_front(axes)
+                self.other.move_to_front(axes)
+                self.full, self.lead = (*(self.full[a] for a in axes), *step.shape), len(axes)
+                continue
+            if not all(_apply_step(step, f, self.full, self.lead, f is self.carrier) for f in (self.carrier, self.other)):
+                return False
+            self.full = (*self.full[: self.lead], *(step.views[-1] if isinstance(step, _Skew) else step).shape)
+        return True
+
+    def multiply(self) -> UOp:
+        """Return the product."""
+        z, w = self.carrier.node, self.other.node
+        repeated = [k for k, n in enumerate(self.full) if self.carrier.repeats(k, n) and self.other.repeats(k, n)]
+        own = [self.full[k] if k in repeated else n for k, n in enumerate(z.shape)]
+        return b.mul(b.expand(z, own) if repeated else z, w)
+
+
+def _sum_phases(p: _Product, strided: _StridedSkew) -> UOp | None:
+    """Return the sum of a product over its rows after the strided skew, phase by phase, with the axes in front summed, too.
+
+    Return None if a row varies with its number in the carrier, or along itself in the other factor. Nor may a row reach into the
+    next one, as in `_skew`.
+    """
+    skew, stride, entries = strided.skew, strided.stride, strided.entries
+    axis = p.lead + skew.axis
+    row = axis - 1
+    if p.carrier.node.shape[row] != 1 or p.other.node.shape[axis] != 1 or stride * (entries - 1) + skew.rows > skew.old:
+        return None
+    taps = -(-skew.rows // stride)
+    places = max(-(-skew.new // stride), entries + taps - 1)
+    rows = _set_extents(p.carrier.node, {axis: entries})
+    rows = _set_extents(b.pad(rows, [0] * len(rows.shape), _with(rows.shape, {axis: places + 1})), {row: taps})
+    flat = (*rows.shape[:row], taps * (places + 1), *rows.shape[axis + 1 :])
+    cut = b.shrink(b.reshape(rows, flat), [0] * len(flat), _with(flat, {row: taps * places}))
+    windows = b.reshape(cut, (*rows.shape[:row], taps, places, 1, *rows.shape[axis + 1 :]))
+    weights = _set_extents(p.other.node, {row: skew.rows})
+    weights = b.pad(weights, [0] * len(weights.shape), _with(weights.shape, {row: taps * stride}))
+    weights = b.reshape(weights, (*weights.shape[:row], taps, 1, stride, *weights.shape[axis + 1 :]))
+    full = (*p.full[:row], taps, places, stride, *p.full[axis + 1 :])
+    phases = _Product(_Factor(windows, list(full)), _Factor(weights, list(full)), full).multiply()
+    total = b.reduce(phases, Op.ADD, (*range(p.lead), row))
+    kept = (*p.full[p.lead : row], places * stride, *p.full[axis + 1 :])
+    return b.shrink(b.reshape(total, kept), [0] * len(kept), _with(kept, {row - p.lead: skew.new}))
+
+
+def _set_extents(u: UOp, extents: Mapping[int, int]) -> UOp:
+    """Repeat a node along those axes that have another extent."""
+    shape = _with(u.shape, extents)
+    return u if shape == u.shape else b.expand(u, shape)
+
+
+def _with(shape: Shape, extents: Mapping[int, int]) -> Shape:
+    """Return a shape with other extents."""
+    return tuple(extents.get(k, n) for k, n in enumerate(shape))
 
 
 def _apply_step(step: UOp | _Skew, f: _Factor, full: Shape, lead: int, carries_zeros: bool) -> bool:

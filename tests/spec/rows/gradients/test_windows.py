@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -30,6 +31,11 @@ CONVOLUTIONS: dict[str, tuple[Make, tuple[int, ...], tuple[int, ...], bool]] = {
     "three axes": (lambda x, w: x.conv2d(w), (1, 2, 4, 4, 3), (2, 2, 2, 3, 2), True),
     "stride": (lambda x, w: x.conv2d(w, stride=2), (1, 2, 9, 8), (2, 2, 3, 3), True),
     "stride, with a rest": (lambda x, w: x.conv2d(w, stride=2, padding=1), (1, 2, 8, 9), (2, 2, 3, 3), True),
+    "stride, a wide filter": (lambda x, w: x.conv2d(w, stride=2, padding=2), (2, 1, 7, 9), (2, 1, 5, 4), True),
+    "stride of three": (lambda x, w: x.conv2d(w, stride=3), (1, 2, 11, 10), (2, 2, 4, 5), True),
+    "two strides": (lambda x, w: x.conv2d(w, stride=(2, 1), padding=1), (1, 2, 7, 6), (3, 2, 3, 3), True),
+    "stride, groups": (lambda x, w: x.conv2d(w, stride=2, groups=2), (1, 4, 7, 7), (4, 2, 3, 3), True),
+    "stride and dilation": (lambda x, w: x.conv2d(w, stride=2, dilation=2), (1, 1, 9, 9), (2, 1, 3, 2), True),
     "dilation": (lambda x, w: x.conv2d(w, dilation=2), (1, 1, 9, 8), (2, 1, 3, 2), True),
     "windows apart": (lambda x, w: x.conv2d(w, stride=3), (1, 2, 9, 9), (2, 2, 2, 2), False),
     "a filter of one": (lambda x, w: x.conv2d(w), (1, 2, 4, 5), (3, 2, 1, 1), False),
@@ -64,6 +70,18 @@ def test_the_gradient_is_that_of_the_sums_of_sums(name: str) -> None:
 def test_one_reduce_is_left(name: str) -> None:
     *_, reduces = gradient_of(name, merges=True)
     assert len(reduces) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "taps"),
+    [("stride", 2 * 2), ("stride, a wide filter", 3 * 2), ("stride of three", 2 * 2), ("two strides", 2 * 3), ("plain", 3 * 3)],
+)
+def test_each_phase_of_a_stride_has_its_own_weights_alone(name: str, taps: int) -> None:
+    """Filters of 3, 5 and 4 have 2, 3 and 2 weights per phase of a stride of 2, and filters of 4 and 5 have 2 of one of 3."""
+    *_, reduces = gradient_of(name, merges=True)
+    (total,) = reduces
+    channels = CONVOLUTIONS[name][2][0]
+    assert math.prod(total.operand.shape[a] for a in total.arg.axes) == channels * taps
 
 
 def test_a_convolution_of_a_convolution_has_a_sum_for_each() -> None:
@@ -109,3 +127,32 @@ def test_zeros_in_front_move_the_end_of_what_is_not_zero() -> None:
     for offset, is_merged in ((0, True), (1, False)):
         rows = b.reshape(b.shrink(b.reshape(b.pad(sums, (0, offset), (3, 11)), (33,)), (0,), (30,)), (3, 10))
         assert (sum_products_of_windows(rows, (0,)) is not None) == is_merged
+
+
+def spread_and_skewed_sum(entries: int, stride: int, rows: int, extent: int) -> tuple[UOp, tuple[int, ...]]:
+    """Return the sum of rows, each one later than the one before, of products that are `stride` apart."""
+    z, w = b.param(0, (2, 1, entries), dt.float32), b.param(1, (2, rows, 1), dt.float32)
+    sums = b.reshape(b.reduce(b.mul(b.expand(z, (2, rows, entries)), w), Op.ADD, (0,)), (rows, entries))
+    spread = b.reshape(b.pad(b.reshape(sums, (rows, entries, 1)), (0, 0, 0), (rows, entries, stride)), (rows, entries * stride))
+    t = b.reshape(b.pad(spread, (0, 0), (rows, extent + 1)), (rows * (extent + 1),))
+    return b.reshape(b.shrink(t, (0,), (rows * extent,)), (rows, extent)), (0,)
+
+
+@pytest.mark.parametrize("entries", [1, 2, 3])
+@pytest.mark.parametrize("stride", [2, 3, 4])
+@pytest.mark.parametrize("rows", [2, 3, 4, 5, 6])
+def test_phases_add_up_what_the_rows_do(entries: int, stride: int, rows: int) -> None:
+    """Rows that reach one element into the next lose it; those that reach further would meet another weight."""
+    rng = np.random.default_rng(entries)
+    inputs = {f"p{k}": rng.integers(1, 9, n).astype(np.float32) for k, n in enumerate([(2, 1, entries), (2, rows, 1)])}
+    reach = stride * (entries - 1) + rows
+    for extent in range(max(entries * stride, reach - 4), reach + 3):
+        g, axes = spread_and_skewed_sum(entries, stride, rows, extent)
+        merged = sum_products_of_windows(g, axes)
+        assert (merged is not None) == (extent >= reach - 1)
+        for u in [merged] if merged is not None else []:
+            (total,) = (v for v in toposort(u) if v.op is Op.REDUCE)
+            assert math.prod(total.operand.shape[a] for a in total.arg.axes) == 2 * -(-rows // stride)
+            np.testing.assert_array_equal(
+                run(u, inputs).values[0], run(b.reduce(g, Op.ADD, axes), inputs).values[0].reshape(u.shape)
+            )
