@@ -185,6 +185,7 @@ def _simplify_under_facts(root: UOp, facts: Sequence[_Fact], simplify: Simplify)
     # Sums come first, as a term that is replaced may leave no such sum. Leaves come before nodes, which hide the leaves in them.
     attempts = (
         (_simplify_divisions_and_comparisons_by_facts, facts),
+        (_multiply_out_exact_quotients, of_nodes),
         (_simplify_with_terms_as_bounded_variables, of_leaves),
         (_simplify_with_terms_as_bounded_variables, of_nodes),
         (_simplify_divisions_and_comparisons_by_facts, facts),
@@ -223,6 +224,28 @@ def _simplify_divisions_and_comparisons_by_facts(root: UOp, facts: Sequence[_Fac
         if new is not u:
             done[u] = new
     return simplify(done.get(root, root))
+
+
+def _multiply_out_exact_quotients(root: UOp, facts: Sequence[_Fact], simplify: Simplify) -> UOp:
+    """Replace `k * (x // m)` by `k / m * x`, where a fact says that `x % m` is 0 and k is a multiple of m."""
+    remainders = [u for f in facts for u, _ in f.terms if u.op is Op.MOD and f.bounds == (0, 0)]
+    quotients = {UOp(Op.IDIV, u.src): u for u in remainders}
+    done: dict[UOp, UOp] = {}
+    for u in toposort(root):
+        new = u if done.keys().isdisjoint(u.src) else u.replace(src=tuple([done.get(s, s) for s in u.src]))
+        total = extract_affine_sum(new) if new.dtype is dt.index else AffineSum({}, 0)
+        for q in total.terms.keys() & quotients.keys():
+            m = quotients[q].rhs
+            if m.op is Op.CONST and m.arg.value and total.terms[q] % m.arg.value == 0:
+                factor, dividend = total.terms[q] // m.arg.value, extract_affine_sum(quotients[q].lhs)
+                terms = {t: k for t, k in total.terms.items() if t is not q}
+                for t, k in dividend.terms.items():
+                    terms[t] = terms.get(t, 0) + factor * k
+                total = AffineSum({t: k for t, k in terms.items() if k}, total.constant + factor * dividend.constant)
+                new = build_affine_sum(total)
+        if new is not u:
+            done[u] = new
+    return simplify(done[root]) if root in done else root
 
 
 def _simplify_and_bound_by_facts_on_left_side(u: UOp, facts: Sequence[_Fact], simplify: Simplify) -> tuple[UOp, Bounds]:

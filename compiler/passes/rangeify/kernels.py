@@ -16,7 +16,7 @@ from uops.compiler.ir.extents import finite_bounds, loop_extent, max_extent
 from uops.compiler.ir.views import ZERO
 from uops.compiler.ir.zero_trip import ValidElementCountByParam, gate_loads_of_zero_trip_loops
 from uops.compiler.log import active_log, log_transform
-from uops.compiler.passes.rangeify.gated_accesses import simplify_divisions_in_gated_accesses
+from uops.compiler.passes.rangeify.gated_accesses import simplify_divisions_in_gated_accesses, simplify_nested_conditions
 from uops.compiler.rewrite.rewriter import Rewriter
 from uops.compiler.rewrite.rules import INDEXING
 from uops.spec.errors import Crash
@@ -249,7 +249,7 @@ def _simplify_close_loops_and_renumber(
         nested = substitute(simple, renumbered)
         log_transform("order of loops", simple, nested, renumbered, kernel_number=kernel_number)
         body = simple = simplify(nested)
-    body = simple = simplify_divisions_in_gated_accesses(simple, simplify)
+    body = simple = simplify_nested_conditions(simplify_divisions_in_gated_accesses(simple, simplify), simplify)
     memory = _accessed_memory(simple)
     body = B.wrap_in_one_end_per_loop(body, [renumbered.get(r, r) for r in output_loops])
     log_transform("loops", simple, body, kernel_number=kernel_number)

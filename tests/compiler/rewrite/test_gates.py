@@ -136,6 +136,17 @@ def test_a_users_variable_of_the_same_name_stays() -> None:
     assert are_equal_sums(shorter, b.add(FLAT, variable))
 
 
+def test_a_quotient_without_a_remainder_is_multiplied_out() -> None:
+    """Taps of a stride: `OUTER - INNER` is even, so its half, doubled, is itself again."""
+    distance = sum_of((1, 0, -1))
+    gate = SIMPLIFY(b.eq(b.mod(distance, 2), 0))
+    half = b.idiv(distance, 2)
+    index = SIMPLIFY(b.add(b.mul(half, 6), b.mul(INNER, 3)))
+    assert divisions(index) == 1
+    assert are_equal_sums(simplify_under_gate(index, gate, SIMPLIFY), b.mul(OUTER, 3))
+    assert simplify_under_gate(SIMPLIFY(b.mul(half, 3)), gate, SIMPLIFY) is SIMPLIFY(b.mul(half, 3))  # 3 halves are no whole
+
+
 factors = st.tuples(*[st.integers(-6, 24)] * 3)
 
 
@@ -169,6 +180,15 @@ def test_values_stay_where_the_gate_is_true(index: UOp, gate: UOp) -> None:
     shorter = simplify_under_gate(index, shorter_gate, SIMPLIFY)
     assert np.array_equal(at_all_points(shorter)[inside], before[inside])
     assert weighted_tree_cost(shorter) <= weighted_tree_cost(index)
+
+
+@given(sums(), st.integers(2, 5), st.integers(-3, 3), indices())
+def test_multiples_of_exact_quotients_keep_their_values(dividend: UOp, divisor: int, factor: int, rest: UOp) -> None:
+    gate = b.lt(b.mod(dividend, divisor), 1)
+    index = SIMPLIFY(b.mod(b.add(b.mul(b.idiv(dividend, divisor), factor * divisor), rest), 7))
+    inside = at_all_points(gate)
+    shorter = simplify_under_gate(index, SIMPLIFY(gate), SIMPLIFY)
+    assert np.array_equal(at_all_points(shorter)[inside], at_all_points(index)[inside])
 
 
 @st.composite
