@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from uops.compiler.passes.select.positions import NOTHING, SCALAR, IndexLanes, IndexSums, LanePositions, index_of, size
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.node import UOp
+from uops.spec.ir.node import UOp, ops_below
 from uops.spec.ir.ops import ALU, Op
+
+#: Greatest distance of the elements of interleaved runs: that of the phases of a loop (`optimize.heuristics.phases`).
+_MOST_INTERLEAVED = 8
 
 
 def cut_store_pieces(index_sums: IndexSums, u: UOp, width: int) -> list[LanePositions]:
@@ -26,9 +30,35 @@ def cut_store_pieces(index_sums: IndexSums, u: UOp, width: int) -> list[LanePosi
             (runs,) = cuts
         elif cuts:
             runs = min(cuts, key=lambda runs: _estimate_cost_of_runs(index_sums, u.value, runs, width))
+    elif lanes is not None:
+        runs = _choose_interleaved_runs_if_cheaper(index_sums, u, lanes, runs, width)
     if max(map(len, runs)) == 1:
         runs = [list(range(n))]
     return [piece for run in runs for piece in split_run_into_vectors(run, width)]
+
+
+def _choose_interleaved_runs_if_cheaper(
+    index_sums: IndexSums, u: UOp, lanes: IndexLanes, contiguous: list[list[int]], width: int
+) -> list[list[int]]:
+    """Return the runs whose elements are a short distance apart, if these are cheaper than contiguous ones.
+
+    They are if each of the interleaved runs reads contiguous memory. Their stores cost as much as scalar ones. Without a Reduce,
+    loads in squares of a power of two are cheaper still (`vector_transpose`).
+    """
+    n = size(u.value)
+    if len(lanes.constant) < n:
+        return contiguous
+    steps = [math.prod(u.value.shape[k + 1 :]) for k, extent in enumerate(u.value.shape) if extent > 1]
+    distance = min((d for d in (lanes.constant[k] - lanes.constant[0] for k in steps) if d > 1), default=n)
+    forms_squares = not distance & (distance - 1) and Op.REDUCE not in ops_below(u.value)
+    if distance > _MOST_INTERLEAVED or forms_squares:
+        return contiguous
+    interleaved = find_contiguous_runs(lanes, n, distance)
+    costs = [
+        _estimate_cost_of_runs(index_sums, u.value, runs, width) + store
+        for runs, store in ((contiguous, 2 * -(-n // width)), (interleaved, 2 * n))
+    ]
+    return interleaved if costs[1] < costs[0] else contiguous
 
 
 def split_run_into_vectors(run: Sequence[int], width: int) -> Iterator[LanePositions]:

@@ -81,8 +81,6 @@ FEW_ROWS = 16
 ROWS_TOGETHER = 8
 #: Most rows added together, times the rows of a product that share the columns.
 ROWS_BESIDE = 32
-#: Fewest products per sum from which sums may be stored one by one.
-DEEP = 64
 #: Fewest iterations of a loop whose lanes pay for a square tile, which is transposed by shuffles.
 CROSSED = 4
 
@@ -157,10 +155,10 @@ def _choose_lane_loop_unless_reduces_are_cheaper(
     inner = [u for u in f.reduces if lane in f.enclosing_loops[u.operand]]
     rows = find_loop_that_reuses_lane_loads(s, f, lane)
     if inner and 2 * constant_extent(lane) <= lanes:
-        longer = _find_longer_lane_loop_of_deep_product(s, f, lane, machine)
+        longer = _find_longer_lane_loop_of_product(s, f, lane, machine) or _find_loop_around_phases(s, f, lane, inner, machine)
         if longer is not None:
             return longer
-    if not inner or (rows is not None and constant_extent(rows) >= machine.thresholds.reused_rows):
+    if not inner or not _are_few(rows, machine):
         return lane
     across = sum(f.gather_cost(lane, f.direct_loads(u)) for u in inner)
     last = [r for u in inner if constant_extent(r := ranges_closed_by(u)[-1]) >= lanes]
@@ -168,24 +166,41 @@ def _choose_lane_loop_unless_reduces_are_cheaper(
     return None if None not in along and sum(filter(None, along)) < across else lane
 
 
-def _find_longer_lane_loop_of_deep_product(s: Schedule, f: VectorizationFacts, short: UOp, machine: MachineModel) -> UOp | None:
-    """Return an output loop that is longer than `short` and suits the lanes of a deep product; None if there is none.
+def _find_longer_lane_loop_of_product(s: Schedule, f: VectorizationFacts, short: UOp, machine: MachineModel) -> UOp | None:
+    """Return an output loop that is longer than `short` and suits the lanes of a product; None if there is none.
 
     Its loads are contiguous, or are gathered once into a panel. The Store is contiguous along `short` alone. So the sums are
-    stored one by one, once per DEEP products or more.
+    stored one by one. Of several loops, the one is taken along which they lie closest.
     """
-    if min(math.prod(map(constant_extent, ranges_closed_by(u))) for u in f.reduces) < DEEP:
-        return None
     longer = [r for r in reversed(s.outputs) if constant_extent(r) > 2 * constant_extent(short) and r not in f.unvectorizable]
     for r in longer:
         rows = find_loop_that_reuses_lane_loads(s, f, r)
-        reused = rows is not None and constant_extent(rows) >= machine.thresholds.reused_rows
+        reused = not _are_few(rows, machine)
         loads = [a for u in f.reduces for a in f.direct_loads(u) if a.stride(r) != 0]
         if reused and all(a.stride(r) == 1 for a in loads):
             return r
     lanes = max(1, machine.vector_bytes // f.itemsize)
     reads = {r: count_reads_of_gathered_panel(s, f, r, machine) for r in longer if constant_extent(r) >= 2 * lanes}
-    return max((r for r in reads if reads[r] >= PANEL_READS), key=lambda r: reads[r], default=None)
+    return min((r for r in reads if reads[r] >= PANEL_READS), key=lambda r: f.store.stride(r) or 1 << 40, default=None)
+
+
+def _find_loop_around_phases(
+    s: Schedule, f: VectorizationFacts, phases: UOp, summed: Sequence[UOp], machine: MachineModel
+) -> UOp | None:
+    """Return the output loop of which `phases` is the inner part, if loads cost less along it, and few rows reuse them.
+
+    `summed` are the Reduces whose operands depend on the phases.
+    """
+    around = next((r for r in s.outputs if f.store.stride(r) == constant_extent(phases)), None)
+    if around is None or around in f.unvectorizable or not _are_few(find_loop_that_reuses_lane_loads(s, f, around), machine):
+        return None
+    loads = [a for u in summed for a in f.direct_loads(u)]
+    return around if f.gather_cost(around, loads) < f.gather_cost(phases, loads) else None
+
+
+def _are_few(rows: UOp | None, machine: MachineModel) -> bool:
+    """Return True if a loop that reuses loads is too short for a tile of accumulators, or there is none."""
+    return rows is None or constant_extent(rows) < machine.thresholds.reused_rows
 
 
 def _gather_cost_along(f: VectorizationFacts, u: UOp, last: Sequence[UOp]) -> int | None:
@@ -198,6 +213,10 @@ def _choose_strategy_and_vectorize_output_loop(
 ) -> Schedule:
     """Turn an output loop into vector lanes by the strategy that suits the kernel's loads."""
     rows = find_loop_that_reuses_lane_loads(s, f, lane_loop)
+    phases = next((r for r in s.outputs if f.store.stride(r) == 1), None)
+    if phases not in (None, lane_loop) and f.store.stride(lane_loop) == constant_extent(phases) and _are_few(rows, machine):
+        s = apply(s, Split(axis_number(s, phases), constant_extent(phases), AxisType.UPCAST))
+        return split_into_vectors_or_vectorize_whole(s, lane_loop, lanes, 1, AxisType.UPCAST)
     if rows is None:
         summed = any(lane_loop in f.enclosing_loops[u.operand] for u in f.reduces)
         across = None if summed else _find_transposed_load_loop(s, f, lane_loop)

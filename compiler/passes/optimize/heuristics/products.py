@@ -190,7 +190,8 @@ def find_loop_that_reuses_lane_loads(s: Schedule, f: VectorizationFacts, lane_lo
 def count_reads_of_gathered_panel(s: Schedule, f: VectorizationFacts, lane_loop: UOp, machine: MachineModel) -> int:
     """Count how often a product reads each element of the panel that lanes along `lane_loop` need.
 
-    Returns 0 if the lanes gather several operands, or if the panel would not be packed: too few rows read it.
+    Returns 0 if the lanes gather several operands, or if the panel would not be packed: too few rows read it, or each tile of rows
+    would fill it anew.
     """
     rows = find_loop_that_reuses_lane_loads(s, f, lane_loop)
     if rows is None or constant_extent(rows) < machine.thresholds.packed_row_tiles * machine.registers // 2:
@@ -200,6 +201,10 @@ def count_reads_of_gathered_panel(s: Schedule, f: VectorizationFacts, lane_loop:
         return 0
     along = [a for a in f.direct_loads(f.reduces[0]) if a.stride(lane_loop) != 0]
     if [a.node for a in along] != [panel[0]] or along[0].stride(lane_loop) is None:
+        return 0
+    inner = _find_panel_loops_inside_tiles(s, f, panel[0], rows, lane_loop)
+    filled = [MOST_VECTORS * machine.vector_bytes, *map(constant_extent, (*panel[1], *inner))]
+    if inner and math.prod(filled) > _panel_byte_budget(machine):
         return 0
     return math.prod(constant_extent(r) for r in s.outputs if r not in f.enclosing_loops[panel[0]])
 
@@ -318,6 +323,9 @@ def _pack_reused_panel_or_block_deep_reduce(
     if slab is not None and size * beside + slab.bytes > STACK_LIMIT:
         slab = slab._replace(bytes=0)
     s, load, over = _split_columns_and_find_panel_load(s, tiles, columns, beside)
+    inner = _find_panel_loops_inside_tiles(s, VectorizationFacts(s), load, tiles, columns)
+    if beside == 1 and size * math.prod(map(constant_extent, inner)) <= cache:
+        over = (*inner, *over)
     s = stage_in_one_local_buffer(s, [(load, over)], next(uniques), machine.lanes(load.dtype))
     return flatten_loop_nests(_stage_slab_and_tile_rows(s, slab, machine, uniques), only_reduces=True)
 
@@ -458,6 +466,16 @@ def _find_panel_load_and_loops(
     loops = [r for r in s.ranges if r in f.enclosing_loops[load]]
     vectors = sorted((r for r in loops if r.arg.type is AxisType.UPCAST), key=lambda r: -stores[r])
     return load, (*(r for r in loops if r in reduced), *vectors)
+
+
+def _find_panel_loops_inside_tiles(s: Schedule, f: VectorizationFacts, load: UOp, row_loop: UOp, column_loop: UOp) -> list[UOp]:
+    """Return the output loops inside of a tile on which the Load of its panel depends, as it does on the taps of a filter.
+
+    Unless the panel has the elements of all their iterations, it is filled for each tile of rows.
+    """
+    outside = max(row_loop.arg.axis_id, column_loop.arg.axis_id)
+    inside = (r for r in s.outputs if r.arg.type is AxisType.LOOP and r.arg.axis_id > outside)
+    return [r for r in inside if r in f.enclosing_loops[load]]
 
 
 def vectorize_reduce_if_contiguous(s: Schedule, f: VectorizationFacts, reduce: UOp, lanes: int, max_vectors: int) -> Schedule:

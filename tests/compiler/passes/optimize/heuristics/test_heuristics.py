@@ -257,9 +257,10 @@ def test_the_steps_of_a_convolution_are_one_loop_of_its_panel() -> None:
     assert [n for letter, n in shape(s) if letter == "R"] == [180] and len(local_sizes(s)) == 1
 
 
-def filter_gradient(side: int) -> UOp:
-    """Return the gradient of a convolution by its 64 x 64 filters of 3 x 3, for an image of `side` x `side`."""
-    image, filters = (Tensor.from_numpy(np.zeros(n, np.float32)) for n in ((1, 64, side, side), (64, 64, 3, 3)))
+def filter_gradient(side: int, channels: int = 64) -> UOp:
+    """Return the gradient of a convolution by its filters of 3 x 3, `channels` of `channels`, for an image of `side` x `side`."""
+    shapes = (1, channels, side, side), (channels, channels, 3, 3)
+    image, filters = (Tensor.from_numpy(np.zeros(n, np.float32)) for n in shapes)
     value = image.conv2d(filters, padding=1)
     graph, _ = capture(*value.gradient(filters, gradient=Tensor.from_numpy(np.zeros(value.shape, np.float32))))
     return graph
@@ -273,13 +274,23 @@ def test_lanes_of_a_filter_gradient_are_output_channels_whose_panel_is_filled_in
     (fill,) = (u for u in order if u.op is Op.STORE and u.src[0].src[0].op is Op.BUFFER)
     lanes = sorted(int(r.src[0].arg.value) for r in open_ranges(order)[fill] if r.arg.type is AxisType.UPCAST)
     assert lanes == [16, 64]  # 12 pixels of a row are no square, those of all rows are
-    shallow = shape(schedule_for_cpu_vectors(first(filter_gradient(7)), WIDE, count(100)))
-    assert ("u", 64) not in shallow
 
 
-@pytest.mark.parametrize(("rows", "columns", "gathered"), [(130, 64, 0), (200, 64, 1), (100, 40, None), (130, 40, 1)])
-def test_the_operand_that_is_read_most_is_gathered_if_it_is_read_often(rows: int, columns: int, gathered: int | None) -> None:
-    """The panel of the rows' operand is read 3 times per column, that of the columns' operand once per row."""
+@pytest.mark.parametrize(("side", "channels", "stride", "panel"), [(7, 256, 9, 9 * 49), (7, 64, 576, 49), (32, 256, 2304, 32 * 32)])
+def test_a_panel_has_all_taps_of_a_filter_if_the_cache_holds_them(side: int, channels: int, stride: int, panel: int) -> None:
+    """Lanes are input channels then, 9 elements apart. They are output channels if few of these read it, or if it is large."""
+    s = schedule_for_cpu_vectors(first(filter_gradient(side, channels)), WIDE, count(100))
+    (lanes,) = (r for r in s.outputs if r.arg.type is AxisType.UPCAST and int(r.src[0].arg.value) >= 32)
+    assert collect_accesses(s.effect)[-1].stride(lanes) == stride
+    assert local_sizes(s) == [panel * int(lanes.src[0].arg.value)]
+
+
+@pytest.mark.parametrize(("rows", "columns", "gathered"), [(100, 64, 0), (200, 64, 1), (100, 40, None), (130, 64, 1)])
+def test_an_operand_is_gathered_if_it_is_read_often(rows: int, columns: int, gathered: int | None) -> None:
+    """The panel of the rows' operand is read 3 times per column, that of the columns' operand once per row.
+
+    If both are read often, the columns are lanes, since their sums lie closer.
+    """
     s = schedule_for_cpu_vectors(first(across(rows, columns)), WIDE, count(100))
     lanes = [r for r in s.outputs if r.arg.type is AxisType.UPCAST and int(r.src[0].arg.value) >= 32]
     assert len(lanes) == (gathered is not None)
