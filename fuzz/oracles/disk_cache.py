@@ -117,8 +117,11 @@ def _truncate_files(root: Path, draw: ChoiceSource) -> None:
 
 
 def _change_a_byte_of_each_file(root: Path, draw: ChoiceSource) -> None:
+    """Change a byte of each file that an earlier case has not emptied."""
     for f in _list_files(root):
         content = bytearray(f.read_bytes())
+        if not content:
+            continue
         content[draw.integer(0, len(content) - 1)] ^= 1 << draw.integer(0, 7)
         f.write_bytes(content)
 

@@ -41,6 +41,14 @@ def test_nothing_is_wrong_with_this_cache_whatever_happens_to_its_files(seed: in
     assert fault_of(LlvmTarget(LlvmTier.FAST), kept, seed + 100) is None
 
 
+@pytest.mark.parametrize("harm", disk_cache._HARMS)
+def test_files_that_an_earlier_case_has_emptied_are_harmed_too(harm: Any, tmp_path: Path) -> None:
+    for k in range(3):
+        (tmp_path / f"{k}.obj").write_bytes(b"12" * k)
+    harm(tmp_path, SeededDraw(1))
+    assert len(list(tmp_path.iterdir())) == 3
+
+
 def test_objects_are_kept_until_the_next_case() -> None:
     kept = KeptObjects()
     fault_of(LlvmTarget(LlvmTier.FAST), kept, 0)
