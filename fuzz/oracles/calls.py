@@ -94,7 +94,13 @@ def _check_results_alias_no_result_or_input(program: Compiled, inputs: Mapping[s
 
 
 def _check_large_results_alias_no_result_or_input(graph: UOp, inputs: Mapping[str, Any], target: Target) -> Fault | None:
-    """Check for shared memory after repeating the value, which is on one device, until it is large."""
+    """Check for shared memory after repeating the value until it is large."""
+    repeated = repeat_value(graph, _LARGE)
+    return None if repeated is None else _check_results_alias_no_result_or_input(compile(repeated, target, Config()), inputs)
+
+
+def repeat_value(graph: UOp, bytes_: int) -> UOp | None:
+    """Return a value of `bytes_` bytes or more: copies of the program's value. None if it has none, or is on several devices."""
     if (
         graph.op in _EFFECTS
         or isinstance(graph.device, tuple)
@@ -103,8 +109,7 @@ def _check_large_results_alias_no_result_or_input(graph: UOp, inputs: Mapping[st
     ):
         return None
     size = int(np.prod(graph.shape, dtype=np.int64)) * max(1, graph.dtype.itemsize)
-    repeated = b.expand(b.reshape(graph, (1, *graph.shape)), (-(-_LARGE // size), *graph.shape))
-    return _check_results_alias_no_result_or_input(compile(repeated, target, Config()), inputs)
+    return b.expand(b.reshape(graph, (1, *graph.shape)), (-(-bytes_ // size), *graph.shape))
 
 
 def _check_caches_distinguish_constants(graph: UOp, inputs: Mapping[str, Any], target: Target) -> Fault | None:

@@ -320,7 +320,7 @@ def _check_shipped_backend(c: OracleContext) -> Fault | None:
         return find_first_fault_of_shipped_calls(
             graph,
             c.sample.inputs,
-            functools.partial(c.subject.default_backend.run, graph),
+            c.subject.default_backend.run,
             c.expectation,
             c.draw("shipped"),
             c.subject.target is not None,

@@ -2,12 +2,14 @@
 
 Takes: a backend with its default settings, a program, inputs and choices. Gives: the first `Fault`. The program is called with
 inputs of other layouts, with other values between two calls, with one array for several inputs, with its own earlier results, and
-from several threads at once. Each answer is judged by the interpreter, or is compared bit for bit with one that was. Spec: Param
-(the caller's values at each run); R24 (results).
+from several threads at once, each with values of its own. Each answer is judged by the interpreter, or is compared bit for bit with
+one that was, or with that of a call by one thread. Spec: Param (the caller's values at each run); R24 (results).
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -22,8 +24,10 @@ from uops.backends.conformance.stage_judge import (
     find_disallowed_output,
 )
 from uops.backends.testing.calls import ChangedMemory, InvocationMode, reverse_elements, run_in_mode_and_check_memory
+from uops.fuzz.oracles.calls import repeat_value
 from uops.spec.choices import ChoiceSource
 from uops.spec.errors import UopsError
+from uops.spec.ir import build as b
 from uops.spec.ir.node import UOp
 from uops.spec.result import Result
 
@@ -36,15 +40,18 @@ MODES = (
 )  # fmt: skip
 #: Threads that call a program at once, and calls of each.
 THREADS, CALLS = 3, 4
+#: Bytes of a temporary for which a call releases the interpreter's lock: others run meanwhile.
+_LONG = 1 << 20
 
 
 def find_first_fault_of_shipped_calls(
-    graph: UOp, inputs: Inputs, run: Run, expected: Expectation, draw: ChoiceSource, threads: bool
+    graph: UOp, inputs: Inputs, run_graph: Callable[[UOp, Inputs], Result], expected: Expectation, draw: ChoiceSource, threads: bool
 ) -> Fault | None:
     """Return the first fault of some calls, or None. `threads` says whether several threads may call at once.
 
-    Raises what `run` raises at its first call.
+    Raises what `run_graph` raises at its first call.
     """
+    run = functools.partial(run_graph, graph)
     mode = draw.choice(MODES)
     try:
         first = outputs_of(run_in_mode_and_check_memory(run, inputs, mode))
@@ -56,7 +63,8 @@ def find_first_fault_of_shipped_calls(
     check = draw.choice(CHECKS)
     fault = check(graph, inputs, run, first)
     if fault is None and threads and draw.chance(50):
-        fault = _check_calls_from_several_threads(inputs, run, first)
+        long = reverse_copies(graph) if draw.chance(25) else None
+        fault = _check_calls_from_several_threads(inputs, run if long is None else functools.partial(run_graph, long))
     return fault
 
 
@@ -118,17 +126,33 @@ def _are_alike(x: Any, y: Any) -> bool:
     return bool(x.dtype == y.dtype and x.shape == y.shape)
 
 
-def _check_calls_from_several_threads(inputs: Inputs, run: Run, first: Outputs) -> Fault | None:
-    """Check that calls of several threads at once give the bits of one call."""
+def reverse_copies(graph: UOp) -> UOp | None:
+    """Return a program that computes a large temporary, copies of the program's value, and reverses their order.
+
+    Return None for a program that has no value to copy.
+    """
+    copies = repeat_value(graph, _LONG)
+    return None if copies is None else b.flip(b.contiguous(copies), [k == 0 for k in range(len(copies.shape))])
+
+
+def _check_calls_from_several_threads(inputs: Inputs, run: Run) -> Fault | None:
+    """Check that calls of several threads at once give the bits of one call. The second thread gives other values."""
+    given = [inputs]
+    with contextlib.suppress(UopsError):  # a Trap: the inputs were drawn for other values
+        others = {k: reverse_elements(v) for k, v in inputs.items()}
+        run(others)
+        given.append(others)
+    alone = [{k: v.copy() for k, v in outputs_of(run(x)).items()} for x in given]
     faults: list[Fault | None] = []
 
-    def call() -> None:
+    def call(n: int) -> None:
+        x, expected = given[n % len(given)], alone[n % len(given)]
         try:
-            faults.extend(find_different_output(first, outputs_of(run(inputs))) for _ in range(CALLS))
+            faults.extend(find_different_output(expected, outputs_of(run(x))) for _ in range(CALLS))
         except Exception as e:
             faults.append(Fault("raised", f"{type(e).__name__} in one of several threads: {e}"))
 
-    threads = [threading.Thread(target=call) for _ in range(THREADS)]
+    threads = [threading.Thread(target=call, args=(n,)) for n in range(THREADS)]
     for t in threads:
         t.start()
     for t in threads:

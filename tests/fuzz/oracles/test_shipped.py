@@ -19,6 +19,7 @@ from uops.fuzz.oracles.shipped import _check_other_values, find_first_fault_of_s
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 from uops.spec.result import Result
 
 X, Y = b.param(0, (3, 5), dt.int32), b.param(1, (3, 5), dt.int32)
@@ -30,7 +31,7 @@ DRAWS = 40
 def find_fault(backend: Backend, seed: int, threads: bool = False) -> Fault | None:
     inputs = {"p0": np.arange(15, dtype=np.int32).reshape(3, 5), "p1": np.arange(15, 30, dtype=np.int32).reshape(3, 5)}
     expected = Expectation.of_program(GRAPH, inputs)
-    return find_first_fault_of_shipped_calls(GRAPH, inputs, lambda x: backend.run(GRAPH, x), expected, SeededDraw(seed), threads)
+    return find_first_fault_of_shipped_calls(GRAPH, inputs, backend.run, expected, SeededDraw(seed), threads)
 
 
 @pytest.mark.parametrize(
@@ -75,6 +76,26 @@ def test_a_backend_that_several_threads_may_not_call_is_found() -> None:
     assert any(find_fault(ComputesOneProgramAtATime(), seed, threads=True) for seed in range(DRAWS))
 
 
+class SharesTemporaries(Interp):
+    """A control that computes large programs in one memory, which another call overwrites."""
+
+    def __init__(self) -> None:
+        self.kept: Result | None = None
+
+    def run(self, graph: UOp, inputs: Inputs) -> Result:
+        self.kept = super().run(graph, inputs)
+        if graph.op is not Op.FLIP:
+            return self.kept
+        time.sleep(0.002)
+        return self.kept
+
+
+def test_threads_whose_temporaries_are_one_memory_are_found() -> None:
+    """Each thread has values of its own, so that what another one computes is wrong."""
+    faults = [find_fault(SharesTemporaries(), seed, threads=True) for seed in range(DRAWS)]
+    assert {f.kind for f in faults if f is not None} == {"value"}
+
+
 @pytest.mark.parametrize("name", ["interp", "llvm", "c"])
 def test_nothing_is_wrong_with_calls_of_the_backends(name: str) -> None:
     backend = create_backend(name)
@@ -86,8 +107,7 @@ def test_programs_of_several_kinds_are_called_rightly() -> None:
     for k in range(20):
         s = kinds.sample(6, k, ("tensor", "programs", "workloads"))
         expected = Expectation.of_program(s.graph, s.inputs)
-        run = lambda x, graph=s.graph: backend.run(graph, x)  # noqa: E731 - of this graph
-        assert find_first_fault_of_shipped_calls(s.graph, s.inputs, run, expected, SeededDraw(k), True) is None, k
+        assert find_first_fault_of_shipped_calls(s.graph, s.inputs, backend.run, expected, SeededDraw(k), True) is None, k
 
 
 def test_index_values_beyond_int64_are_judged() -> None:
