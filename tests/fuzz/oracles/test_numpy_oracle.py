@@ -10,16 +10,21 @@ from typing import Any
 
 import pytest
 
+from uops.backends.conformance.stage_judge import Fault
 from uops.compiler.tensor import Tensor, capture
 from uops.compiler.tensor.methods import indexing
 from uops.fuzz.campaign.examine import CaseRunner, Setup
 from uops.fuzz.generate import kinds
+from uops.fuzz.generate.draw import RecordingDraw, SeededDraw
+from uops.fuzz.generate.graphs import FuzzCase
 from uops.fuzz.generate.kinds import ProgramSample
+from uops.fuzz.generate.methods import beside
 from uops.fuzz.oracles import oracles
 from uops.fuzz.oracles.oracles import OracleContext
 from uops.fuzz.oracles.subject import Subject
 from uops.fuzz.reduce.reproducer import Reproducer, from_packet, read_reproducer, to_packet, write_reproducer
-from uops.spec.errors import SpecIndexError
+from uops.spec.errors import SpecIndexError, Unsupported
+from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 
 #: Cases within which each planted method is found.
@@ -202,3 +207,18 @@ def test_duals_judge_a_remainder_of_floats_where_it_is_smooth() -> None:
 def test_duals_judge_no_large_program() -> None:
     assert count_judgements_by_duals(Tensor([1.0, 2.0]).repeat(20)[::3])
     assert not count_judgements_by_duals(Tensor([1.0, 2.0, 4.0]).repeat(20_000)[::3])
+
+
+def test_a_call_beside_a_case_for_which_the_interpreter_lacks_memory_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind, asked = "methods", list[int]()
+    count, _ = beside._JUDGES[kind]
+
+    def judge(draw: RecordingDraw) -> Any:
+        asked.append(len(asked))
+        if len(asked) < count:
+            raise Unsupported("an EXPAND", "interp")
+        return FuzzCase(b.const(1), {}), Fault("value", "wrong")
+
+    monkeypatch.setitem(beside._JUDGES, kind, (count, judge))
+    found = beside.find_wrong_draw_beside(kind, SeededDraw(1))
+    assert found is not None and found.fault.message == "wrong" and len(asked) == count

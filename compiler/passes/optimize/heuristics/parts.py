@@ -35,7 +35,7 @@ def schedule_kernel_or_fused_parts(s: Schedule, scheduler: Callable[[Schedule], 
     def schedule_part(effect: UOp, loops: Sequence[UOp]) -> Schedule:
         start = substitute(effect, unordered)
         log_transform("parts", s.effect, start, unordered)
-        part = Schedule(s.name, start, tuple(loops), initialized_sizes=s.initialized_sizes)
+        part = Schedule(s.name, start, tuple(loops), initialized_sizes=s.initialized_sizes, shared=tuple(common))
         return _renumber_unshared_loops(scheduler(part), common, axis)
 
     for u in filled:

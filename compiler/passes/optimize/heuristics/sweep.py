@@ -57,7 +57,8 @@ def interchange_output_and_reduce_loops(
     Buffer.
     """
     order = toposort(s.effect)
-    outside = sorted(open_ranges(order)[reduce] - set(output_loops_to_move_in), key=lambda r: int(r.arg.axis_id))
+    around = open_ranges(order)[reduce].union(s.shared)
+    outside = sorted(around - set(output_loops_to_move_in), key=lambda r: int(r.arg.axis_id))
     inside = [r for r in ranges_closed_by(reduce) if r not in reduce_loops_to_move_out]
     free = next_id(s)
     first, second = (

@@ -47,6 +47,7 @@ class Schedule:
 
     `ordered_ids` are the axis ids of output loops that keep their order, because two of their iterations may write one element.
     `initialized_sizes` pairs memory with the number of its leading elements that hold a value, as far as it is known.
+    `shared` are the loops around a part of a fused kernel. LOCAL memory that the part reads is filled anew in each iteration.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Schedule:
     done: tuple[OptOp, ...] = ()
     ordered_ids: frozenset[int] = frozenset()
     initialized_sizes: tuple[tuple[UOp, Dim], ...] = ()
+    shared: tuple[UOp, ...] = ()
 
     @functools.cached_property
     def ranges(self) -> tuple[UOp, ...]:
