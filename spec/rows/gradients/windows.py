@@ -217,8 +217,7 @@ def _sum_phases(p: _Product, strided: _StridedSkew) -> UOp | None:
     row = axis - 1
     if p.carrier.node.shape[row] != 1 or p.other.node.shape[axis] != 1 or stride * (entries - 1) + skew.rows > skew.old:
         return None
-    taps = -(-skew.rows // stride)
-    places = max(-(-skew.new // stride), entries + taps - 1)
+    taps, places = -(-skew.rows // stride), -(-skew.new // stride)
     rows = _set_extents(p.carrier.node, {axis: entries})
     rows = _set_extents(b.pad(rows, [0] * len(rows.shape), _with(rows.shape, {axis: places + 1})), {row: taps})
     flat = (*rows.shape[:row], taps * (places + 1), *rows.shape[axis + 1 :])

@@ -145,6 +145,8 @@ def test_a_quotient_without_a_remainder_is_multiplied_out() -> None:
     assert divisions(index) == 1
     assert are_equal_sums(simplify_under_gate(index, gate, SIMPLIFY), b.mul(OUTER, 3))
     assert simplify_under_gate(SIMPLIFY(b.mul(half, 3)), gate, SIMPLIFY) is SIMPLIFY(b.mul(half, 3))  # 3 halves are no whole
+    below, third = SIMPLIFY(b.lt(b.mod(distance, 3), 2)), SIMPLIFY(b.mul(b.idiv(distance, 3), 3))
+    assert simplify_under_gate(third, below, SIMPLIFY) is third
 
 
 factors = st.tuples(*[st.integers(-6, 24)] * 3)
@@ -182,9 +184,11 @@ def test_values_stay_where_the_gate_is_true(index: UOp, gate: UOp) -> None:
     assert weighted_tree_cost(shorter) <= weighted_tree_cost(index)
 
 
-@given(sums(), st.integers(2, 5), st.integers(-3, 3), indices())
-def test_multiples_of_exact_quotients_keep_their_values(dividend: UOp, divisor: int, factor: int, rest: UOp) -> None:
-    gate = b.lt(b.mod(dividend, divisor), 1)
+@given(sums(), st.integers(2, 5), st.integers(-3, 3), indices(), st.integers(1, 2))
+def test_multiples_of_exact_quotients_keep_their_values(
+    dividend: UOp, divisor: int, factor: int, rest: UOp, remainders: int
+) -> None:
+    gate = b.lt(b.mod(dividend, divisor), remainders)
     index = SIMPLIFY(b.mod(b.add(b.mul(b.idiv(dividend, divisor), factor * divisor), rest), 7))
     inside = at_all_points(gate)
     shorter = simplify_under_gate(index, SIMPLIFY(gate), SIMPLIFY)

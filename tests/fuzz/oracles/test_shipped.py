@@ -12,10 +12,12 @@ from uops.backends.conformance.controls import Interp
 from uops.backends.conformance.judge import Expectation, outputs_of
 from uops.backends.conformance.stage_judge import Fault, find_value_outside_allowed_set
 from uops.backends.contract import Backend, Inputs
+from uops.backends.llvm.target import LlvmTarget
 from uops.backends.registry import create_backend
+from uops.compiler.pipeline import lower
 from uops.fuzz.generate import kinds
 from uops.fuzz.generate.draw import SeededDraw
-from uops.fuzz.oracles.shipped import _check_other_values, find_first_fault_of_shipped_calls
+from uops.fuzz.oracles.shipped import _check_other_values, find_first_fault_of_shipped_calls, reverse_copies
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
@@ -74,6 +76,12 @@ class ComputesOneProgramAtATime(Interp):
 
 def test_a_backend_that_several_threads_may_not_call_is_found() -> None:
     assert any(find_fault(ComputesOneProgramAtATime(), seed, threads=True) for seed in range(DRAWS))
+
+
+def test_long_programs_have_a_temporary() -> None:
+    long = reverse_copies(GRAPH)
+    assert long is not None and len(lower(long, LlvmTarget(), "rangeify").src) == 3  # value, copies, result
+    assert reverse_copies(b.sink(b.store(X, Y))) is None
 
 
 class SharesTemporaries(Interp):

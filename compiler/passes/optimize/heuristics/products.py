@@ -324,7 +324,7 @@ def _pack_reused_panel_or_block_deep_reduce(
         slab = slab._replace(bytes=0)
     s, load, over = _split_columns_and_find_panel_load(s, tiles, columns, beside)
     inner = _find_panel_loops_inside_tiles(s, VectorizationFacts(s), load, tiles, columns)
-    if beside == 1 and size * math.prod(map(constant_extent, inner)) <= cache:
+    if math.prod(map(constant_extent, (*inner, *over))) * load.dtype.itemsize <= cache:
         over = (*inner, *over)
     s = stage_in_one_local_buffer(s, [(load, over)], next(uniques), machine.lanes(load.dtype))
     return flatten_loop_nests(_stage_slab_and_tile_rows(s, slab, machine, uniques), only_reduces=True)

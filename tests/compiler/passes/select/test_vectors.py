@@ -310,18 +310,27 @@ def test_a_store_that_is_contiguous_along_no_axis_has_lanes_along_the_longer_one
     assert count(selected, Op.MUL, (FAST.machine.lanes(F32),)) and not count(selected, Op.MUL, (2,))
 
 
-@pytest.mark.parametrize(("phases", "depth", "apart"), [(2, 3, True), (4, 3, True), (3, 1, True), (4, 1, False), (9, 3, False)])
-def test_interleaved_lanes_of_a_store_are_those_that_read_contiguous_memory(phases: int, depth: int, apart: bool) -> None:
-    """Phase q reads rows of its own. The Store is contiguous across phases, which lie at most 8 apart.
-
-    Without a Reduce, squares of 4 x 4 elements are transposed.
-    """
+@pytest.mark.parametrize(
+    ("phases", "depth", "loads", "crossed", "apart"),
+    [
+        (2, 3, 2, True, True), (4, 3, 2, True, True), (3, 1, 2, True, True),
+        (4, 1, 2, True, False),  # without a Reduce, squares of 4 x 4 elements are transposed
+        (9, 3, 2, True, False),  # too far apart
+        (2, 3, 1, True, False),  # a vector that is loaded costs no more than one that is stored
+        (2, 3, 2, False, False),  # the memory that is read is contiguous across phases, too
+    ],
+)  # fmt: skip
+def test_interleaved_lanes_of_a_store_are_those_that_read_contiguous_memory(
+    phases: int, depth: int, loads: int, crossed: bool, apart: bool
+) -> None:
+    """Phase q reads rows of its own. The Store is contiguous across phases, which lie at most 8 apart."""
     w = FAST.machine.lanes(F32)
-    x, y = (b.permute(p(k, depth, phases, 4 * w), (2, 1, 0)) for k in (0, 1))
-    value = b.reduce(b.mul(x, y), Op.ADD, (2,)) if depth > 1 else b.mul(x, y)
+    shape = (depth, phases, 4 * w) if crossed else (depth, 4 * w, phases)
+    x, *more = (b.permute(p(k, *shape), (2, 1, 0) if crossed else (1, 2, 0)) for k in range(loads))
+    terms = b.mul(x, *more) if more else x
+    value = b.reduce(terms, Op.ADD, (2,))
     root = scheduled(b.reshape(value, (4 * w, phases)), split(1, phases, UPCAST), split(0, w, UPCAST))
-    shape = (depth, phases, 4 * w)
-    selected = agree(root, {"p0": floats(*shape), "p1": floats(*shape)})["selected"]
+    selected = agree(root, {f"p{k}": floats(*shape) for k in range(loads)})["selected"]
     stores = [u for u in toposort(selected) if u.op is Op.STORE and u.value.shape == (w,) and u.src[0].operand.op is Op.PARAM]
     offsets = {tuple(u.arg.value for u in store.src[0].positions[0].rhs.src) for store in stores}
     assert offsets == {tuple(range(0, phases * w, phases)) if apart else tuple(range(w))}

@@ -20,6 +20,7 @@ from uops.spec.rows.gradients import base
 from uops.spec.rows.gradients.windows import sum_products_of_windows
 
 Make = Callable[[Tensor, Tensor], Tensor]
+Shapes = tuple[tuple[int, ...], tuple[int, ...]]
 #: name -> function of an image and a filter, shapes, whether the sums over windows become one sum of products
 CONVOLUTIONS: dict[str, tuple[Make, tuple[int, ...], tuple[int, ...], bool]] = {
     "plain": (lambda x, w: x.conv2d(w), (1, 2, 6, 5), (3, 2, 3, 3), True),
@@ -129,12 +130,18 @@ def test_zeros_in_front_move_the_end_of_what_is_not_zero() -> None:
         assert (sum_products_of_windows(rows, (0,)) is not None) == is_merged
 
 
-def spread_and_skewed_sum(entries: int, stride: int, rows: int, extent: int) -> tuple[UOp, tuple[int, ...]]:
-    """Return the sum of rows, each one later than the one before, of products that are `stride` apart."""
-    z, w = b.param(0, (2, 1, entries), dt.float32), b.param(1, (2, rows, 1), dt.float32)
-    sums = b.reshape(b.reduce(b.mul(b.expand(z, (2, rows, entries)), w), Op.ADD, (0,)), (rows, entries))
+def spread_and_skewed_sum(
+    entries: int, stride: int, rows: int, extent: int, shapes: Shapes | None = None, offset: int = 0
+) -> tuple[UOp, tuple[int, ...]]:
+    """Return the sum of rows, each one later than the one before, of products that are `stride` apart.
+
+    `shapes` are those of the factors, and `offset` is the place of a row's first element.
+    """
+    full = (2, rows, entries)
+    z, w = (b.param(k, n, dt.float32) for k, n in enumerate(shapes or ((2, 1, entries), (2, rows, 1))))
+    sums = b.reshape(b.reduce(b.mul(b.expand(z, full), b.expand(w, full)), Op.ADD, (0,)), (rows, entries))
     spread = b.reshape(b.pad(b.reshape(sums, (rows, entries, 1)), (0, 0, 0), (rows, entries, stride)), (rows, entries * stride))
-    t = b.reshape(b.pad(spread, (0, 0), (rows, extent + 1)), (rows * (extent + 1),))
+    t = b.reshape(b.pad(spread, (0, offset), (rows, extent + 1)), (rows * (extent + 1),))
     return b.reshape(b.shrink(t, (0,), (rows * extent,)), (rows, extent)), (0,)
 
 
@@ -156,3 +163,26 @@ def test_phases_add_up_what_the_rows_do(entries: int, stride: int, rows: int) ->
             np.testing.assert_array_equal(
                 run(u, inputs).values[0], run(b.reduce(g, Op.ADD, axes), inputs).values[0].reshape(u.shape)
             )
+
+
+#: name -> shapes of the factors, place of the first element, and axes of the sum.
+OTHERS: dict[str, tuple[Shapes, int, tuple[int, ...]]] = {
+    "each row has a carrier of its own": (((2, 4, 3), (2, 4, 1)), 0, (0,)),
+    "weights vary along a row": (((2, 1, 3), (2, 4, 3)), 0, (0,)),
+    "both vary": (((2, 4, 3), (2, 4, 3)), 0, (0,)),
+    "rows begin later": (((2, 1, 3), (2, 4, 1)), 1, (0,)),
+    "the sum is along the rows": (((2, 1, 3), (2, 4, 1)), 0, (1,)),
+    "the sum is over all": (((2, 1, 3), (2, 4, 1)), 0, (0, 1)),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_is_no_sum_of_phases_keeps_its_value(name: str) -> None:
+    shapes, offset, axes = OTHERS[name]
+    g, _ = spread_and_skewed_sum(3, 2, 4, 12, shapes, offset)
+    rng = np.random.default_rng(3)
+    inputs = {f"p{k}": rng.integers(1, 9, n).astype(np.float32) for k, n in enumerate(shapes)}
+    merged = sum_products_of_windows(g, axes)
+    want = run(b.reduce(g, Op.ADD, axes), inputs).values[0]
+    for u in [merged] if merged is not None else []:
+        np.testing.assert_array_equal(run(u, inputs).values[0].reshape(want.shape), want)
