@@ -323,7 +323,7 @@ def _pack_reused_panel_or_block_deep_reduce(
     if slab is not None and size * beside + slab.bytes > STACK_LIMIT:
         slab = slab._replace(bytes=0)
     s, load, over = _split_columns_and_find_panel_load(s, tiles, columns, beside)
-    inner = _find_panel_loops_inside_tiles(s, VectorizationFacts(s), load, tiles, columns)
+    inner = [r for r in _find_panel_loops_inside_tiles(s, VectorizationFacts(s), load, tiles, columns) if r not in over]
     if math.prod(map(constant_extent, (*inner, *over))) * load.dtype.itemsize <= cache:
         over = (*inner, *over)
     s = stage_in_one_local_buffer(s, [(load, over)], next(uniques), machine.lanes(load.dtype))
@@ -453,7 +453,7 @@ def _find_panel_load_and_loops(
     """Return the only Load of the kernel's Reduce that depends on `column_loop` but not on `row_loop`, and the loops over its
     panel.
 
-    Returns None if there is no such Load, or several.
+    Returns None if there is no such Load, or several, or if it is the same for all products of a sum.
     """
     if len(f.reduces) != 1:
         return None
@@ -464,6 +464,8 @@ def _find_panel_load_and_loops(
     (load,), reduced = loads, ranges_closed_by(f.reduces[0])
     stores = {r: f.store.stride(r) or 0 for r in s.ranges}
     loops = [r for r in s.ranges if r in f.enclosing_loops[load]]
+    if f.enclosing_loops[load].isdisjoint(reduced):
+        return None
     vectors = sorted((r for r in loops if r.arg.type is AxisType.UPCAST), key=lambda r: -stores[r])
     return load, (*(r for r in loops if r in reduced), *vectors)
 

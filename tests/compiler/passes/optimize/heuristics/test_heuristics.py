@@ -21,7 +21,7 @@ from uops.compiler.passes.optimize.schedule.accesses import collect_accesses, fl
 from uops.compiler.passes.optimize.schedule.optops import find_loops_around_local_memory_fill_loops, find_rejection_reason
 from uops.compiler.passes.optimize.schedule.schedule import Schedule, close_output_loops_into_sink, create_initial_schedule
 from uops.compiler.passes.rangeify.rangeify import rangeify
-from uops.compiler.target import PLAIN, MachineModel
+from uops.compiler.target import PLAIN, MachineModel, Thresholds
 from uops.compiler.tensor.realize import capture
 from uops.interp import run
 from uops.spec.ir import build as b
@@ -283,6 +283,15 @@ def test_a_panel_has_all_taps_of_a_filter_if_the_cache_holds_them(side: int, cha
     (lanes,) = (r for r in s.outputs if r.arg.type is AxisType.UPCAST and int(r.src[0].arg.value) >= 32)
     assert collect_accesses(s.effect)[-1].stride(lanes) == stride
     assert local_sizes(s) == [panel * int(lanes.src[0].arg.value)]
+
+
+@pytest.mark.parametrize("vector_bytes", [8, 16, 64])
+def test_a_factor_that_all_products_of_a_sum_share_is_in_no_panel(vector_bytes: int) -> None:
+    """There is nothing to pack: the second operand does not depend on the loop of the sum."""
+    thresholds = Thresholds(reused_rows=8, packed_row_tiles=2)
+    machine = replace(WIDE, vector_bytes=vector_bytes, registers=2, thresholds=thresholds)
+    graph = b.reduce(b.mul(p(0, 16, 7, 1, dtype=dt.float64), p(1, 1, 3, dtype=dt.float64)), Op.ADD, (1,))
+    assert not local_sizes(schedule_for_cpu_vectors(first(graph), machine, count(100)))
 
 
 @pytest.mark.parametrize(("rows", "columns", "gathered"), [(100, 64, 0), (200, 64, 1), (100, 40, None), (130, 64, 1)])
