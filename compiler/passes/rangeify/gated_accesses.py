@@ -49,12 +49,12 @@ def simplify_nested_conditions(body: UOp, simplify: Simplify) -> UOp:
     order = toposort(body)
     if DIVISION.isdisjoint(ops_below(body)) or not any(u.op is Op.WHERE for u in order):
         return body
-    known = _find_conditions_under_which_values_matter(order)
+    known, place = _find_conditions_under_which_values_matter(order), {u: k for k, u in enumerate(order)}
     done: dict[UOp, UOp] = {}
     for u in order:
         new = u if done.keys().isdisjoint(u.src) else u.replace(src=tuple([done.get(s, s) for s in u.src]))
         if new.op is Op.WHERE and known[u]:
-            new = _simplify_condition(new, sorted(known[u], key=order.index), simplify)
+            new = _simplify_condition(new, sorted(known[u], key=place.__getitem__), simplify)
         if new is not u:
             done[u] = new
     result = done.get(body, body)
