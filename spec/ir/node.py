@@ -472,5 +472,5 @@ def substitute(root: UOp, replacement: dict[UOp, UOp]) -> UOp:
         return root
     for u in toposort(root):
         if not rebuilt.keys().isdisjoint(u.src) and u not in replacement:
-            rebuilt[u] = UOp(u.op, tuple([rebuilt.get(s, s) for s in u.src]), u.arg, u.tag)
+            rebuilt[u] = UOp(u.op, tuple(map(rebuilt.get, u.src, u.src)), u.arg, u.tag)
     return rebuilt.get(root, root)

@@ -86,7 +86,7 @@ class RealiseCostModel:
 
     def is_duplicable(self, u: UOp) -> bool:
         """Return True if every kernel that computes `u` gets the same bits."""
-        return not self.needs_reduce_loop(u) or u.arg.op is Op.MAX or not u.dtype.is_float
+        return u.op is not Op.REDUCE or not self.needs_reduce_loop(u) or u.arg.op is Op.MAX or not u.dtype.is_float
 
     def is_contraction_with_operand_reuse(self, u: UOp) -> bool:
         """Return True if `u` sums products whose operands are reused for many elements: a matrix product or a convolution."""
@@ -118,7 +118,7 @@ class RealiseCostModel:
         `one_ref_computes_each_once` says that there is one reference, at which every element is computed once.
         """
         first = refs[0]
-        if self.needs_reduce_loop(u):
+        if u.op is Op.REDUCE and self.needs_reduce_loop(u):
             if not one_ref_computes_each_once or (
                 self.is_contraction_with_operand_reuse(u) and not first.kernel.try_claim_only_product(first)
             ):

@@ -29,9 +29,9 @@ _FALSE = B.const(False, dt.bool_)
 
 def simplify_divisions_in_gated_accesses(body: UOp, simplify: Simplify) -> UOp:
     """Simplify the gates and addresses of the Loads and Stores that divide to compute them."""
-    order = toposort(body)
     if DIVISION.isdisjoint(ops_below(body)):
         return body
+    order = toposort(body)
     done: dict[UOp, UOp] = {}
     for u in order:
         new = u if done.keys().isdisjoint(u.src) else u.replace(src=tuple([done.get(s, s) for s in u.src]))
@@ -46,9 +46,10 @@ def simplify_divisions_in_gated_accesses(body: UOp, simplify: Simplify) -> UOp:
 
 def simplify_nested_conditions(body: UOp, simplify: Simplify) -> UOp:
     """Simplify each condition of a Where that is computed by a division, under those that hold wherever its value matters."""
-    order = toposort(body)
-    if DIVISION.isdisjoint(ops_below(body)) or not any(u.op is Op.WHERE for u in order):
+    below = ops_below(body)
+    if Op.WHERE not in below or DIVISION.isdisjoint(below):
         return body
+    order = toposort(body)
     known, place = _find_conditions_under_which_values_matter(order), {u: k for k, u in enumerate(order)}
     done: dict[UOp, UOp] = {}
     for u in order:

@@ -118,7 +118,7 @@ class RangeifyState:
             return False
         value = self.layouts[u].value if u in self.layouts else u
         refs = list(self.refs[u])
-        first, has_loop = refs[0], self.cost_model.needs_reduce_loop(value)
+        first, has_loop = refs[0], value.op is Op.REDUCE and self.cost_model.needs_reduce_loop(value)
         once = len(refs) == 1 and ((u, first) in self.computed_once or first.is_computed_once())
         if once:
             self.computed_once.add((u, first))

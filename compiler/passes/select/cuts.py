@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 
 from uops.compiler.passes.select.positions import NOTHING, SCALAR, IndexLanes, IndexSums, LanePositions, index_of, size
@@ -48,10 +47,12 @@ def _choose_interleaved_runs_if_cheaper(
     n = size(u.value)
     if len(lanes.constant) < n:
         return contiguous
-    steps = [math.prod(u.value.shape[k + 1 :]) for k, extent in enumerate(u.value.shape) if extent > 1]
-    distance = min((d for d in (lanes.constant[k] - lanes.constant[0] for k in steps) if d > 1), default=n)
-    forms_squares = not distance & (distance - 1) and Op.REDUCE not in ops_below(u.value)
-    if distance > _MOST_INTERLEAVED or forms_squares:
+    distance, step = n, 1
+    for extent in reversed(u.value.shape):
+        if extent > 1:
+            along = lanes.constant[step] - lanes.constant[0]
+            distance, step = along if 1 < along < distance else distance, step * extent
+    if distance > _MOST_INTERLEAVED or (not distance & (distance - 1) and Op.REDUCE not in ops_below(u.value)):
         return contiguous
     interleaved = find_contiguous_runs(lanes, n, distance)
     costs = [

@@ -227,7 +227,7 @@ def replace_range_and_mask_iterations(effect: UOp, r: UOp, replacement: tuple[UO
         if closes:
             src = [n for x in u.src for n in (loops if x is r else (done.get(x, x),))]
         else:
-            src = [done.get(x, x) for x in u.src]
+            src = list(map(done.get, u.src, u.src))
         if u.op is Op.LOAD and u.buffer in depends:
             src = _add_load_gate(src, u.dtype, inside)
         elif u.op is Op.STORE and u in depends:
