@@ -219,10 +219,13 @@ def _sum_phases(p: _Product, strided: _StridedSkew) -> UOp | None:
         return None
     taps, places = -(-skew.rows // stride), -(-skew.new // stride)
     rows = _set_extents(p.carrier.node, {axis: entries})
-    rows = _set_extents(b.pad(rows, [0] * len(rows.shape), _with(rows.shape, {axis: places + 1})), {row: taps})
-    flat = (*rows.shape[:row], taps * (places + 1), *rows.shape[axis + 1 :])
-    cut = b.shrink(b.reshape(rows, flat), [0] * len(flat), _with(flat, {row: taps * places}))
-    windows = b.reshape(cut, (*rows.shape[:row], taps, places, 1, *rows.shape[axis + 1 :]))
+    padded = b.pad(rows, [0] * len(rows.shape), _with(rows.shape, {axis: places + 1}))
+    carrier = _Factor(padded, [*_with(padded.shape, {axis: entries})])
+    full = _with(p.full, {row: taps, axis: places + 1})
+    if not _skew(_Skew(skew.axis, taps, places + 1, places, ()), carrier, full, p.lead, True):
+        return None
+    skewed = carrier.node.shape
+    windows = b.reshape(carrier.node, (*skewed[: axis + 1], 1, *skewed[axis + 1 :]))
     weights = _set_extents(p.other.node, {row: skew.rows})
     weights = b.pad(weights, [0] * len(weights.shape), _with(weights.shape, {row: taps * stride}))
     weights = b.reshape(weights, (*weights.shape[:row], taps, 1, stride, *weights.shape[axis + 1 :]))
